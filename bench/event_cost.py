@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 from machine import median, save
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
 from ingle.daemon.server import daemon_server
 from ingle.daemon.settings.config import Config

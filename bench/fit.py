@@ -12,7 +12,9 @@ from pathlib import Path
 
 from machine import RESULTS, save
 
-from ingle.backends.base.backend import Backend, EmbedRequest, EngineKind, GenerateRequest, LoadSpec
+from ingle.backends.base.backend import Backend
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import EmbedRequest, GenerateRequest
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
 from ingle.backends.selection.model_costs import ModelCosts

@@ -31,7 +31,7 @@ import psutil
 from event_cost import seconds_computed, worker_of
 from machine import median, save
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.kv.paged_cache import PagedCache

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from machine import median, save
 
-from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.scheduling.prefill_budget import ChunkBudget
 from ingle.backends.engine.sequence import Sequence

@@ -16,7 +16,9 @@ import msgspec
 import torch
 from machine import median
 
-from ingle.backends.base.backend import GenerateRequest, ModelInfo, SamplingParams
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.graphs.step_inputs import StepInputs
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler, PendingSamples
 from ingle.backends.engine.batch import Batch, Sampled

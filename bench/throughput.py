@@ -18,7 +18,8 @@ from pathlib import Path
 import llama_cpp
 from machine import median, save
 
-from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner

@@ -17,7 +17,7 @@ import pytest
 SERVE = """
 import os, sys
 from pathlib import Path
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan

@@ -13,7 +13,7 @@ from ingle.models.fit.llama_cpp_fit import DEFAULT_SLOTS
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 
-from ..base.backend import EngineKind, Quantize
+from ..base.load_spec import EngineKind, Quantize
 from ..selection.model_placement import Placement, PlacementRequest, select
 from .advice_request import AdviceRequest, Candidate, MeasuredSpeed
 from .machine_capacity import MachineCapacity, corrected

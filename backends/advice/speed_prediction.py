@@ -9,7 +9,7 @@ import msgspec
 
 from ingle.models.kv_type import KVType
 
-from ..base.backend import EngineKind
+from ..base.load_spec import EngineKind
 from ..selection.model_costs import ModelCosts
 from ..selection.model_placement import Placement
 from .device_rates import DeviceRates

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from .backend import Event, EventSink
+from .events import Event, EventSink
 
 
 async def stream_events(

@@ -16,7 +16,7 @@ from ingle.models import failpoints
 from ingle.models.gguf.gguf_names import parse_shard
 from ingle.models.safetensors.folder_files import belongs_to_model
 
-from ..base.backend import EngineKind, LoadSpec
+from ..base.load_spec import EngineKind, LoadSpec
 
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
 _GPU_LIBRARIES = ("cuda", "hip", "vulkan", "sycl", "opencl", "musa", "cann")

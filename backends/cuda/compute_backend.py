@@ -22,8 +22,8 @@ from ingle.kernels.operations import Operations
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
 
-from ..base.backend import LoadSpec
 from ..base.errors import LoadFailed
+from ..base.load_spec import LoadSpec
 from .device import ComputeDevice
 from .graphs.graph_recorder import GraphRecorder
 from .graphs.step_graphs import Recorder

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..base.backend import LoadSpec
+from ..base.load_spec import LoadSpec
 
 _TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 

@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 
-from ..base.backend import LoadSpec
+from ..base.load_spec import LoadSpec
 from ..engine.batch import Batch
 from ..engine.speculation.draft_pairing import pair_drafter
 from ..engine.speculation.model_drafter import ModelDrafter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.backend import LoadSpec
+from ..base.load_spec import LoadSpec
 from .compute_backend import ComputeBackend
 from .device import ComputeDevice
 

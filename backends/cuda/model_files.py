@@ -25,7 +25,7 @@ from ingle.models.weights.nf4_weights import NF4Weights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 from ingle.models.weights.weights import Weight, Weights
 
-from ..base.backend import Quantize
+from ..base.load_spec import Quantize
 
 
 @dataclass(frozen=True)

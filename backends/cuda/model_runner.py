@@ -20,8 +20,10 @@ from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
 from ingle.models.fit.paged_fit import PAGE_SIZE, check_paged_kv_type
 
-from ..base.backend import LoadSpec, ModelInfo, SamplingParams
 from ..base.errors import LoadFailed, OutOfMemory
+from ..base.load_spec import LoadSpec
+from ..base.model_info import ModelInfo
+from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled
 from ..engine.kv.paged_cache import PagedCache
 from ..engine.kv_store.kv_store import KVStore

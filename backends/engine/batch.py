@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..base.backend import TokenLogprobs
+from ..base.events import TokenLogprobs
 from .sequence import Sequence
 
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..base.backend import FinishReason, Gauges
+from ..base.events import FinishReason
 from ..base.kv_page_map import PageMap
+from ..base.model_info import Gauges
 from .batch import Batch
 from .kv_store.kv_store import KVStore
 from .model_runner import KVCacheFull, ModelRunner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..base.backend import ModelInfo
+from ..base.model_info import ModelInfo
 from ..text.tokenization.tokenizer import Tokenizer
 from .model_runner import ModelRunner
 from .speculation.model_drafter import DraftRunner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.backend import TokenLogprobs
+from ..base.events import TokenLogprobs
 
 # OpenAI's word for a token that could not come; JSON has no infinity.
 LEAST = -9999.0

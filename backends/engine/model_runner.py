@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..base.backend import SamplingParams
+from ..base.sampling_params import SamplingParams
 from .batch import Batch, Sampled
 from .kv_cache import KVCache
 from .kv_store.kv_store import KVStore

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ..base.backend import FinishReason, Priority, SamplingParams
+from ..base.events import FinishReason
+from ..base.requests import Priority
+from ..base.sampling_params import SamplingParams
 from .constraint import Constraint
 from .kv_store.kv_chunk_file import CHUNK_TOKENS
 from .kv_store.stored_part import StoredPart

@@ -6,7 +6,8 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.backend import SamplingParams, TokenLogprobs
+from ..base.events import TokenLogprobs
+from ..base.sampling_params import SamplingParams
 from ..engine.batch import Sampled, ScheduledChunk
 from ..engine.constraint import Constraint
 from ..engine.logprobs import token_logprobs

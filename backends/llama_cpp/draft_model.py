@@ -5,7 +5,7 @@ from __future__ import annotations
 import llama_cpp
 import numpy as np
 
-from ..base.backend import LoadSpec
+from ..base.load_spec import LoadSpec
 from ..engine.speculation.draft_pairing import pair_drafter
 from ..engine.speculation.model_drafter import ModelDrafter
 from ..engine.speculation.step_costs import StepCosts

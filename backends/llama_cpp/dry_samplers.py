@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import llama_cpp
 
-from ..base.backend import SamplingParams
+from ..base.sampling_params import SamplingParams
 
 Sampler: TypeAlias = "llama_cpp.llama_sampler_p"
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ingle.models.model_task import ENCODERS, ModelTask, Pooling
 
-from ..base.backend import LoadSpec, ModelInfo
 from ..base.errors import LoadFailed, OutOfMemory
+from ..base.load_spec import LoadSpec
+from ..base.model_info import ModelInfo
 from ..hardware.cpu_inventory import read_inventory
 from ..hardware.thread_plan import plan_threads
 from ..text.tokenization.embedding_inputs import TextInputs

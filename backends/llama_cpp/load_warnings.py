@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.backend import LoadSpec
+from ..base.load_spec import LoadSpec
 from .native_log import NativeLog
 
 

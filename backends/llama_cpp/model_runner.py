@@ -14,8 +14,10 @@ import numpy as np
 from ingle.models.fit.llama_cpp_fit import KEPT_SLOTS, KEPT_STATES
 from ingle.models.kv_type import KVType
 
-from ..base.backend import LoadSpec, ModelInfo, SamplingParams
 from ..base.errors import LoadFailed, OutOfMemory
+from ..base.load_spec import LoadSpec
+from ..base.model_info import ModelInfo
+from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled, ScheduledChunk
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore

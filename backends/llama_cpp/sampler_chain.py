@@ -11,7 +11,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.backend import SamplingParams
+from ..base.sampling_params import SamplingParams
 from .dry_samplers import DrySamplers
 
 # The largest 32-bit number is llama.cpp's word for "any seed", so it is none.

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
-from ..base.backend import GenerateRequest
+from ..base.requests import GenerateRequest
 from .errors import CannotExpress
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")

@@ -9,24 +9,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import Literal
 
-from ..base.backend import (
-    Embedded,
-    EmbedRequest,
-    Event,
-    EventSink,
-    Gauges,
-    GenerateRequest,
-    LoadProgress,
-    ModelInfo,
-    Reranked,
-    RerankRequest,
-    Started,
-    Tokenized,
-    TokenizeRequest,
-)
+from ..base.backend import LoadProgress
 from ..base.errors import RequestRejected
 from ..base.event_stream import stream_events
+from ..base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
 from ..base.kv_page_map import PagesSink
+from ..base.model_info import Gauges, ModelInfo
+from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
 from .http_client import HttpResponse, HttpTimeouts, post, trust

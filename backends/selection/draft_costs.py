@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingle.models.fit.llama_cpp_fit import DRAFT_BATCH, GPUSplit, LoadParameters
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..base.backend import EngineKind, LoadSpec
+from ..base.load_spec import EngineKind, LoadSpec
 from .model_costs import ModelCosts
 from .model_placement import MemoryBudget
 

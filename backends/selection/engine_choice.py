@@ -10,8 +10,8 @@ from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask, Pooling, task_of
 from ingle.models.safetensors.model_folder import ModelFolder
 
-from ..base.backend import EngineChoice, EngineKind
 from ..base.errors import LoadFailed
+from ..base.load_spec import EngineChoice, EngineKind
 from ..cuda.kernel_coverage import OLDEST_GPU, why_no_kernels
 from .own_engine import CudaAvailability
 

@@ -11,7 +11,8 @@ from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask, Pooling, choose_pooling
 from ingle.models.safetensors.model_folder import ModelFolder, read_folder
 
-from ..base.backend import Backend, EngineKind, LoadSpec, Quantize, SpeculationKind
+from ..base.backend import Backend
+from ..base.load_spec import EngineKind, LoadSpec, Quantize, SpeculationKind
 from ..worker.supervisor.worker_process import WorkerProcess
 from .engine_choice import task_with
 

@@ -20,7 +20,7 @@ from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.model_task import ModelTask, Pooling
 from ingle.models.safetensors.model_folder import ModelFolder
 
-from ..base.backend import Quantize
+from ..base.load_spec import Quantize
 
 
 @dataclass(frozen=True, kw_only=True)

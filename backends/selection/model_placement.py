@@ -17,7 +17,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask
 
-from ..base.backend import EngineKind, Quantize
+from ..base.load_spec import EngineKind, Quantize
 from .model_costs import ModelCosts
 from .placement_reason import SelectionWords, Why
 

@@ -12,8 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..base.backend import LoadSpec, ModelInfo, SamplingParams, TokenLogprobs
 from ..base.errors import LoadFailed
+from ..base.events import TokenLogprobs
+from ..base.load_spec import LoadSpec
+from ..base.model_info import ModelInfo
+from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled, ScheduledChunk
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from ingle.models.model_task import ModelTask
 
-from ..base.backend import Embedded, EmbedRequest, Gauges, Reranked, RerankRequest, TokenizeRequest
 from ..base.errors import BackendError, RequestRejected, WrongTask
+from ..base.events import Embedded, Reranked
+from ..base.model_info import Gauges
+from ..base.requests import EmbedRequest, RerankRequest, TokenizeRequest
 from ..text.tokenization.embedding_inputs import TextInputs
 from ..text.tokenization.rerank_pairs import TextPairs
 from .compute_lease import ComputeLease

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ingle.models.file_stamp import first_changed
 
-from ..base.backend import LoadSpec
 from ..base.errors import LoadFailed
+from ..base.load_spec import LoadSpec
 
 
 def check_unchanged(spec: LoadSpec) -> None:

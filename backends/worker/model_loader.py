@@ -13,8 +13,9 @@ import msgspec
 from ingle.models.failpoints import failpoint
 from ingle.models.model_task import ModelTask
 
-from ..base.backend import EngineKind, LoadSpec, ModelInfo
 from ..base.errors import LoadFailed
+from ..base.load_spec import EngineKind, LoadSpec
+from ..base.model_info import ModelInfo
 from ..engine.engine import Engine
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.local_runner import LocalRunner

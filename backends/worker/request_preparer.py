@@ -8,8 +8,10 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..base.backend import GenerateRequest, Grammar, Tokenized, TokenizeRequest
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
+from ..base.events import Tokenized
+from ..base.requests import GenerateRequest, TokenizeRequest
+from ..base.sampling_params import Grammar
 from ..engine.constraint import Constraint
 from ..engine.model_runner import ModelRunner
 from ..text.answers.answer_format import AnswerFormat, AnswerForms

@@ -14,17 +14,9 @@ from contextlib import suppress
 from ingle.models import failpoints
 from ingle.models.model_task import ModelTask
 
-from ..base.backend import (
-    Event,
-    Finished,
-    FinishReason,
-    GenerateRequest,
-    Started,
-    Tokenized,
-    TokenizeRequest,
-    TokenLogprobs,
-)
 from ..base.errors import BackendError, ContextExceeded, RequestRejected, WrongTask
+from ..base.events import Event, Finished, FinishReason, Started, Tokenized, TokenLogprobs
+from ..base.requests import GenerateRequest, TokenizeRequest
 from ..engine.engine import Engine
 from ..engine.scheduling.scheduler import SequenceOutput
 from ..engine.sequence import Sequence

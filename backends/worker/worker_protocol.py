@@ -10,20 +10,11 @@ import struct
 
 import msgspec
 
-from ..base.backend import (
-    Embedded,
-    EmbedRequest,
-    Event,
-    Gauges,
-    GenerateRequest,
-    LoadSpec,
-    ModelInfo,
-    Reranked,
-    RerankRequest,
-    Tokenized,
-    TokenizeRequest,
-)
+from ..base.events import Embedded, Event, Reranked, Tokenized
 from ..base.kv_page_map import PageMap
+from ..base.load_spec import LoadSpec
+from ..base.model_info import Gauges, ModelInfo
+from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 256 * 2**20

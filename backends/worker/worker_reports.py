@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from ..base.backend import Gauges
+from ..base.model_info import Gauges
 from ..engine.engine import Engine
 from .worker_protocol import FromWorker, GaugesReport, PagesReport
 

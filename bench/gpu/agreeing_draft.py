@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ingle.backends.base.backend import LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.draft_model import CudaDraftRunner
 from ingle.backends.cuda.model_source import ModelSource
 from ingle.backends.engine.batch import Batch

@@ -18,7 +18,7 @@ from gpu.random_model import all_bf16, all_nf4, q4_k_m
 from gpu.session import Session
 from gpu.synthetic import EIGHT_B, ONE_B, TINIER, TINY, source, spec
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence

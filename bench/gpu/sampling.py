@@ -12,7 +12,7 @@ import torch
 from gpu.session import Session, Skipped, copies_for
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence as Answer

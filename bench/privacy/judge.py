@@ -14,7 +14,7 @@ from pathlib import Path
 from machine import median, save
 from topics import own_sets
 
-from ingle.backends.base.backend import EngineKind
+from ingle.backends.base.load_spec import EngineKind
 from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
 from ingle.daemon.routing.inspection.privacy_judge import PrivacyOpinion, judge

@@ -10,18 +10,13 @@ from itertools import groupby
 
 import psutil
 
-from ingle.backends.base.backend import (
-    Backend,
-    Delta,
-    Finished,
-    GenerateRequest,
-    LoadSpec,
-    ModelInfo,
-    SamplingParams,
-    Started,
-    TokenizeRequest,
-)
+from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import BackendError, OutOfMemory
+from ingle.backends.base.events import Delta, Finished, Started
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.errors import ModelError
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel

@@ -13,18 +13,18 @@ from typing import Literal
 
 import msgspec
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
     FinishReason,
-    GenerateRequest,
     ReasoningDelta,
     Started,
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.requests import GenerateRequest
 
 from ..errors import Conflict, ErrorDetail, NotFound, TooManyGenerations, describe
 from ..lifecycle.model_manager import Lease, ModelManager

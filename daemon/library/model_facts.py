@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from ingle.backends.base.backend import ModelInfo
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo, read_header
 from ingle.models.metadata.stored_model import StoredModel

@@ -11,8 +11,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ingle.backends.base.backend import Backend, Gauges, LoadProgress, LoadSpec, ModelInfo, Priority
+from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied, WrongTask
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.requests import Priority
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import StoredModel

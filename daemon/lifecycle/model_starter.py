@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ingle.backends.base.backend import Backend, LoadSpec, ModelInfo
+from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import LoadFailed, OutOfMemory, WorkerDied
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelNotFound
 
 from ..errors import describe

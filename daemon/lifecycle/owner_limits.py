@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ingle.backends.base.backend import Backend, Event, EventSink, GenerateRequest
+from ingle.backends.base.backend import Backend
+from ingle.backends.base.events import Event, EventSink
+from ingle.backends.base.requests import GenerateRequest
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..settings.config import Config

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from types import TracebackType
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 
 from ..errors import QueueFull
 

@@ -9,20 +9,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TypeVar
 
-from ingle.backends.base.backend import (
-    Backend,
-    Embedded,
+from ingle.backends.base.backend import Backend
+from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
+from ingle.backends.base.requests import (
     EmbedRequest,
-    Event,
-    EventSink,
     GenerateRequest,
-    Reranked,
     RerankRequest,
-    Started,
-    Tokenized,
     TokenizeRequest,
 )
-from ingle.backends.base.errors import WorkerDied
 
 from .wrapped_backend import BackendWrapper
 

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Literal
 
-from ingle.backends.base.backend import (
-    Backend,
-    Embedded,
+from ingle.backends.base.backend import Backend, LoadProgress
+from ingle.backends.base.events import Embedded, Event, EventSink, Reranked, Tokenized
+from ingle.backends.base.kv_page_map import PagesSink
+from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.requests import (
     EmbedRequest,
-    Event,
-    EventSink,
-    Gauges,
     GenerateRequest,
-    LoadProgress,
-    ModelInfo,
-    Reranked,
     RerankRequest,
-    Tokenized,
     TokenizeRequest,
 )
-from ingle.backends.base.kv_page_map import PagesSink
 
 
 class BackendWrapper:

@@ -15,7 +15,7 @@ from ..settings.config import Config
 from ..settings.paths import Paths
 
 if TYPE_CHECKING:
-    from ingle.backends.base.backend import KVStoreSpec
+    from ingle.backends.base.load_spec import KVStoreSpec
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _SHARE_OF_MEMORY = 8
@@ -39,7 +39,7 @@ def kv_store_spec(config: Config, model: StoredModel) -> KVStoreSpec | None:
 
     None where the model's file is gone, which loading it will tell.
     """
-    from ingle.backends.base.backend import KVStoreSpec
+    from ingle.backends.base.load_spec import KVStoreSpec
 
     try:
         digest = weights_digest(model)

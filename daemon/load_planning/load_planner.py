@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ingle.backends.base.backend import EngineChoice, EngineKind, LoadSpec, Quantize
+from ingle.backends.base.load_spec import EngineChoice, EngineKind, LoadSpec, Quantize
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ingle.backends.base.backend import LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..errors import MemoryBusy, MemoryExhausted

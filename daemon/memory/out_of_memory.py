@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.base.errors import BackendError, OutOfMemory, WorkerDied
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import GGUFHeader
 

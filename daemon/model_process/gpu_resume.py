@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from ingle.backends.base.backend import Backend, GenerateRequest, SamplingParams
+from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import RequestRejected, WorkerDied
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.model_task import ModelTask
 
 from .model_run import ModelRun, ModelState

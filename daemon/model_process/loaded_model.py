@@ -6,7 +6,8 @@ import time
 
 import msgspec
 
-from ingle.backends.base.backend import Gauges, Quantize, SpeculationKind
+from ingle.backends.base.load_spec import Quantize, SpeculationKind
+from ingle.backends.base.model_info import Gauges
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..machine.memory_reader import ProcessMemory

@@ -9,8 +9,10 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
-from ingle.backends.base.backend import Backend, LoadProgress, LoadSpec, ModelInfo
+from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.store.model_store import StoredModel
 

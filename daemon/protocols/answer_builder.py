@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
     FinishReason,
-    ModelInfo,
     ReasoningDelta,
     Started,
     TokenLogprobs,
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..lifecycle.model_manager import Lease

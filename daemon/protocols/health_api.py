@@ -8,15 +8,11 @@ from contextlib import aclosing
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import (
-    Backend,
-    EmbedRequest,
-    Finished,
-    GenerateRequest,
-    RerankRequest,
-    SamplingParams,
-)
+from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import BackendError
+from ingle.backends.base.events import Finished
+from ingle.backends.base.requests import EmbedRequest, GenerateRequest, RerankRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.model_task import ModelTask
 
 from ..generations.generation import new_generation_id

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 
 from ..http.route_spec import Parameter
 from ..routing.policy.routing_preference import (

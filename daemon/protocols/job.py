@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from ingle.backends.base.backend import GenerateRequest, SamplingParams
 from ingle.backends.base.conversation import Infill
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 
 from ..lifecycle.model_manager import Lease
 from ..routing.policy.routing_preference import NO_PREFERENCE, RoutingPreference

@@ -15,9 +15,11 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Event, GenerateRequest, LoadProgress
+from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.events import Event
+from ingle.backends.base.requests import GenerateRequest
 
 from ..http.json_response import JSONResponse
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect

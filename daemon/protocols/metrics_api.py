@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Gauges
+from ingle.backends.base.model_info import Gauges
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..http.route_spec import RouteSpec

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 
 from ..access.client_identity import identify_client
 from .ingle_options import IngleOptions, is_private

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.backend import Grammar, GrammarKind
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ..errors import InvalidBody
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ingle.backends.base.backend import Delta, Event, Finished, GenerateRequest
+from ingle.backends.base.events import Delta, Event, Finished
+from ingle.backends.base.requests import GenerateRequest
 
 from .policy.route_definition import RouteDefinition
 

@@ -13,26 +13,26 @@ from typing import Literal
 
 from msgspec import structs
 
-from ingle.backends.base.backend import (
-    Backend,
-    Delta,
-    Embedded,
-    EmbedRequest,
-    Event,
-    EventSink,
-    Gauges,
-    GenerateRequest,
-    LoadProgress,
-    ModelInfo,
-    Reranked,
-    RerankRequest,
-    Started,
-    Tokenized,
-    TokenizeRequest,
-)
+from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import BackendError
 from ingle.backends.base.event_stream import stream_events
+from ingle.backends.base.events import (
+    Delta,
+    Embedded,
+    Event,
+    EventSink,
+    Reranked,
+    Started,
+    Tokenized,
+)
 from ingle.backends.base.kv_page_map import PagesSink
+from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.requests import (
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+    TokenizeRequest,
+)
 from ingle.backends.remote.providers import Provider
 from ingle.models.metadata.stored_model import StoredModel
 

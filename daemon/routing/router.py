@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ingle.backends.base.backend import EventSink, GenerateRequest
+from ingle.backends.base.events import EventSink
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import CannotExpress
 
 from .egress.outbound_request import redact

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 
 from ..http.json_response import JSONResponse
 from ..http.openapi import openapi_document

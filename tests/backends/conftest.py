@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
 from ingle.models.sources.package_index_source import (

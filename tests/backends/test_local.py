@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ingle.backends.base.backend import Delta, EngineKind, GenerateRequest, LoadSpec
 from ingle.backends.base.errors import LoadFailed, WorkerDied
+from ingle.backends.base.events import Delta
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from tests.harness.local_backend import LocalBackend
 
 MakeSpec = Callable[..., LoadSpec]

@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan, ModelLoadPlanner
 from ingle.daemon.main import main
 from ingle.daemon.server import daemon_server

@@ -16,29 +16,28 @@ import httpx
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import (
-    Backend,
+from ingle.backends.base.backend import Backend, LoadProgress
+from ingle.backends.base.errors import BackendError, WorkerDied, WrongTask
+from ingle.backends.base.events import (
     Delta,
     Embedded,
-    EmbedRequest,
-    EngineKind,
     Event,
     EventSink,
     Finished,
     FinishReason,
-    Gauges,
-    GenerateRequest,
-    LoadProgress,
-    LoadSpec,
-    ModelInfo,
     Reranked,
-    RerankRequest,
     Started,
     Tokenized,
+)
+from ingle.backends.base.kv_page_map import PagesSink
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.requests import (
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
     TokenizeRequest,
 )
-from ingle.backends.base.errors import BackendError, WorkerDied, WrongTask
-from ingle.backends.base.kv_page_map import PagesSink
 from ingle.daemon.batches.batch_manager import BatchManager
 from ingle.daemon.event_hub import EventHub
 from ingle.daemon.generations.generation import GenerationRegistry

@@ -9,23 +9,18 @@ import threading
 from collections.abc import AsyncGenerator
 from typing import Literal
 
-from ingle.backends.base.backend import (
-    Embedded,
+from ingle.backends.base.backend import LoadProgress
+from ingle.backends.base.errors import BackendError, WorkerDied
+from ingle.backends.base.events import Embedded, Event, EventSink, Reranked, Tokenized
+from ingle.backends.base.kv_page_map import PagesSink
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.requests import (
     EmbedRequest,
-    Event,
-    EventSink,
-    Gauges,
     GenerateRequest,
-    LoadProgress,
-    LoadSpec,
-    ModelInfo,
-    Reranked,
     RerankRequest,
-    Tokenized,
     TokenizeRequest,
 )
-from ingle.backends.base.errors import BackendError, WorkerDied
-from ingle.backends.base.kv_page_map import PagesSink
 from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.request_preparer import Stop
 from ingle.backends.worker.supervisor.pending_answers import PendingAnswers

@@ -21,7 +21,7 @@ from ingle.models.metadata.stored_model import Manifest, write_manifest
 
 SERVE = """
 import sys
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan

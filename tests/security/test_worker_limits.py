@@ -14,14 +14,10 @@ import msgspec
 import psutil
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    EngineKind,
-    GenerateRequest,
-    KVStoreSpec,
-    LoadSpec,
-    ModelInfo,
-)
+from ingle.backends.base.events import Delta
+from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.confinement import confine as confine_module
 from ingle.backends.confinement.access_policy import AccessPolicy, worker_workplace
 from ingle.backends.confinement.confine import file_rules

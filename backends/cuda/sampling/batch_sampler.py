@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB
 
-from ...base.backend import SamplingParams, TokenLogprobs
+from ...base.events import TokenLogprobs
+from ...base.sampling_params import SamplingParams
 from ...engine.batch import Sampled, ScheduledChunk
 from ...engine.sequence import Sequence
 from ...text.tokenization.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base.backend import SamplingParams
+from ...base.sampling_params import SamplingParams
 from ...text.tokenization.tokenizer import Tokenizer
 
 _KEPT = 8

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...base.backend import TokenLogprobs
+from ...base.events import TokenLogprobs
 from ...engine.batch import ScheduledChunk
 from ...engine.logprobs import LEAST
 from .candidates import likeliest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...base.backend import SamplingParams
+from ...base.sampling_params import SamplingParams
 from .candidates import likeliest
 
 _IMPOSSIBLE = math.log(1e-30)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ingle.kernels.token_sampling import sample_row
 
-from ...base.backend import SamplingParams
+from ...base.sampling_params import SamplingParams
 from ...engine.sequence import Sequence
 from .token_counts import TokenCounts
 

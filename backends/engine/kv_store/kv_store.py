@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ...base.backend import KVStoreSpec
+from ...base.load_spec import KVStoreSpec
 from .disk_tier import KVDisk
 from .kv_chunk_file import CHUNK_TOKENS, FORMAT_VERSION, ChunkHeader, Data, Tokens
 from .kv_chunk_tree import ChunkTree, KVChunk

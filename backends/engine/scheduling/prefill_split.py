@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...base.backend import Priority
+from ...base.requests import Priority
 from ..sequence import Sequence
 
 _SURE = 4

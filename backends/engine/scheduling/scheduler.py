@@ -9,7 +9,8 @@ from itertools import chain
 
 import numpy as np
 
-from ...base.backend import FinishReason, Priority, TokenLogprobs
+from ...base.events import FinishReason, TokenLogprobs
+from ...base.requests import Priority
 from ..batch import Batch, Sampled, ScheduledChunk
 from ..kv_cache import MIN_SHARED, KVCache, Prefix
 from ..kv_store.kv_store import KVStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...base.backend import Priority
+from ...base.requests import Priority
 from ..sequence import Sequence
 from .fair_queue import FairQueue
 

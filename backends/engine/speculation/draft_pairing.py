@@ -9,8 +9,8 @@ import msgspec
 
 from ingle.models.fit.llama_cpp_fit import DRAFT_BATCH
 
-from ...base.backend import LoadSpec
 from ...base.errors import LoadFailed
+from ...base.load_spec import LoadSpec
 from ...text.tokenization.tokenizer import Tokenizer
 from ..local_runner import LocalDraftRunner, LocalRunner
 from .draft_length import DraftLength

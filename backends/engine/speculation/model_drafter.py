@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...base.backend import SamplingParams
+from ...base.sampling_params import SamplingParams
 from ..batch import Batch
 from ..model_runner import KVCacheFull, ModelRunner
 from ..sequence import Sequence

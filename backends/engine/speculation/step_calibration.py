@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...base.backend import SamplingParams
+from ...base.sampling_params import SamplingParams
 from ..batch import Batch
 from ..kv_cache import KVCache
 from ..model_runner import ModelRunner

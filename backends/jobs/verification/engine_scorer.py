@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence as Tokens
 from pathlib import Path
 
-from ...base.backend import EngineKind, LoadSpec, SamplingParams
+from ...base.load_spec import EngineKind, LoadSpec
+from ...base.sampling_params import SamplingParams
 from ...cuda.model_runner import CudaModelRunner
 from ...engine.batch import Batch, ScheduledChunk
 from ...engine.sequence import Sequence

@@ -9,8 +9,8 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from ...base.backend import SamplingParams
 from ...base.errors import LoadFailed, OutOfMemory
+from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch, ScheduledChunk
 from ...engine.sequence import Sequence
 from ...hardware.cpu_inventory import read_inventory

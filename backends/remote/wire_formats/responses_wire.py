@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from ...base.backend import (
+from ...base.conversation import ChatMessage
+from ...base.events import (
     Delta,
     Event,
     FinishReason,
-    GenerateRequest,
     ReasoningDelta,
     ToolCallDelta,
     ToolCallStarted,
 )
-from ...base.conversation import ChatMessage
+from ...base.requests import GenerateRequest
 from ..errors import CannotExpress, ProviderMisbehaved, ProviderRefused
 from ..providers import Provider
 from ..receipt import TokenUsage

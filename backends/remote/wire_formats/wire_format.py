@@ -6,14 +6,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ...base.backend import (
-    Event,
-    Finished,
-    FinishReason,
-    GenerateRequest,
-    GrammarKind,
-    SamplingParams,
-)
+from ...base.events import Event, Finished, FinishReason
+from ...base.requests import GenerateRequest
+from ...base.sampling_params import GrammarKind, SamplingParams
 from ..errors import CannotExpress, ProviderMisbehaved
 from ..providers import Provider
 from ..receipt import TokenUsage

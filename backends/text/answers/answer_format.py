@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...base.backend import GenerateRequest, Grammar
 from ...base.conversation import Tool
 from ...base.errors import RequestRejected
+from ...base.requests import GenerateRequest
+from ...base.sampling_params import Grammar
 from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules
 from ..structured_output.argument_schemas import ArgumentSchemas
 from ..structured_output.control_tags import ControlTags

@@ -7,15 +7,15 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from ...base.backend import (
+from ...base.events import (
     Delta,
     Event,
-    GenerateRequest,
     ReasoningDelta,
     TokenLogprobs,
     ToolCallDelta,
     ToolCallStarted,
 )
+from ...base.requests import GenerateRequest
 from ..streaming.text_output import TextChunk, TextOutput
 from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.answer_parts import (

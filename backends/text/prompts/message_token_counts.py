@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...base.backend import GenerateRequest
 from ...base.conversation import ChatMessage
 from ...base.errors import RequestRejected
+from ...base.requests import GenerateRequest
 from ..tokenization.tokenizer import Tokenizer
 from .message_marks import MessageMarks, Span
 from .prompt_builder import Prompt, PromptBuilder

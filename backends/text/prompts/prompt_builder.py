@@ -6,9 +6,9 @@ import contextlib
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ...base.backend import GenerateRequest
 from ...base.conversation import ChatMessage
 from ...base.errors import ContextExceeded, RequestRejected
+from ...base.requests import GenerateRequest
 from ..templates.chat_template import ChatTemplate, refuse_reserved
 from ..templates.reasoning_switches import ReasoningSwitches, reasoning_requested
 from ..templates.reasoning_tags import tell_reasoning

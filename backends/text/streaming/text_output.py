@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...base.backend import TokenLogprobs
+from ...base.events import TokenLogprobs
 from .detokenizer import IncrementalDetokenizer
 from .stop_strings import StopStrings
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.backend import Grammar, GrammarKind
 from ...base.conversation import Tool
+from ...base.sampling_params import Grammar, GrammarKind
 from ..streaming.json_strings import escaped
 from ..templates.reasoning_tags import ReasoningTags
 from ..tool_calls.argument_types import kinds, texts

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base.backend import Grammar, GrammarKind
 from ...base.errors import RequestRejected
+from ...base.sampling_params import Grammar, GrammarKind
 from ..tokenization.tokenizer import Tokenizer
 from .answer_grammar import AnswerGrammar
 from .json_schema_check import check_schema

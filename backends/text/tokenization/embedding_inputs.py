@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ...base.backend import Tokenized, TokenizeRequest
 from ...base.errors import InputTooLong, RequestRejected
+from ...base.events import Tokenized
+from ...base.requests import TokenizeRequest
 from .token_list import token_list
 from .tokenizer import Tokenizer
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...base.backend import Tokenized, TokenizeRequest
 from ...base.errors import RequestRejected
+from ...base.events import Tokenized
+from ...base.requests import TokenizeRequest
 from .tokenizer import Tokenizer
 
 LONGEST_TEXT = 2**20

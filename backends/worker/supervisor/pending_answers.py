@@ -6,15 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from ...base.backend import (
-    Embedded,
-    EmbedRequest,
-    Reranked,
-    RerankRequest,
-    Tokenized,
-    TokenizeRequest,
-)
 from ...base.errors import BackendError, RequestRejected
+from ...base.events import Embedded, Reranked, Tokenized
+from ...base.requests import EmbedRequest, RerankRequest, TokenizeRequest
 from ..worker_protocol import Cancel, Embed, Rejected, Rerank, Tokenize, ToWorker
 from .request_streams import rejection
 

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 
-from ...base.backend import Event, EventSink, Finished, GenerateRequest
 from ...base.errors import BackendError, ContextExceeded, RequestRejected
+from ...base.events import Event, EventSink, Finished
+from ...base.requests import GenerateRequest
 from ..worker_protocol import Cancel, Generate, Outputs, Rejected, ToWorker
 
 

@@ -18,23 +18,13 @@ import psutil
 
 from ingle.models.file_stamp import first_changed
 
-from ...base.backend import (
-    Embedded,
-    EmbedRequest,
-    Event,
-    EventSink,
-    Gauges,
-    GenerateRequest,
-    LoadProgress,
-    LoadSpec,
-    ModelInfo,
-    Reranked,
-    RerankRequest,
-    Tokenized,
-    TokenizeRequest,
-)
+from ...base.backend import LoadProgress
 from ...base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from ...base.events import Embedded, Event, EventSink, Reranked, Tokenized
 from ...base.kv_page_map import PagesSink
+from ...base.load_spec import LoadSpec
+from ...base.model_info import Gauges, ModelInfo
+from ...base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from ..worker_protocol import (
     Drain,
     Failed,

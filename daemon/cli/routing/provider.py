@@ -202,8 +202,9 @@ def _test(arguments: Sequence[str]) -> int:
 
 
 async def _ask(egress: ProviderEgress, provider: Provider, model: str) -> tuple[str, Receipt]:
-    from ingle.backends.base.backend import Delta, Event, GenerateRequest
     from ingle.backends.base.conversation import ChatMessage
+    from ingle.backends.base.events import Delta, Event
+    from ingle.backends.base.requests import GenerateRequest
     from ingle.backends.remote.clearance import Clearance, request_digest
 
     message = ChatMessage("user", "Reply with the word OK.")

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from ingle.backends.base.backend import FinishReason
+from ingle.backends.base.events import FinishReason
 
 from ..answer_builder import AnswerBuilder
 from .types import (

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,

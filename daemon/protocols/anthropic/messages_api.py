@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import TokenizeRequest
+from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import AnthropicError, describe
 from ...http.json_response import JSONResponse

@@ -7,8 +7,9 @@ import secrets
 
 import msgspec
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolChoice
+from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody
 from ..ingle_options import routing_preference_of

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from ingle.backends.base.backend import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
+from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
 from ...lifecycle.model_manager import Lease
 from ..answer_builder import AnswerBuilder, CollectedAnswer

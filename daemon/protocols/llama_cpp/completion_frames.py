@@ -7,7 +7,7 @@ import time
 import msgspec
 from msgspec import UNSET
 
-from ingle.backends.base.backend import Delta, Event, Finished, FinishReason, Started
+from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started
 
 from ...http.sse_writer import encode_event
 from ..answer_builder import AnswerBuilder

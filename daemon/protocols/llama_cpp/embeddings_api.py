@@ -11,8 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Embedded, EmbedRequest
-from ingle.backends.base.backend import RerankRequest as BackendRequest
+from ingle.backends.base.events import Embedded
+from ingle.backends.base.requests import EmbedRequest
+from ingle.backends.base.requests import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import ModelInfo
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Any, cast
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
 from ingle.backends.base.conversation import Infill, InfillFile
+from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import routing_preference_of

@@ -10,7 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Backend, TokenizeRequest
+from ingle.backends.base.backend import Backend
+from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
 from ...http.json_response import JSONResponse

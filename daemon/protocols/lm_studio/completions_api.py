@@ -13,7 +13,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import FinishReason
+from ingle.backends.base.events import FinishReason
 
 from ...errors import describe
 from ...http.json_response import JSONResponse

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ingle.backends.base.backend import GenerateRequest, Priority
 from ingle.backends.base.conversation import Reasoning
+from ingle.backends.base.requests import GenerateRequest, Priority
 
 from ...errors import InvalidBody
 from ...generations.generation import new_generation_id

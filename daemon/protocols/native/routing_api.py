@@ -6,8 +6,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.requests import GenerateRequest
 
 from ...access.client_identity import identify_client
 from ...errors import Conflict, InvalidBody

@@ -9,8 +9,8 @@ from functools import partial
 from msgspec import structs
 from starlette.requests import Request
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.errors import WrongTask
+from ingle.backends.base.requests import GenerateRequest
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 

@@ -9,8 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import TokenizeRequest
 from ingle.backends.base.errors import WrongTask
+from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import Conflict

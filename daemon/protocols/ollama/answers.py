@@ -9,7 +9,8 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType, structs
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
@@ -19,7 +20,6 @@ from ingle.backends.base.backend import (
     TokenLogprobs,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import ToolCall
 
 from ..answer_builder import AnswerBuilder
 from .types import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from ingle.backends.base.backend import GenerateRequest, TokenizeRequest
 from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
 from ...lifecycle.model_manager import Lease
 from ..job import Job

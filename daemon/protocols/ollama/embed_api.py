@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import EmbedRequest
+from ingle.backends.base.requests import EmbedRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
 from ingle.backends.base.conversation import ChatMessage, Infill, Reasoning
+from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
 from ..job import Job

@@ -11,7 +11,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Embedded, EmbedRequest, Priority
+from ingle.backends.base.events import Embedded
+from ingle.backends.base.requests import EmbedRequest, Priority
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import ModelInfo
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
 from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import StoredModel

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import RerankRequest as BackendRequest
+from ingle.backends.base.requests import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody

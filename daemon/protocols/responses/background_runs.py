@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 
-from ingle.backends.base.backend import Event
+from ingle.backends.base.events import Event
 
 from ...errors import ShuttingDown, TooManyGenerations
 from ..job_runner import JobRunner

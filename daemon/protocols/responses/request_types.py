@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 
 from ..ingle_options import IngleOptions
 from ..openai.metadata import Metadata

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind
 from ingle.backends.base.conversation import ChatMessage, Reasoning
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.request_body import parse

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, structs
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,

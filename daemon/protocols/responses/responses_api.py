@@ -10,8 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
 
-from ingle.backends.base.backend import TokenizeRequest
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
 from ...http.json_response import JSONResponse

@@ -6,9 +6,9 @@ import dataclasses
 
 from msgspec import structs
 
-from ingle.backends.base.backend import GenerateRequest, TokenizeRequest
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
 from ...lifecycle.model_manager import Lease
 from ..job import Job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import TokenUsage
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ingle.backends.base.backend import Event, GenerateRequest
+from ingle.backends.base.events import Event
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 
 from ..detectors.finding import Sensitivity

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage

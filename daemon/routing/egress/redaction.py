@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import CannotExpress
 
 from ..detectors.finding import SensitiveFinding, TextPart

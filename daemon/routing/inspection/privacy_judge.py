@@ -11,17 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
-from ingle.backends.base.backend import (
-    Delta,
-    Event,
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
-    Priority,
-    SamplingParams,
-)
 from ingle.backends.base.conversation import ChatMessage, Reasoning
 from ingle.backends.base.errors import BackendError
+from ingle.backends.base.events import Delta, Event
+from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 
 from ..detectors.finding import FindingKind, SensitiveFinding
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 
 from ..detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ..detectors.own_words import OwnWords

@@ -9,8 +9,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from ingle.backends.base.backend import GenerateRequest, SamplingParams
 from ingle.backends.base.conversation import ChatMessage, Infill
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 
 from ..detectors.finding import TextPart
 

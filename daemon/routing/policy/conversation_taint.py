@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.requests import GenerateRequest
 
 from ..detectors.finding import Sensitivity, TextPart
 

@@ -11,15 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    EngineKind,
-    Event,
-    GenerateRequest,
-    LoadSpec,
-    ModelInfo,
-)
 from ingle.backends.base.errors import RequestRejected, WorkerDied
+from ingle.backends.base.events import Delta, Event
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.backends.worker.worker_protocol import Ready, encode_frame
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import EmbedRequest, GenerateRequest, LoadSpec, RerankRequest
 from ingle.backends.base.errors import RequestRejected, WorkerDied
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import EmbedRequest, GenerateRequest, RerankRequest
 from ingle.backends.selection.load_spec_builder import make_load_spec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.gguf.gguf_header import read_header

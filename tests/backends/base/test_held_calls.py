@@ -7,15 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    Finished,
-    GenerateRequest,
-    LoadSpec,
-    ToolCallDelta,
-    ToolCallStarted,
-)
 from ingle.backends.base.conversation import ChatMessage, Tool
+from ingle.backends.base.events import Delta, Finished, ToolCallDelta, ToolCallStarted
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.tokenization.tokenizer import Tokenizer

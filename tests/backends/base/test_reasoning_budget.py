@@ -10,19 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    EngineKind,
-    Finished,
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
-    LoadSpec,
-    ReasoningDelta,
-    SamplingParams,
-    TokenizeRequest,
-)
 from ingle.backends.base.conversation import ChatMessage, Reasoning
+from ingle.backends.base.events import Delta, Finished, ReasoningDelta
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from tests.harness.local_backend import LocalBackend
 
 MakeSpec = Callable[..., LoadSpec]

@@ -12,17 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    EngineKind,
-    Finished,
-    GenerateRequest,
-    LoadSpec,
-    SamplingParams,
-    ToolCallDelta,
-    ToolCallStarted,
-)
 from ingle.backends.base.conversation import ChatMessage, ToolChoice
+from ingle.backends.base.events import Delta, Finished, ToolCallDelta, ToolCallStarted
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 from .questions import QUESTIONS, TOOLS

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.models.kv_type import KVType

@@ -16,7 +16,8 @@ from gpu.synthetic import source
 from gpu.weights import random_weight
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.batch import Batch, ScheduledChunk

@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.backends.base.backend import (
-    EngineKind,
-    FinishReason,
-    KVStoreSpec,
-    LoadSpec,
-    Priority,
-    SamplingParams,
-)
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.draft_model import CudaDraftRunner, open_drafter
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.batch import Batch

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.backends.base.backend import FinishReason, SamplingParams, TokenLogprobs
+from ingle.backends.base.events import FinishReason, TokenLogprobs
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.engine import Engine

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.graphs.step_inputs import StepInputs
 from ingle.backends.cuda.kv_pool import KVPool
 from ingle.backends.cuda.model_files import open_model

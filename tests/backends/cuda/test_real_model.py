@@ -11,21 +11,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import (
-    ChatMessage,
-    Delta,
-    EngineKind,
-    Finished,
-    FinishReason,
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
-    KVStoreSpec,
-    LoadSpec,
-    SamplingParams,
-    Started,
-    TokenLogprobs,
-)
+from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.events import Delta, Finished, FinishReason, Started, TokenLogprobs
+from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
+from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, Sampled, ScheduledChunk
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, Priority, SamplingParams
+from ingle.backends.base.events import FinishReason
 from ingle.backends.base.kv_page_map import PageGroup, PageMap
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.cell_cache import CellCache

@@ -21,7 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ingle.backends.base.backend import KVStoreSpec, SamplingParams
+from ingle.backends.base.load_spec import KVStoreSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.paged_cache import PagedCache

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, Priority, SamplingParams
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.kv_cache import MIN_SHARED, Prefix, Tokens

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams, SpeculationKind
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import EngineKind, LoadSpec, SpeculationKind
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.cell_cache import CellCache

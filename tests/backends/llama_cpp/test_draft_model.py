@@ -11,15 +11,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import (
-    EngineKind,
-    GenerateRequest,
-    LoadSpec,
-    ModelInfo,
-    SamplingParams,
-    SpeculationKind,
-)
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import EngineKind, LoadSpec, SpeculationKind
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.base.errors import InputTooLong
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.backends.llama_cpp.embedder import LlamaEmbedder
 from ingle.backends.worker.embedding_loop import normalized, scores
 from ingle.models.model_task import ModelTask, Pooling

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 
 

@@ -12,7 +12,8 @@ import gguf
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.models.kv_type import KVType
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.backends.llama_cpp.load_warnings import load_warnings
 from ingle.backends.llama_cpp.native_log import NativeLog
 

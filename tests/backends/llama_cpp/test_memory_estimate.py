@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import ModelInfo
+from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.models.fit.llama_cpp_fit import LoadParameters, estimate_memory
 from ingle.models.fit.model_shape import shape_of

@@ -11,8 +11,10 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, SamplingParams
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.cell_cache import CellCache

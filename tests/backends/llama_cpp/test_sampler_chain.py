@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.llama_cpp.dry_samplers import DrySamplers
 from ingle.backends.llama_cpp.llama_model import LlamaModel
 from ingle.backends.llama_cpp.llama_tokenizer import LlamaTokenizer

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
+from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence

@@ -13,14 +13,9 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from ingle.backends.base.backend import (
-    EngineKind,
-    FinishReason,
-    Grammar,
-    GrammarKind,
-    LoadSpec,
-    SamplingParams,
-)
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import Grammar, GrammarKind
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler

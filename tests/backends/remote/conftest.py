@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
-    GenerateRequest,
     ReasoningDelta,
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 from ingle.backends.remote.providers import Provider, ProviderKind
 from ingle.backends.remote.receipt import Receipt

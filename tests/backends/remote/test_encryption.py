@@ -12,7 +12,7 @@ import pytest
 import trustme
 from msgspec import structs
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import ProviderUnreachable
 
 if TYPE_CHECKING:

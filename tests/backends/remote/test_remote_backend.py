@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from ingle.backends.base.backend import Delta, Finished, FinishReason, GenerateRequest, Started
+from ingle.backends.base.events import Delta, Finished, FinishReason, Started
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote import metered_connection
 from ingle.backends.remote.errors import (
     NotCleared,

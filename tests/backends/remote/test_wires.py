@@ -13,14 +13,10 @@ from openai.types.chat import CompletionCreateParams
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from ingle.backends.base.backend import (
-    FinishReason,
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
-    SamplingParams,
-)
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall, ToolChoice
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.backends.remote.errors import CannotExpress, ProviderMisbehaved, ProviderRefused
 from ingle.backends.remote.receipt import TokenUsage
 

@@ -10,8 +10,8 @@ import gguf
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import EngineChoice, EngineKind
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import EngineChoice, EngineKind
 from ingle.backends.selection.engine_choice import TENSOR_TYPES, choose_engine
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
 from ingle.backends.selection.own_engine import CudaAvailability

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import EngineKind
+from ingle.backends.base.load_spec import EngineKind
 from ingle.backends.selection.model_costs import ModelCosts
 from ingle.backends.selection.model_placement import (
     MemoryBudget,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import ChatTemplate

@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import Delta, GenerateRequest, LoadSpec
 from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.events import Delta
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.compute_lease import LONGEST_WAIT, ComputeLease
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 

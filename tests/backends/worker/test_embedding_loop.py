@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import (
-    Embedded,
+from ingle.backends.base.events import Embedded, Reranked, Tokenized
+from ingle.backends.base.requests import (
     EmbedRequest,
     GenerateRequest,
-    Reranked,
     RerankRequest,
-    Tokenized,
     TokenizeRequest,
 )
 from ingle.backends.testing.byte_tokenizer import BOS, EOS, ByteTokenizer

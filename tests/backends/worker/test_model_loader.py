@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec, ModelInfo
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.worker_protocol import FromWorker, Loading

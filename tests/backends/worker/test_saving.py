@@ -13,14 +13,10 @@ import msgspec
 import pytest
 
 import ingle.backends.worker.worker_loop
-from ingle.backends.base.backend import (
-    Finished,
-    Gauges,
-    GenerateRequest,
-    KVStoreSpec,
-    LoadSpec,
-    Started,
-)
+from ingle.backends.base.events import Finished, Started
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
+from ingle.backends.base.model_info import Gauges
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.worker_loop import Inbox
 from ingle.backends.worker.worker_protocol import (

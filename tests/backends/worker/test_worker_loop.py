@@ -13,18 +13,11 @@ from typing import cast
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    Event,
-    Finished,
-    FinishReason,
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
-    LoadSpec,
-    Started,
-)
+from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started
 from ingle.backends.base.kv_page_map import PageMap
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence

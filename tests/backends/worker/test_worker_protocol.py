@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import Delta, Finished, FinishReason, GenerateRequest, Started
+from ingle.backends.base.events import Delta, Finished, FinishReason, Started
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker import worker_protocol
 from ingle.backends.worker.worker_protocol import (
     HEADER,

@@ -23,7 +23,7 @@ from gpu.synthetic import TINIER, source, spec
 from gpu.tuning import defines
 from gpu.weights import KINDS, random_weight, repacked
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.formats.dequantize import dequantize

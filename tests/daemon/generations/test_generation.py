@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.errors import NotFound, TooManyGenerations
 from ingle.daemon.generations.generation import Generation, GenerationRegistry, new_generation_id
 

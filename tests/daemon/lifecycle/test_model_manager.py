@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import Delta, GenerateRequest
 from ingle.backends.base.errors import LoadFailed, OutOfMemory, WorkerDied
+from ingle.backends.base.events import Delta
+from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.errors import (
     Conflict,
     MemoryBusy,

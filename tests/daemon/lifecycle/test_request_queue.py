@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 from ingle.daemon.errors import QueueFull
 from ingle.daemon.lifecycle.request_queue import (
     LONGEST_RETRY,

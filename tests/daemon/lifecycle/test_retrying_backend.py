@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    Event,
-    GenerateRequest,
-    Priority,
-    Started,
-    TokenizeRequest,
-)
 from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.events import Delta, Event, Started
+from ingle.backends.base.requests import GenerateRequest, Priority, TokenizeRequest
 from ingle.daemon.errors import ModelQuarantined
 from ingle.daemon.lifecycle.retrying_backend import Turns
 

@@ -13,7 +13,7 @@ import msgspec
 import psutil
 import pytest
 
-from ingle.backends.base.backend import KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.daemon.load_planning.kv_folder import kv_store_spec, remove_stored_kv, weights_digest
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths

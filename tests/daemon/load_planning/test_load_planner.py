@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import EngineKind
+from ingle.backends.base.load_spec import EngineKind
 from ingle.backends.selection.engine_facts import EngineFacts
 from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.daemon.load_planning.load_planner import LoadOptions, ModelLoadPlanner

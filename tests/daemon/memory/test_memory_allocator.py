@@ -15,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import EngineKind, LoadProgress, LoadSpec, ModelInfo
+from ingle.backends.base.backend import LoadProgress
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.model_info import ModelInfo
 from ingle.daemon.errors import MemoryExhausted
 from ingle.daemon.event_hub import EventHub
 from ingle.daemon.lifecycle.model_manager import ModelManager

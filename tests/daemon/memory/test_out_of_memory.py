@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
 
 

@@ -14,7 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import Event, EventSink, GenerateRequest
+from ingle.backends.base.events import Event, EventSink
+from ingle.backends.base.requests import GenerateRequest
 from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from ingle.backends.base.backend import Gauges
+from ingle.backends.base.model_info import Gauges
 from ingle.daemon.protocols.metrics_api import HELP
 
 if TYPE_CHECKING:

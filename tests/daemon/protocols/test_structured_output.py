@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import Grammar, GrammarKind
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.structured_output import (
     ResponseFormat,

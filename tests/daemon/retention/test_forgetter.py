@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.daemon.main import main
 from ingle.daemon.retention.retention_keeper import RetentionKeeper
 from ingle.daemon.routing.detectors.finding import Sensitivity

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import Backend, GenerateRequest
+from ingle.backends.base.backend import Backend
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider, ProviderKind
 from ingle.backends.remote.receipt import Receipt

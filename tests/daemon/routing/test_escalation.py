@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ChatMessage, Reasoning
+from ingle.backends.base.events import (
     Delta,
     Event,
     EventSink,
     Finished,
     FinishReason,
-    GenerateRequest,
-    LoadSpec,
     Started,
     TokenLogprobs,
 )
-from ingle.backends.base.conversation import ChatMessage, Reasoning
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.routing.escalation import MeanSurprisal, high_value_reason
 from ingle.daemon.routing.policy.route_definition import RouteDefinition
 from tests.daemon.conftest import DaemonFactory, RunningDaemon

@@ -30,7 +30,7 @@ PIECE = 1 << 16
 
 SERVE = """
 import os, sys
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan

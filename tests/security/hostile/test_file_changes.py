@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import LoadSpec
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.file_stamp import FileStamp, first_changed

@@ -15,7 +15,8 @@ import safetensors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import EngineKind, GenerateRequest, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.errors import ModelError, UnsupportedModel
 from ingle.models.safetensors.model_folder import read_folder

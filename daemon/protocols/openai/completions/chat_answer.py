@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
@@ -16,7 +17,6 @@ from ingle.backends.base.backend import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import ToolCall
 
 from ...answer_builder import AnswerBuilder, CollectedAnswer
 from .answer_style import AnswerStyle

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from msgspec import structs
 
-from ingle.backends.base.backend import Delta, Event, ReasoningDelta, ToolCallDelta
+from ingle.backends.base.events import Delta, Event, ReasoningDelta, ToolCallDelta
 
 from ....http.sse_writer import encode_event
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.backend import Priority
+from ingle.backends.base.requests import Priority
 
 from ...ingle_options import IngleOptions
 from ...sampling_options import RepeatPenalty, SamplingOptions

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
-from ingle.backends.base.backend import Delta, Event, Finished, Started
 from ingle.backends.base.conversation import Infill
+from ingle.backends.base.events import Delta, Event, Finished, Started
 
 from ...answer_builder import AnswerBuilder, CollectedAnswer
 from ...job import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from ingle.backends.base.backend import Delta
+from ingle.backends.base.events import Delta
 
 from .types import ChatLogprobs, CompletionLogprobs, TokenAlternative, TokenLogprob
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.backend import ChatMessage
-from ingle.backends.base.conversation import ToolCall
+from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ....errors import InvalidBody, UnsupportedField
 

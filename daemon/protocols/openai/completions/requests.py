@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import Infill
+from ingle.backends.base.requests import GenerateRequest
 
 from ....errors import InvalidBody, UnsupportedField
 from ...ingle_options import is_private, routing_preference_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ingle.backends.base.backend import FinishReason
+from ingle.backends.base.events import FinishReason
 
 from ...answer_builder import AnswerBuilder
 from .types import CompletionTokensDetails, FinishWord, PromptTokensDetails, Usage

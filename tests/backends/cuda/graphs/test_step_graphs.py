@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from ingle.backends.base.backend import SamplingParams
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.graphs.step_graphs import StepGraphs
 from ingle.backends.cuda.graphs.step_inputs import StepInputs

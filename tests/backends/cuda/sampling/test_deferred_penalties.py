@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.sampling.deferred_penalties import AwaitedPenalties
 from ingle.backends.cuda.sampling.dry_penalties import DryPenalties
 from ingle.backends.cuda.sampling.logit_adjustments import Adjustments

@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.cuda.sampling.fused_sampler import FusedDraw, FusedRows
 from ingle.backends.cuda.sampling.sampling_state import SamplingState

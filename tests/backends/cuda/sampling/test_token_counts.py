@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.sampling.token_counts import Said, TokenCounts
 from ingle.backends.engine.sequence import Sequence
 

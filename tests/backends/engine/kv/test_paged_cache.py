@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import KVStoreSpec, SamplingParams
+from ingle.backends.base.load_spec import KVStoreSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_cache import MIN_SHARED

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import FinishReason, Priority, SamplingParams
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.kv_store.disk_tier import KVDisk
 from ingle.backends.engine.sequence import Sequence
 
@@ -419,7 +421,7 @@ def test_the_worker_is_another_after_an_update(storing: MakeEngine, chat: Chat) 
 
 def engine_spec(engine: Any) -> Any:
     """The specification an engine's store was made by."""
-    from ingle.backends.base.backend import KVStoreSpec
+    from ingle.backends.base.load_spec import KVStoreSpec
 
     return KVStoreSpec(
         folder=str(engine.folder.parent),

@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    Finished,
-    FinishReason,
-    GenerateRequest,
-    Priority,
-    SamplingParams,
-)
+from ingle.backends.base.events import Delta, Finished, FinishReason
+from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, Sampled
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence

@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import Priority, SamplingParams
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.scheduling.prefill_split import split_prefill
 from ingle.backends.engine.sequence import Sequence
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner

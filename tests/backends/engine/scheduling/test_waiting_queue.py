@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ingle.backends.base.backend import Priority, SamplingParams
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.scheduling.waiting_queue import MAX_PASSED, WaitingQueue
 from ingle.backends.engine.sequence import Sequence
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import FinishReason, SamplingParams
+from ingle.backends.base.events import FinishReason
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator

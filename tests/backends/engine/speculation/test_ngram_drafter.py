@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import SamplingParams
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 

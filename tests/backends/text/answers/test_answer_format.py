@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolChoice
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler

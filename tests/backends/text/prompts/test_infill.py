@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    EngineKind,
-    GenerateRequest,
-    LoadSpec,
-    SamplingParams,
-    Started,
-)
 from ingle.backends.base.conversation import Infill, InfillFile
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.events import Delta, Started
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
 from ingle.backends.testing.byte_tokenizer import BOS, FILE, MIDDLE, PREFIX, SUFFIX, ByteTokenizer
 from ingle.backends.text.prompts.infill import NEAR_TOKENS, GapMarks, InfillPrompts, find_marks

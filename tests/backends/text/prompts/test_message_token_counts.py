@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.prompts.message_marks import MessageMarks

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall, ToolChoice
 from ingle.backends.base.errors import ContextExceeded, RequestRejected
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import BOS, ByteTokenizer
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import ChatTemplate

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import TokenLogprobs
+from ingle.backends.base.events import TokenLogprobs
 from ingle.backends.testing.byte_tokenizer import IM_END, ByteTokenizer
 from ingle.backends.text.streaming.text_output import TextChunk, TextOutput
 

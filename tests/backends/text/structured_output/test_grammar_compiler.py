@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from ingle.backends.base.backend import Grammar, GrammarKind
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.testing.byte_tokenizer import EOS, FILE, IM_END, ByteTokenizer
 from ingle.backends.text.structured_output.grammar_compiler import (
     MAX_GBNF,

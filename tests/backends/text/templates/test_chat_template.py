@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ingle.backends.base.backend import ChatMessage
+from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.templates.chat_template import CHATML, ChatTemplate, default_template
@@ -79,7 +79,7 @@ QWEN = (
 HANGS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 PARENT = """\
 import sys, threading, time
-from ingle.backends.base.backend import ChatMessage
+from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.text.templates.chat_template import ChatTemplate
 from ingle.backends.text.templates.template_helper import RenderLimits
 

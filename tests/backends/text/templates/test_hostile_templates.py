@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ingle.backends.base.backend import ChatMessage
+from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.text.templates import chat_template, template_renderer
 from ingle.backends.text.templates.chat_template import ChatTemplate

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle.backends.base.backend import Grammar, GrammarKind
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 from ingle.backends.text.tokenization.hf_tokenizer import HFTokenizer
 from ingle.models.errors import InvalidModel, UnsupportedModel

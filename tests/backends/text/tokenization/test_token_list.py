@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.backends.base.backend import TokenizeRequest
 from ingle.backends.base.errors import RequestRejected
+from ingle.backends.base.requests import TokenizeRequest
 from ingle.backends.testing.byte_tokenizer import BOS, IM_END, ByteTokenizer
 from ingle.backends.text.tokenization.token_list import LONGEST_TEXT, token_list
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage, Tool
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.answers.harmony_parser import HarmonyParser

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.templates.chat_template import ChatTemplate

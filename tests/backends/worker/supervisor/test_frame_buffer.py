@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import Delta
+from ingle.backends.base.events import Delta
 from ingle.backends.worker.supervisor.frame_buffer import FrameBuffer
 from ingle.backends.worker.worker_protocol import MAX_FRAME, FromWorker, Outputs, Pong, encode_frame
 

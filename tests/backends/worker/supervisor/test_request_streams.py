@@ -6,15 +6,9 @@ import asyncio
 
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    Event,
-    Finished,
-    FinishReason,
-    GenerateRequest,
-    Started,
-)
 from ingle.backends.base.errors import RequestRejected, WorkerDied
+from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
 from ingle.backends.worker.worker_protocol import Cancel, Generate, Outputs, Rejected, ToWorker
 

@@ -13,17 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psutil
 import pytest
 
-from ingle.backends.base.backend import (
-    ChatMessage,
-    Delta,
-    EngineKind,
-    Event,
-    Finished,
-    GenerateRequest,
-    LoadSpec,
-    Started,
-)
+from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import ContextExceeded, LoadFailed, RequestRejected, WorkerDied
+from ingle.backends.base.events import Delta, Event, Finished, Started
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess, worker_environment
 
 MakeSpec = Callable[..., LoadSpec]
@@ -197,7 +191,7 @@ async def test_a_missing_file_is_a_load_failure() -> None:
 
 PARENT = """
 import asyncio, sys
-from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 async def main():

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import Backend, Event, GenerateRequest, LoadSpec
+from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.events import Event
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.selection import load_spec_builder
 from ingle.backends.selection.load_spec_builder import create_backend
 from ingle.daemon.main import main

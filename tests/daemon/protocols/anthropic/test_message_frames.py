@@ -10,18 +10,18 @@ import msgspec
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
     FinishReason,
-    GenerateRequest,
-    ModelInfo,
     ReasoningDelta,
     Started,
     ToolCallDelta,
     ToolCallStarted,
 )
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.model_manager import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.anthropic.answers import message

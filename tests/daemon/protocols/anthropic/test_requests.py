@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
 from ingle.backends.base.conversation import Reasoning, Tool, ToolChoice
+from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.anthropic.requests import messages_job
 from ingle.daemon.protocols.anthropic.types import MessagesRequest

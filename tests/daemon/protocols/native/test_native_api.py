@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import Reasoning, Tool, ToolChoice
+from ingle.backends.base.events import (
     Delta,
     Finished,
     FinishReason,
@@ -22,7 +23,6 @@ from ingle.backends.base.backend import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import Reasoning, Tool, ToolChoice
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.machine.device_meters import DeviceGauges
 from ingle.daemon.server.gauge_publisher import GaugePublisher

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     EventSink,
     Finished,
     FinishReason,
-    GenerateRequest,
-    LoadSpec,
     ReasoningDelta,
     Started,
     ToolCallDelta,
     ToolCallStarted,
 )
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from tests.harness.local_backend import LocalBackend
 

@@ -17,7 +17,7 @@ import openai
 import pytest
 from openai.types import Batch
 
-from ingle.backends.base.backend import LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.batches import batch_manager, batch_run
 from ingle.daemon.batches.batch_input import BatchInput

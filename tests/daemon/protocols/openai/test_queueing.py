@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openai import AsyncOpenAI, RateLimitError
 
-from ingle.backends.base.backend import EventSink, GenerateRequest, LoadSpec, Priority
+from ingle.backends.base.events import EventSink
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest, Priority
 from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:

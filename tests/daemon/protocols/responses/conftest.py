@@ -12,19 +12,19 @@ import pytest
 from openai.types.responses import Response, ResponseItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     EventSink,
     Finished,
     FinishReason,
-    GenerateRequest,
-    LoadSpec,
     ReasoningDelta,
     Started,
     ToolCallDelta,
     ToolCallStarted,
 )
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:

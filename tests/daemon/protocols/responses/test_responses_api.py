@@ -11,8 +11,9 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from ingle.backends.base.backend import Delta, FinishReason, Priority, TokenLogprobs
 from ingle.backends.base.errors import ContextExceeded, WorkerDied
+from ingle.backends.base.events import Delta, FinishReason, TokenLogprobs
+from ingle.backends.base.requests import Priority
 
 if TYPE_CHECKING:
     from .conftest import Speaking

@@ -16,8 +16,9 @@ import keyring.core
 import pytest
 from msgspec import structs
 
-from ingle.backends.base.backend import Event, GenerateRequest
 from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.events import Event
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 from ingle.backends.remote.errors import NotCleared, RemoteForbidden
 from ingle.backends.remote.receipt import TokenUsage

@@ -11,20 +11,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
     FinishReason,
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
     ReasoningDelta,
     Started,
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.remote.errors import CannotExpress
 from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding
 from ingle.daemon.routing.egress.placeholders import PlaceholderMemories, PlaceholderMemory

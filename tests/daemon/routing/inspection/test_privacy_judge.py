@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from ingle.backends.base.backend import Delta, Event, GenerateRequest, GrammarKind
 from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.events import Delta, Event
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import GrammarKind
 from ingle.daemon.routing.detectors.finding import FindingKind
 from ingle.daemon.routing.inspection.privacy_judge import Generate, PrivacyOpinion, judge, question
 from tests.daemon.conftest import DaemonFactory, RunningDaemon

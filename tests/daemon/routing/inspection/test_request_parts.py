@@ -7,7 +7,6 @@ import secrets
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, SamplingParams
 from ingle.backends.base.conversation import (
     ChatMessage,
     Infill,
@@ -17,6 +16,8 @@ from ingle.backends.base.conversation import (
     ToolCall,
     ToolChoice,
 )
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.daemon.routing.inspection.request_parts import (
     opaque_part,
     parts_digest,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import ChatMessage, ToolCall
+from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.routing.detectors.finding import Sensitivity
 from ingle.daemon.routing.inspection.request_parts import parts_of
 from ingle.daemon.routing.policy.conversation_taint import (

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
     FinishReason,
-    GenerateRequest,
-    ModelInfo,
     ReasoningDelta,
     Started,
     TokenLogprobs,
     ToolCallDelta,
     ToolCallStarted,
 )
+from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.model_manager import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.job import Job

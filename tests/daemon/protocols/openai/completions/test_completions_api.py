@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import (
-    Delta,
-    Event,
-    Finished,
-    FinishReason,
-    LoadSpec,
-    Priority,
-    Started,
-    TokenLogprobs,
-)
 from ingle.backends.base.conversation import Infill
+from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import Priority
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.openai.completions.completions_api import CompletionsApi

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from ingle.backends.base.backend import Delta, TokenLogprobs
+from ingle.backends.base.events import Delta, TokenLogprobs
 from ingle.daemon.protocols.openai.completions.logprobs import CompletionScores, chat_logprobs
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import GrammarKind, Priority
+from ingle.backends.base.requests import Priority
+from ingle.backends.base.sampling_params import GrammarKind
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.job import Job
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest

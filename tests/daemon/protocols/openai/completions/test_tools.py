@@ -11,7 +11,8 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from ingle.backends.base.backend import (
+from ingle.backends.base.conversation import NO_PARAMETERS, Reasoning, Tool, ToolCall, ToolChoice
+from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
@@ -21,7 +22,6 @@ from ingle.backends.base.backend import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.conversation import NO_PARAMETERS, Reasoning, Tool, ToolCall, ToolChoice
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import chat_job
 from ingle.daemon.protocols.request_origin import RequestOrigin

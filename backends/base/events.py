@@ -1,0 +1,145 @@
+"""Events and results that a loaded model returns for requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+
+class FinishReason(StrEnum):
+    """Why a sequence ended, in OpenAI's words where it has them."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    CANCELLED = "cancelled"
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """The request was admitted; its prompt has this many tokens, so many of them already in KV."""
+
+    id: str
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """A token with the natural logarithm of its probability, and the likeliest ones in its place.
+
+    Probabilities are the model's own: before penalties, temperature, cuts and grammar.
+    """
+
+    token_id: int
+    logprob: float
+    top: list[tuple[int, float]] = []
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
+    """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it.
+
+    `logprobs` has one entry a token, where they were asked for; `token_bytes` then says what each
+    token in them stands for.
+    """
+
+    id: str
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs] | None = None
+    token_bytes: dict[int, bytes] | None = None
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
+    """What a model thinks before it answers, piece by piece as `Delta`."""
+
+    id: str
+    index: int
+    text: str
+    token_ids: list[int]
+
+
+class ToolCallStarted(msgspec.Struct, frozen=True, array_like=True, tag="call"):
+    """One sequence calls the tool `name`; `call` counts its calls from 0."""
+
+    id: str
+    index: int
+    call: int
+    call_id: str
+    name: str
+    token_ids: list[int]
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, array_like=True, tag="arguments"):
+    """A piece of a call's arguments: all of them together are the text of a JSON object."""
+
+    id: str
+    index: int
+    call: int
+    arguments: str
+    token_ids: list[int]
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
+    """One sequence ended; times are seconds of wall clock.
+
+    `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the
+    first token was sampled, `decode_seconds` until the last. Of `drafted_tokens` guesses,
+    `accepted_tokens` are part of the completion, and so are the `reasoning_tokens`. `stop` is the
+    stop string that ended it. `prompt_tokens` and `cached_tokens` are those of a prompt that were
+    not known when it `Started`: a provider elsewhere tells them last.
+    """
+
+    id: str
+    index: int
+    reason: FinishReason
+    completion_tokens: int
+    queue_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    reasoning_tokens: int = 0
+    stop: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+Event = Started | Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished
+
+
+EventSink = Callable[[list[Event]], None]
+"""Takes the events that one step had for one request; called on the event loop."""
+
+
+class Embedded(msgspec.Struct, frozen=True, tag="embedded"):
+    """Vectors of length 1 in the order of the inputs: `dimensions` float32, little-endian, each."""
+
+    id: str
+    vectors: bytes
+    dimensions: int
+    prompt_tokens: int
+
+
+class Reranked(msgspec.Struct, frozen=True, tag="reranked"):
+    """A score from 0 to 1 for each document, in the order of the request."""
+
+    id: str
+    scores: list[float]
+    prompt_tokens: int
+
+
+class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
+    """The tokens, the bytes of each, and the text before it was cut into tokens, where one was.
+
+    Of a divided prompt there is nothing of these but the number of tokens of each message, in
+    `message_tokens`, and of what belongs to none.
+    """
+
+    id: str
+    token_ids: list[int]
+    pieces: list[bytes]
+    text: str | None = None
+    message_tokens: list[int] = []
+    rest_tokens: int = 0
