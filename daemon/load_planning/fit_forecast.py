@@ -15,7 +15,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from .load_planner import LoadOptions, ModelLoadPlanner
 
 if TYPE_CHECKING:
-    from ingle.backends.base.backend import ModelInfo
+    from ingle.backends.base.model_info import ModelInfo
     from ingle.backends.selection.model_placement import Placement
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
