@@ -10,9 +10,8 @@ import psutil
 import torch
 
 from ingle.kernels.operations import Operations
-from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.config.model_config import ModelConfig
-from ingle.models.families.family_registry import load_architecture
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import weights_on_cpu
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
@@ -82,7 +81,7 @@ class ModelFiles:
         if not operations.reads_blocks and device.type == "cpu" and self._becomes_floats():
             weights = DequantizedWeights(weights, operations.dtype)
         counted = _CountedWeights(weights)
-        model = load_architecture(
+        model = Transformer(
             self.config, counted, device=device, operations=operations, on_progress=on_progress
         )
         return LoadedWeights(model, counted.bytes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.errors import ModelError, UnsupportedModel
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import check_paged_kv_type
 from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
 from ingle.models.kv_type import KVType

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters, SplitEstimate, estimate_split
 from ingle.models.fit.model_shape import ModelShape, shape_of
 from ingle.models.fit.paged_fit import (

@@ -17,7 +17,6 @@ from gpu.session import Session
 from ingle.kernels.operations import Operations
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
-from ingle.models.families.family_registry import load_architecture
 from ingle.models.layers.transformer import Transformer
 
 SMALL = llama_config(layers=3, hidden=256, heads=8, kv_heads=2, intermediate=512, vocabulary=1000)
@@ -77,7 +76,7 @@ def logits(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> lis
     """Of every token of every step, on the CPU; weights and tokens are the same everywhere."""
     weights = RandomWeights(config, torch.device("cpu"))
     operations = ReferenceOperations(dtype)
-    model = load_architecture(config, weights, device=device, operations=operations)
+    model = Transformer(config, weights, device=device, operations=operations)
     pages = Pages(config, operations, sequences=2, room=128, device=device)
     generator = torch.Generator().manual_seed(1)
     found: list[torch.Tensor] = []
@@ -94,7 +93,7 @@ def timings(session: Session) -> list[dict[str, Any]]:
     """Of decoding with 1, 4 and 16 sequences, and of a prompt, as Python launches them."""
     weights = RandomWeights(LARGE, session.device)
     operations = ReferenceOperations(torch.bfloat16)
-    model = load_architecture(LARGE, weights, device=session.device, operations=operations)
+    model = Transformer(LARGE, weights, device=session.device, operations=operations)
     rows: list[dict[str, Any]] = []
     for sequences in (1, 4, 16):
         what = f"decode, {sequences} sequences of {CONTEXT} tokens"

@@ -162,13 +162,11 @@ class ModelLoadPlanner:
         from ingle.backends.selection.engine_choice import TENSOR_TYPES
         from ingle.backends.selection.model_costs import ModelCosts
         from ingle.backends.selection.model_placement import PlacementRequest, select
-        from ingle.models.config.gguf_config import KNOWN_ARCHITECTURES
+        from ingle.models.families.family_registry import FAMILIES
 
         recorded, config, own = entry.shape, self._config, self.facts.own
         assert recorded is not None
-        known = recorded.architecture in KNOWN_ARCHITECTURES and TENSOR_TYPES.issuperset(
-            recorded.matrices
-        )
+        known = recorded.architecture in FAMILIES and TENSOR_TYPES.issuperset(recorded.matrices)
         ours = known and own.has_torch and own.gpu_memory > 0 and config.engine != "llama.cpp"
         costs = ModelCosts(
             shape=recorded.shape(

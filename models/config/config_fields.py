@@ -8,6 +8,8 @@ from typing import NoReturn, cast
 
 from ..errors import InvalidModel, UnsupportedModel
 
+MAX_CONTEXT = 1 << 26
+"""The most positions that a model file may claim."""
 _LARGEST = sys.float_info.max
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .config_fields import ConfigFields
+from .config_fields import MAX_CONTEXT, ConfigFields
 from .model_config import RopeConfig
 from .rope_scaling import (
     linear_factors,
@@ -19,7 +19,6 @@ from .rope_scaling import (
 )
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-_MAX_CONTEXT = 1 << 26
 
 
 def rope_from_hf(fields: ConfigFields, head_size: int, *, context: int, theta: float) -> RopeConfig:
@@ -86,7 +85,7 @@ def _factor(settings: ConfigFields) -> float:
 
 def _original_context(fields: ConfigFields, settings: ConfigFields, context: int) -> int:
     key = "original_max_position_embeddings"
-    return (fields if key in fields else settings).integer(key, 2, _MAX_CONTEXT, context)
+    return (fields if key in fields else settings).integer(key, 2, MAX_CONTEXT, context)
 
 
 def _llama3(settings: ConfigFields, rope: RopeConfig, original: int) -> tuple[float, ...]:

@@ -1,1 +1,1 @@
-"""One architecture a module, found by its GGUF name."""
+"""One model family a module, as data: names of tensors, configuration, block. Plug-in point."""

@@ -1,59 +1,32 @@
-"""Which architectures ingle's own engine has, and how one is made."""
+"""The model families that ingle's own engine runs, found by GGUF name or by HF model type."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from ..config.model_config import ModelConfig
 from ..errors import UnsupportedModel
+from . import gemma2, gemma3, granite, llama, olmo2, phi3, qwen2, qwen3, smollm3
+from .family import Family, HFModelType
 
-if TYPE_CHECKING:  # the daemon asks for the names, and never imports torch
-    import torch
-
-    from ingle.kernels.operations import Operations
-
-    from ..layers.transformer import Transformer
-    from ..weights.weights import Weights
-
-# GGUF's name of a family: the module that has it.
-_MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "llama": "llama",
-        "qwen2": "qwen2",
-        "qwen3": "qwen3",
-        "gemma2": "gemma2",
-        "gemma3": "gemma3",
-        "phi3": "phi3",
-        "granite": "granite",
-        "smollm3": "smollm3",
-        "olmo2": "olmo2",
-    }
+_FAMILIES = (
+    *(gemma2.FAMILY, gemma3.FAMILY, granite.FAMILY, llama.FAMILY, olmo2.FAMILY),
+    *(phi3.FAMILY, qwen2.FAMILY, qwen3.FAMILY, smollm3.FAMILY),
 )
-ARCHITECTURES = frozenset(_MODULES)
+FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _FAMILIES})
+"""Each family by its GGUF name."""
+HF_MODEL_TYPES: Mapping[str, tuple[Family, HFModelType]] = MappingProxyType(
+    {kind.name: (family, kind) for family in _FAMILIES for kind in family.hf_types}
+)
+"""The family of each `model_type` of config.json."""
 
 
-def load_architecture(
-    config: ModelConfig,
-    weights: Weights,
-    *,
-    device: torch.device,
-    operations: Operations,
-    on_progress: Callable[[float], None] | None = None,
-) -> Transformer:
-    """The model with its weights on `device`, which computes with `operations`.
-
-    `on_progress` hears the share of tensors loaded so far. Raises `UnsupportedModel` for an unknown
-    architecture or a tensor that no layer takes, `InvalidModel` for one that is missing or does
-    not fit the configuration.
-    """
-    module = _MODULES.get(config.architecture)
-    if module is None:
+def find_family(name: str) -> Family:
+    """The family with the GGUF name `name`; raises `UnsupportedModel` if there is none."""
+    family = FAMILIES.get(name)
+    if family is None:
         raise UnsupportedModel(
-            f"ingle's own engine does not know the architecture {config.architecture!r}.",
+            f"ingle's own engine does not know the architecture {name!r}.",
             hint="Let llama.cpp run it.",
         )
-    model = import_module(f".{module}", __package__).Model
-    return model(config, weights, device=device, operations=operations, on_progress=on_progress)
+    return family

@@ -1,19 +1,12 @@
-"""Qwen 3 without experts."""
+"""Qwen 3 without experts: Llama with norms on each head of queries and keys."""
 
 from __future__ import annotations
 
-from ..layers.attention import QueryKeyNorm
-from ..layers.pre_norm_block import PreNormBlock
-from ..layers.transformer import Transformer
+from .family import Family, HFModelType, QueryKeyNorm
+from .qwen2 import read_hf
 
-
-class Qwen3Block(PreNormBlock):
-    """Normalises every head of queries and keys."""
-
-    query_key_norm = QueryKeyNorm.EACH_HEAD
-
-
-class Model(Transformer):
-    """As Llama, with norms on queries and keys."""
-
-    block = Qwen3Block
+FAMILY = Family(
+    name="qwen3",
+    query_key_norm=QueryKeyNorm.EACH_HEAD,
+    hf_types=(HFModelType(name="qwen3", read=read_hf, context=32768, head_size=128),),
+)

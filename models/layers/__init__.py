@@ -1,1 +1,1 @@
-"""Parts that several architectures are made of."""
+"""The transformer that all families share, and its layers."""

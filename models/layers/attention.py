@@ -1,8 +1,8 @@
-"""Attention of one layer, up to where keys and values are kept."""
+"""The attention of one layer: projections, norms and RoPE around the KV cache."""
 
 from __future__ import annotations
 
-from enum import Enum
+from typing import Protocol
 
 import torch
 
@@ -11,18 +11,22 @@ from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.matmul.linear_layer import LinearLayer
 
 from ..config.model_config import ModelConfig
-from .attention_context import AttentionContext
-from .parameters import Parameters
-from .rms_norm import RMSNorm
+from ..families.family import QueryKeyNorm
+from .parameters import Parameters, RMSNorm
 from .rotary_embedding import RotaryTables
 
 
-class QueryKeyNorm(Enum):
-    """What is normalised between projection and rotation."""
+class AttentionContext(Protocol):
+    """One step's view of the KV cache: appends a layer's new tokens and attends to all of them.
 
-    NOTHING = "nothing"
-    EACH_HEAD = "each head"
-    ALL_HEADS = "all heads together"
+    The tokens of all sequences of the step follow one another; the context knows which sequence
+    each belongs to and what it may see. It also knows the scale, window and soft cap of every
+    layer, from the model's configuration.
+    """
+
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        """Attention output (tokens, heads * head_size); may change the heads of `x` in place."""
+        ...
 
 
 class Attention:
@@ -33,7 +37,7 @@ class Attention:
         layer: int,
         config: ModelConfig,
         parameters: Parameters,
-        norm: QueryKeyNorm = QueryKeyNorm.NOTHING,
+        norm: QueryKeyNorm,
     ) -> None:
         self._layer = layer
         self._operations = parameters.operations
@@ -46,9 +50,9 @@ class Attention:
         hidden, prefix = config.hidden_size, f"blk.{layer}.attn"
         key = parameters.linear(f"{prefix}_k", kv_width, hidden)
         self.key_bias: torch.Tensor | None = None
-        """What is added to all keys before they rotate: (kv_heads, head_size) fp32.
+        """The bias of keys before RoPE, (kv_heads, head_size) fp32.
 
-        None where there is none, or where keys are normalised behind it.
+        None if there is none, or if keys are normalised after it.
         """
         if key.bias is not None and norm is QueryKeyNorm.NOTHING:
             self.key_bias = key.bias.float().view(-1, config.head_size)
@@ -71,9 +75,9 @@ class Attention:
     def __call__(
         self, x: Activations, tables: RotaryTables | None, context: AttentionContext
     ) -> Activations:
-        """What the layer `output` multiplies, (tokens, heads * head_size).
+        """The input of the layer `output`, (tokens, heads * head_size).
 
-        Without `tables` nothing rotates.
+        Without `tables` no RoPE is applied.
         """
         query, key, value = self._operations.linear(x, self._query, self._key, self._value)
         query_norm, key_norm = self._query_norm, self._key_norm
@@ -99,5 +103,5 @@ class Attention:
         return rows.view(rows.shape[0], -1, self._head_size)
 
     def _normalized(self, rows: torch.Tensor, norm: RMSNorm | None) -> torch.Tensor:
-        """Rows with all heads of a token normalised as one."""
-        return rows if norm is None else norm.numbers(rows)
+        """Rows, normalised over all heads of a token together."""
+        return rows if norm is None else norm.as_tensor(rows)

@@ -1,4 +1,4 @@
-"""The feed-forward part of a block."""
+"""The gated MLP of a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .parameters import Parameters
 
 
 class GatedMLP:
-    """`activation(gate(x)) * up(x)`, which the layer `down` brings back."""
+    """`activation(gate(x)) * up(x)`, which the layer `down` projects back."""
 
     def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
         hidden, width, prefix = config.hidden_size, config.intermediate_size, f"blk.{layer}.ffn"
@@ -23,5 +23,5 @@ class GatedMLP:
         )
 
     def __call__(self, x: Activations) -> Activations:
-        """What `down` multiplies, (tokens, width)."""
+        """The input of `down`, (tokens, width)."""
         return self._operations.gated_linear(x, self._gate, self._up, self._activation)

@@ -1,4 +1,4 @@
-"""A model's weights on their way to the layers that use them."""
+"""The parts of a model that hold weights: linear layers, norms, embeddings, loaded by name."""
 
 from __future__ import annotations
 
@@ -6,22 +6,57 @@ from collections.abc import Callable
 
 import torch
 
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.prepared_weight import PreparedWeight
 from ingle.kernels.matmul.linear_layer import LinearLayer
 from ingle.kernels.operations import Operations
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..weights.weights import Weight, Weights
-from .embedding import Embedding
-from .rms_norm import RMSNorm
+
+
+class RMSNorm:
+    """Root-mean-square norm of the last dimension, scaled by a weight (size,) fp32."""
+
+    def __init__(self, operations: Operations, weight: torch.Tensor, epsilon: float) -> None:
+        self.weight = weight
+        self.epsilon = epsilon
+        self._operations = operations
+
+    def __call__(self, rows: torch.Tensor) -> Activations:
+        """Rows (tokens, size) of any float type, normalised."""
+        return self._operations.rms_norm(rows, self.weight, self.epsilon)
+
+    def as_tensor(self, rows: torch.Tensor) -> torch.Tensor:
+        """The same as a tensor of the activation type, for use outside a linear layer."""
+        found = self._operations.rms_norm(rows, self.weight, self.epsilon, dense=True).dense
+        assert found is not None
+        return found
+
+    def add_to(self, residual: torch.Tensor, rows: torch.Tensor) -> None:
+        """Add normalised `rows` (tokens, size) to the residual stream."""
+        self._operations.rms_norm_add(residual, rows, self.weight, self.epsilon)
+
+
+class Embedding:
+    """The token embedding: a table with one row a token, dense or quantised."""
+
+    def __init__(self, operations: Operations, weight: PreparedWeight, scale: float) -> None:
+        self.weight = weight
+        self._operations = operations
+        self._scale = scale
+
+    def __call__(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Scaled rows (tokens, width) fp32 of `token_ids` (tokens,)."""
+        return self._operations.embed(token_ids, self.weight, self._scale)
 
 
 class Parameters:
-    """Takes each tensor once, checks its shape and moves it to the device.
+    """Loads each tensor once, checks its shape and moves it to the device.
 
-    Matrices stay as their file quantises them, else they become the type of the activations; both
-    in the form that `operations` wants. Raises `InvalidModel` for a tensor that is missing or of
-    the wrong shape. `on_progress` hears the share of tensors taken so far.
+    Matrices keep the quantisation of their file, else they take the type of the activations; both
+    in the form that `operations` expects. Raises `InvalidModel` for a tensor that is missing or has
+    the wrong shape. `on_progress` is called with the share of tensors loaded so far.
     """
 
     def __init__(
@@ -40,24 +75,24 @@ class Parameters:
         self._progress = on_progress
 
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
-        """The matrix `name` with its bias, where there is one."""
+        """The matrix `name`, with its bias if the file has one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs)
         bias = f"{name}.bias"
         exact = self._vector(bias, outputs, torch.float32) if bias in self._left else None
         return LinearLayer(weight, exact)
 
     def embedding(self, name: str, rows: int, columns: int, scale: float) -> Embedding:
-        """The table `name`, whose rows will be scaled."""
+        """The table `name`, whose rows are multiplied by `scale`."""
         table = self._matrix(f"{name}.weight", rows, columns)
         return Embedding(self.operations, table, scale)
 
     def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
-        """The norm `name`; its weight is kept in fp32."""
+        """The norm `name`, with its weight in fp32."""
         weight = self._vector(f"{name}.weight", size, torch.float32)
         return RMSNorm(self.operations, weight, epsilon)
 
     def check_all_taken(self) -> None:
-        """Raise `UnsupportedModel` where the file has tensors that no layer asked for."""
+        """Raise `UnsupportedModel` if the file has tensors that no layer loaded."""
         if self._left:
             raise UnsupportedModel(
                 f"The model has {len(self._left)} tensors that ingle does not know, such as "

@@ -1,4 +1,4 @@
-"""The angles by which one kind of layer rotates queries and keys."""
+"""Rotary embedding (RoPE): cosine and sine tables of one kind of layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RotaryTables = tuple[torch.Tensor, torch.Tensor]
 
 
 class RotaryEmbedding:
-    """Frequencies of one `RopeConfig` for a model that is used for `context` positions."""
+    """The frequencies of one `RopeConfig`, for a model with a context of `context` positions."""
 
     def __init__(
         self, operations: Operations, config: RopeConfig, context: int, device: torch.device
@@ -32,7 +32,7 @@ class RotaryEmbedding:
 
 
 def rotary_frequencies(config: RopeConfig, context: int) -> list[float]:
-    """Radians a position of each pair of elements."""
+    """The frequency of each pair of elements, in radians a position."""
     stretched = bool(config.long_factors) and context > config.original_context
     factors = config.long_factors if stretched else config.factors
     divisors = factors or (1.0,) * (config.size // 2)

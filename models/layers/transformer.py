@@ -1,9 +1,8 @@
-"""What all decoder-only families share: tokens in, blocks one after the other, logits out."""
+"""A decoder-only transformer of any family: token ids in, logits out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Protocol
 
 import torch
 
@@ -12,34 +11,22 @@ from ingle.kernels.matmul.linear_layer import LinearLayer
 from ingle.kernels.operations import Operations
 
 from ..config.model_config import ModelConfig
+from ..families.family_registry import find_family
 from ..weights.weights import Weights
-from .attention import Attention
-from .attention_context import AttentionContext
+from .attention import AttentionContext
+from .decoder_block import DecoderBlock
 from .parameters import Parameters
-from .rotary_embedding import RotaryEmbedding, RotaryTables
-
-
-class Block(Protocol):
-    """One layer: attention and a feed-forward part around the residual stream."""
-
-    attention: Attention
-
-    def __call__(
-        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
-    ) -> None:
-        """Take the residual stream (tokens, hidden) fp32 through this layer."""
-        ...
+from .rotary_embedding import RotaryEmbedding
 
 
 class Transformer:
-    """A model whose blocks are made by `block(layer, config, parameters)`.
+    """A model with its weights on `device`, computed with `operations`.
 
-    The residual stream is fp32 whatever type the activations between have: it is small, and some
-    families outgrow fp16 there. Raises `InvalidModel` where a tensor is missing or does not
-    fit, and `UnsupportedModel` where one is left over.
+    The residual stream is fp32 whatever the activation type: it is small, and some families exceed
+    the range of fp16 there. `on_progress` is called with the share of tensors loaded so far.
+    Raises `InvalidModel` if a tensor is missing or does not fit, and `UnsupportedModel` for an
+    unknown family or a tensor that no layer loads.
     """
-
-    block: ClassVar[Callable[[int, ModelConfig, Parameters], Block]]
 
     def __init__(
         self,
@@ -50,6 +37,7 @@ class Transformer:
         operations: Operations,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
+        family = find_family(config.architecture)
         self.config = config
         self._operations = operations
         parameters = Parameters(
@@ -57,8 +45,9 @@ class Transformer:
         )
         size, vocab = config.hidden_size, config.vocab_size
         self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
-        make = type(self).block
-        self._blocks = [make(layer, config, parameters) for layer in range(config.num_layers)]
+        self._blocks = [
+            DecoderBlock(layer, config, family, parameters) for layer in range(config.num_layers)
+        ]
         self._norm = parameters.norm("output_norm", size, config.norm_epsilon)
         self._output = (
             LinearLayer(self._embedding.weight)
@@ -78,20 +67,20 @@ class Transformer:
         attention: AttentionContext,
         output_rows: torch.Tensor,
     ) -> torch.Tensor:
-        """Logits (rows, vocabulary) fp32 behind the tokens at `output_rows` (rows,) int64.
+        """Logits (rows, vocabulary) fp32 that follow the tokens at `output_rows` (rows,) int64.
 
-        `token_ids` and `positions` are (tokens,), of all sequences one after the other.
+        `token_ids` and `positions` are (tokens,), the sequences one after the other.
         """
         tables = [rotary(positions) for rotary in self._rotary]
         residual = self._embedding(token_ids)
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):
             block(residual, None if kind is None else tables[kind], attention)
-        if not len(output_rows):  # a part of a prompt; no kernel can be started for no rows
+        if not len(output_rows):  # a part of a prompt; a kernel cannot be launched for no rows
             return residual.new_empty(0, self.config.vocab_size)
         return self._logits(residual[output_rows])
 
     def key_biases(self, count: int) -> list[KeyBias | None]:
-        """The bias of each layer's keys, where they have one, for the first `count` positions."""
+        """Each layer's key bias, or None, rotated for the first `count` positions."""
         tables = [rotary.first(count) for rotary in self._rotary]
         biases: list[KeyBias | None] = []
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):

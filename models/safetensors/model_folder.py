@@ -10,9 +10,9 @@ from math import prod
 from pathlib import Path
 from typing import NoReturn, cast
 
-from ..config.hf_config import config_from_hf
 from ..config.model_config import ModelConfig
 from ..errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
+from ..families.hf_config import config_from_hf
 from ..json_object import read_json_object
 from .chat_template_file import read_chat_template
 from .folder_files import CONFIG, TOKENIZER

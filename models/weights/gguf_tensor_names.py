@@ -1,6 +1,7 @@
-"""The tensors of a GGUF file as the architectures want them.
+"""The tensors of a GGUF file, split and reordered as the layers need them.
 
-Source: llama.cpp, `llama_model_rope_type` for who rotates how, `conversion/*.py` for who permutes.
+Source: llama.cpp, `llama_model_rope_type` for the kind of RoPE, `conversion/*.py` for the order
+of rows.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ import torch
 
 from ..config.model_config import ModelConfig
 from ..errors import InvalidModel
+from ..families.family_registry import find_family
 from .tensor_part import TensorPart, rows_of, split_tensor
 from .weights import Weight, Weights
 
-# Their files hold the rows of each query and key head in the order that rotates neighbours.
-_INTERLEAVED = frozenset({"llama", "granite", "smollm3"})
 _QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(?:weight|bias)")
 _FUSED_ATTENTION = re.compile(r"(blk\.\d+\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
-# The configuration has read these.
+# Read with the configuration.
 _FACTORS = frozenset({"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
 
 
 class GGUFTensorNames:
-    """`Weights` over the tensors of a file: splits what is fused, reorders what is permuted."""
+    """`Weights` over the tensors of a file: splits fused ones, undoes the interleaving of heads."""
 
     def __init__(self, raw: Weights, config: ModelConfig) -> None:
         self._raw = raw
         self._config = config
+        self._fuses_gate = find_family(config.architecture).gguf_fuses_gate
         self._parts: dict[str, TensorPart] = {}
         for name in raw.names:
             if name not in _FACTORS:
@@ -37,11 +38,11 @@ class GGUFTensorNames:
 
     @property
     def names(self) -> Iterable[str]:
-        """Every tensor there is, by its canonical name."""
+        """The canonical name of every tensor."""
         return self._parts.keys()
 
     def get(self, name: str) -> Weight:
-        """The tensor; raises `InvalidModel` where there is none."""
+        """The tensor; raises `InvalidModel` if there is none of this name."""
         if name not in self._parts:
             raise InvalidModel(
                 f"The model has no tensor {name!r}.",
@@ -49,7 +50,7 @@ class GGUFTensorNames:
             )
         weight = self._parts[name].read(self._raw)
         order = _halves(name, self._config)
-        # Whoever takes a tensor of the wrong shape says so.
+        # A wrong shape is reported by `Parameters`, which knows the right one.
         if order is None or weight.shape[:1] != order.shape:
             return weight
         return rows_of(weight, order)
@@ -63,22 +64,22 @@ class GGUFTensorNames:
                 for letter, count in heads.items()
             }
             return split_tensor(name, sizes)
-        if config.architecture == "phi3" and (match := _FUSED_GATE.fullmatch(name)):
+        if self._fuses_gate and (match := _FUSED_GATE.fullmatch(name)):
             halves = [f"{match[1]}{half}{match[2]}" for half in ("gate", "up")]
             return split_tensor(name, dict.fromkeys(halves, config.intermediate_size))
         return {name: TensorPart(name)}
 
 
 def permute_for_gguf(name: str, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    """A tensor as the architectures want it, with its rows in the order that files have."""
+    """A tensor of the layers, with its rows in the order that the family's GGUF files have."""
     order = _halves(name, config)
     return weight if order is None else weight[torch.argsort(order)]
 
 
 def _halves(name: str, config: ModelConfig) -> torch.Tensor | None:
-    """Where the rows of both halves of every head are among rows that alternate them."""
+    """The index of each row of a query or key tensor in its file; None if the order is the same."""
     match = _QUERY_OR_KEY.fullmatch(name)
-    if match is None or config.architecture not in _INTERLEAVED:
+    if match is None or not find_family(config.architecture).gguf_interleaves_heads:
         return None
     heads = config.num_heads if match[1] == "q" else config.num_kv_heads
     rows = torch.arange(heads * config.head_size)

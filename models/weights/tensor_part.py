@@ -1,4 +1,4 @@
-"""Rows of a stored tensor that go by a name of their own."""
+"""A named range of rows of a stored tensor, for tensors that a file fuses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .weights import Weights
 
 @dataclass(frozen=True)
 class TensorPart:
-    """The rows `rows` of the tensor `source`, which should have `total`; else all it has."""
+    """The rows `rows` of the tensor `source`, which should have `total` rows; None: all of them."""
 
     source: str
     rows: slice | None = None
     total: int = 0
 
     def read(self, weights: Weights) -> Weight:
-        """The rows; of a tensor with another total all, whose shape then tells that it is wrong."""
+        """The rows; all of them if their number is not `total`, so that the shape check fails."""
         weight = weights.get(self.source)
         if self.rows is None or weight.shape[:1] != (self.total,):
             return weight
@@ -30,7 +30,7 @@ class TensorPart:
 
 
 def split_tensor(source: str, sizes: Mapping[str, int]) -> dict[str, TensorPart]:
-    """A part for each name, of as many rows, one behind the other."""
+    """Consecutive parts, by their names and numbers of rows."""
     ends = list(accumulate(sizes.values()))
     return {
         name: TensorPart(source, slice(end - size, end), ends[-1])

@@ -7,8 +7,8 @@ import math
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingle.models.config.hf_config import config_from_hf
 from ingle.models.errors import ModelError
+from ingle.models.families.hf_config import config_from_hf
 from ingle.models.layers.rotary_embedding import rotary_frequencies
 
 _TYPES = [

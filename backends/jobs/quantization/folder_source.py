@@ -10,6 +10,7 @@ import torch
 
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import UnsupportedModel
+from ingle.models.families.family_registry import find_family
 from ingle.models.gguf.gguf_writer import PlannedTensor, encode_pair
 from ingle.models.safetensors.model_folder import NF4, ModelFolder, read_folder
 from ingle.models.weights.gguf_tensor_names import permute_for_gguf
@@ -112,7 +113,7 @@ class FolderSource:
     def _find_names(self) -> list[tuple[str, tuple[str, ...]]]:
         """Each tensor of the file with the parts that it is made of."""
         names = list(self._weights.names)
-        if self._config.architecture != "phi3":
+        if not find_family(self._config.architecture).gguf_fuses_gate:
             return [(name, (name,)) for name in names]
         found: dict[str, tuple[str, ...]] = {}
         for name in names:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ingle.models.config.model_config import ModelConfig, RopeConfig
 from ingle.models.errors import UnsupportedModel
+from ingle.models.families.family_registry import find_family
 from ingle.models.gguf.gguf_writer import Value
 from ingle.models.json_object import read_json_object
 
@@ -85,14 +86,7 @@ def _scales(config: ModelConfig) -> Pairs:
         pairs["attn_logit_softcapping"] = config.attention_soft_cap
     if config.final_soft_cap is not None:
         pairs["final_logit_softcapping"] = config.final_soft_cap
-    if config.architecture == "granite":
-        pairs |= {
-            "attention.scale": config.attention_scale,
-            "embedding_scale": config.embedding_scale,
-            "residual_scale": config.residual_scale,
-            "logit_scale": 1 / config.logit_scale,
-        }
-    return pairs
+    return pairs | find_family(config.architecture).gguf_scales(config)
 
 
 def _global_rope(config: ModelConfig) -> RopeConfig | None:

@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from ingle.models.config.gguf_config import config_from_gguf
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair
 from ingle.models.model_task import ModelTask, task_of

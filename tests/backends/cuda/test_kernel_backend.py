@@ -30,7 +30,7 @@ from ingle.kernels.launch.cuda_driver import Argument, Grid
 from ingle.kernels.testing.host_library import CPUKernelLibrary
 from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 from ingle.models.kv_type import KVType
-from ingle.models.layers.rms_norm import RMSNorm
+from ingle.models.layers.parameters import RMSNorm
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 

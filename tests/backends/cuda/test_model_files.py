@@ -11,8 +11,8 @@ import torch
 from ingle.backends.cuda.model_files import ModelFiles, open_model
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.errors import InvalidModel
-from ingle.models.layers.full_attention import FullAttention
 from ingle.models.layers.transformer import Transformer
+from tests.harness.full_attention import FullAttention
 
 CPU = torch.device("cpu")
 EXACT = ReferenceOperations(torch.float32)

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.models.config.hf_config import config_from_hf
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import InvalidModel
-from ingle.models.families.family_registry import load_architecture
-from ingle.models.layers.full_attention import FullAttention
+from ingle.models.families.hf_config import config_from_hf
+from ingle.models.layers.transformer import Transformer
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.weights import Weight, Weights
+from tests.harness.full_attention import FullAttention
 
 CPU = torch.device("cpu")
 EXACT = ReferenceOperations(torch.float32)
@@ -112,7 +112,7 @@ def compute_logits() -> ComputeLogits:
         config: ModelConfig, weights: Weights, tokens: torch.Tensor, **changes: Any
     ) -> torch.Tensor:
         config = replace(config, **changes)
-        model = load_architecture(config, weights, device=CPU, operations=EXACT)
+        model = Transformer(config, weights, device=CPU, operations=EXACT)
         places = torch.arange(len(tokens))
         return model.forward(tokens, places, FullAttention(config), places)
 

@@ -3,33 +3,37 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.models import families
 from ingle.models.errors import InvalidModel, UnsupportedModel
-from ingle.models.families.family_registry import ARCHITECTURES, load_architecture
+from ingle.models.families.family_registry import FAMILIES, HF_MODEL_TYPES
+from ingle.models.layers.transformer import Transformer
 
 CPU = torch.device("cpu")
 EXACT = ReferenceOperations(torch.float32)
 
 
 def load(config: Any, weights: Any) -> Any:
-    return load_architecture(config, weights, device=CPU, operations=EXACT)
+    return Transformer(config, weights, device=CPU, operations=EXACT)
 
 
 def test_the_names_are_known_without_torch() -> None:
     code = (
-        "import sys; from ingle.models.families.family_registry import ARCHITECTURES; "
-        "import ingle.models.config.gguf_config, ingle.models.config.hf_config; "
-        "print(sorted(ARCHITECTURES)); assert 'torch' not in sys.modules"
+        "import sys; from ingle.models.families.family_registry import FAMILIES; "
+        "import ingle.models.families.gguf_config, ingle.models.families.hf_config; "
+        "print(sorted(FAMILIES)); assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(sorted(ARCHITECTURES))
+    assert done.stdout.strip() == str(sorted(FAMILIES))
 
 
 def test_an_unknown_architecture_is_refused(make_random_model: Any) -> None:
@@ -68,7 +72,7 @@ def test_a_tensor_that_no_layer_takes_is_refused(
 def test_loading_tells_how_far_it_is(make_random_model: Any) -> None:
     model = make_random_model("llama")
     shares: list[float] = []
-    load_architecture(
+    Transformer(
         model.config,
         model.canonical(),
         device=CPU,
@@ -77,3 +81,18 @@ def test_loading_tells_how_far_it_is(make_random_model: Any) -> None:
     )
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_every_family_is_registered() -> None:
+    modules = [
+        import_module(f"ingle.models.families.{path.stem}")
+        for path in Path(families.__file__).parent.glob("[a-z]*.py")
+    ]
+    found = {module.FAMILY.name for module in modules if hasattr(module, "FAMILY")}
+    assert found == FAMILIES.keys()
+
+
+def test_model_types_and_names_are_unique() -> None:
+    types = [kind.name for family in FAMILIES.values() for kind in family.hf_types]
+    assert len(types) == len(set(types)) == len(HF_MODEL_TYPES)
+    assert all(family.hf_types for family in FAMILIES.values())

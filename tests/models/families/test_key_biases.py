@@ -12,9 +12,8 @@ from ingle.kernels.attention.norm_rope import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
-from ingle.models.families.family_registry import load_architecture
-from ingle.models.layers.full_attention import FullAttention
 from ingle.models.layers.transformer import Transformer
+from tests.harness.full_attention import FullAttention
 
 CPU = torch.device("cpu")
 EXACT = ReferenceOperations(torch.float32)
@@ -63,7 +62,7 @@ def test_keys_differ_by_it_from_those_of_a_model_without(
     places = torch.arange(len(tokens))
 
     def load(weights: dict[str, Any]) -> tuple[Transformer, list[torch.Tensor]]:
-        model = load_architecture(
+        model = Transformer(
             random.config,
             memory_weights(weights),
             device=CPU,
@@ -87,5 +86,5 @@ def test_keys_differ_by_it_from_those_of_a_model_without(
 @pytest.mark.parametrize("kind", _WITHOUT)
 def test_models_without_a_bias_have_none(make_random_model: Any, kind: str) -> None:
     random = make_random_model(kind, **_WITHOUT[kind])
-    model = load_architecture(random.config, random.canonical(), device=CPU, operations=EXACT)
+    model = Transformer(random.config, random.canonical(), device=CPU, operations=EXACT)
     assert model.key_biases(10) == [None] * random.config.num_layers

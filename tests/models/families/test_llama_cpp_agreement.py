@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.config.model_config import Activation
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ingle.models.config.gguf_config import config_from_gguf
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 

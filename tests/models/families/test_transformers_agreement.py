@@ -107,12 +107,12 @@ def test_half_precision_stays_near(
     kind: str, dtype: torch.dtype, make_random_model: Any, tokens: torch.Tensor
 ) -> None:
     from ingle.kernels.reference_operations import ReferenceOperations
-    from ingle.models.families.family_registry import load_architecture
-    from ingle.models.layers.full_attention import FullAttention
+    from ingle.models.layers.transformer import Transformer
+    from tests.harness.full_attention import FullAttention
 
     model = make_random_model(kind)
     config, places = model.config, torch.arange(len(tokens))
-    ours = load_architecture(
+    ours = Transformer(
         config, model.canonical(), device=torch.device("cpu"), operations=ReferenceOperations(dtype)
     )
     found = ours.forward(tokens, places, FullAttention(config), places[-3:])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ingle.models.layers.full_attention import full_attention
+from tests.harness.full_attention import full_attention
 
 
 def slowly(

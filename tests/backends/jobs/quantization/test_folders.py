@@ -13,8 +13,8 @@ import torch
 from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
 from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
-from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.errors import UnsupportedModel
+from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames

@@ -1,4 +1,4 @@
-"""Attention over one whole sequence, without a cache."""
+"""Reference attention over one whole sequence, without a KV cache."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import torch
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.attention.norm_rope import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
+from ingle.models.config.model_config import ModelConfig
 
-from ..config.model_config import ModelConfig
-
-# Scores of so many queries at a time, so that memory grows with the sequence, not its square.
+# Queries scored at a time, so that memory grows with the sequence, not its square.
 _QUERIES = 256
 
 

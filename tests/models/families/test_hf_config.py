@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ingle.models.config.hf_config import config_from_hf
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import InvalidModel, UnsupportedModel
+from ingle.models.families.hf_config import config_from_hf
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",

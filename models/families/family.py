@@ -1,0 +1,108 @@
+"""The description of a model family: how its files are read, and what its blocks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+from ..config.config_fields import ConfigFields
+from ..config.model_config import ModelConfig
+
+HF_LAYER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+)
+"""GGUF's name of each part of a layer, by its name in transformers."""
+HF_LAYER_NAMES_WITH_POST_NORMS: Mapping[str, str] = MappingProxyType(
+    {
+        **HF_LAYER_NAMES,
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+    }
+)
+"""The same for families that normalise the output of attention and of the MLP."""
+
+
+class NormPlacement(Enum):
+    """Where a block applies its RMS norms, around attention and around the MLP alike."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    BOTH = "both"
+
+
+class QueryKeyNorm(Enum):
+    """What is normalised of queries and keys between projection and RoPE."""
+
+    NOTHING = "nothing"
+    EACH_HEAD = "each head"
+    ALL_HEADS = "all heads together"
+
+
+ConfigReader = Callable[[ConfigFields, ModelConfig], ModelConfig]
+"""Returns the configuration with what the family's own settings change in it."""
+
+
+def unchanged(_fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    """The `ConfigReader` of a family without settings of its own."""
+    return config
+
+
+def no_scales(_config: ModelConfig) -> Mapping[str, float]:
+    """The `gguf_scales` of a family whose header states none."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HFModelType:
+    """A `model_type` of config.json, with the defaults that transformers has for it.
+
+    A file of type `multimodal_type` holds the settings of this one under `text_config`.
+    """
+
+    name: str
+    read: ConfigReader = unchanged
+    multimodal_type: str | None = None
+    context: int = 2048
+    epsilon: float = 1e-6
+    theta: float = 10000.0
+    activation: str = "silu"
+    tied: bool = False
+    vocab_size: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A model family that ingle's own engine runs; `name` is GGUF's `general.architecture`."""
+
+    name: str
+    hf_types: tuple[HFModelType, ...]
+    read_gguf: ConfigReader = unchanged
+    norm_placement: NormPlacement = NormPlacement.BEFORE
+    query_key_norm: QueryKeyNorm = QueryKeyNorm.NOTHING
+    hf_layer_names: Mapping[str, str] = field(default_factory=lambda: HF_LAYER_NAMES)
+    hf_norm_offset: float = 0.0
+    """What is added to the norm weights of safetensors files; GGUF files have it added."""
+    gguf_scales: Callable[[ModelConfig], Mapping[str, float]] = no_scales
+    """The scales that GGUF headers of the family state, for a file to be written."""
+    gguf_interleaves_heads: bool = False
+    """GGUF files alternate the rows of the two halves that RoPE rotates, in each Q and K head."""
+    gguf_fuses_gate: bool = False
+    """GGUF files store `ffn_gate` and `ffn_up` as one tensor, and Q, K and V as another."""

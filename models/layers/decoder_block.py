@@ -1,0 +1,65 @@
+"""One decoder block: attention and a gated MLP around the residual stream, with RMS norms."""
+
+from __future__ import annotations
+
+import torch
+
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.matmul.linear_layer import LinearLayer
+
+from ..config.model_config import ModelConfig
+from ..families.family import Family, NormPlacement
+from .attention import Attention, AttentionContext
+from .gated_mlp import GatedMLP
+from .parameters import Parameters, RMSNorm
+from .rotary_embedding import RotaryTables
+
+
+class DecoderBlock:
+    """`x += post_norm(attention(norm(x))); x += post_norm(mlp(norm(x)))`.
+
+    The family's `norm_placement` says which of the norms there are. Without post norms each addend
+    is scaled by `residual_scale`.
+    """
+
+    def __init__(
+        self, layer: int, config: ModelConfig, family: Family, parameters: Parameters
+    ) -> None:
+        self._operations = parameters.operations
+        self._scale = config.residual_scale
+
+        def norm(name: str, *placements: NormPlacement) -> RMSNorm | None:
+            if family.norm_placement not in placements:
+                return None
+            name = f"blk.{layer}.{name}"
+            return parameters.norm(name, config.hidden_size, config.norm_epsilon)
+
+        before, after = NormPlacement.BEFORE, NormPlacement.AFTER
+        both = NormPlacement.BOTH
+        self._attention_norm = norm("attn_norm", before, both)
+        self._post_attention_norm = norm("post_attention_norm", after, both)
+        self._mlp_norm = norm("ffn_norm", before, both)
+        self._post_mlp_norm = norm("post_ffw_norm", after, both)
+        self.attention = Attention(layer, config, parameters, family.query_key_norm)
+        self._mlp = GatedMLP(layer, config, parameters)
+
+    def __call__(
+        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
+    ) -> None:
+        """Add attention and the MLP to the residual stream (tokens, hidden) fp32, in place."""
+        x = self.attention(self._normalized(residual, self._attention_norm), tables, context)
+        self._add(residual, x, self.attention.output, self._post_attention_norm)
+        x = self._mlp(self._normalized(residual, self._mlp_norm))
+        self._add(residual, x, self._mlp.down, self._post_mlp_norm)
+
+    def _normalized(self, residual: torch.Tensor, norm: RMSNorm | None) -> Activations:
+        return self._operations.activations(residual) if norm is None else norm(residual)
+
+    def _add(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, norm: RMSNorm | None
+    ) -> None:
+        if norm is None:
+            self._operations.linear_add(residual, x, layer, self._scale)
+        else:
+            (rows,) = self._operations.linear(x, layer)
+            norm.add_to(residual, rows)
