@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,9 @@ def serve(step_seconds: float) -> None:
     )
     write_manifest(folder, manifest)
     ScriptedPreparer.step_seconds = step_seconds
-    daemon_server.ModelLoadPlanner = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
+    daemon_server.build_services = partial(  # pyright: ignore[reportAttributeAccessIssue]
+        daemon_server.build_services, make_preparer=ScriptedPreparer
+    )
     daemon_server.run(Config(paths=paths, port=-1, log_level="warning"))
 
 

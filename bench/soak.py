@@ -41,6 +41,7 @@ MOST_MB_AN_HOUR = 1.0
 
 SERVE = """
 import os, sys
+from functools import partial
 from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
@@ -60,7 +61,7 @@ class Scripted:
         return LoadPlan(spec, MemoryNeeds(1 << 20))
 
 if os.environ["INGLE_TEST_SOAK"] == "scripted":
-    server.ModelLoadPlanner = Scripted
+    server.build_services = partial(server.build_services, make_preparer=Scripted)
 sys.exit(main(["serve", "--port", "-1"]))
 """
 

@@ -163,6 +163,11 @@ class Catalog:
         name = name.strip().lower()
         return self._by_name.get(name) or self._by_name.get(name.removesuffix(LATEST_TAG))
 
+    def canonical_name(self, reference: str) -> str:
+        """Return the full name of a catalog model for any spelling, other references as they are."""
+        entry = self.find(reference)
+        return entry.full_name if entry is not None else reference.strip()
+
     def with_digest(self, sha256: str | None) -> CatalogEntry | None:
         """The entry of the file with this SHA-256."""
         return next((entry for entry in self.entries if entry.sha256 == sha256), None)

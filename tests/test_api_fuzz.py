@@ -16,6 +16,7 @@ import pytest
 
 SERVE = """
 import os, sys
+from functools import partial
 from pathlib import Path
 from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
@@ -34,7 +35,7 @@ class Scripted:
         )
         return LoadPlan(spec, MemoryNeeds(1 << 20))
 
-server.ModelLoadPlanner = Scripted
+server.build_services = partial(server.build_services, make_preparer=Scripted)
 sys.exit(main(["serve", "--port", sys.argv[1]]))
 """
 

@@ -189,7 +189,7 @@ def _of_entry(services: Services, entry: CatalogEntry, available: MemoryNeeds) -
         parameters=entry.parameters,
         quantization=entry.quantization,
         trained=entry.context,
-        select=lambda context: services.preparer.select_entry(
+        select=lambda context: services.planner.select_entry(
             entry, available=available, context=context
         ),
     )
@@ -225,6 +225,6 @@ def _selector(
 ) -> Callable[[int | None], Placement]:
     def select(context: int | None) -> Placement:
         options = LoadOptions(context=context)
-        return services.preparer.select(description, options, available=available)
+        return services.planner.select(description, options, available=available)
 
     return select

@@ -1,14 +1,19 @@
-"""The router of a daemon, by its settings."""
+"""Builds the router of a daemon from its settings, and selects the model that judges privacy."""
 
 from __future__ import annotations
 
+from ..lifecycle.model_manager import ModelManager
 from ..settings.config import Config
 from .egress.egress_gateway import EgressGateway, NoEgress
 from .egress.provider_egress import ProviderEgress
+from .inspection.privacy_judge import Generate
 from .policy.conversation_taint import TaintStore
 from .policy.policy_file import FILE_NAME
 from .policy.route_resolver import PolicySource, RouteResolver
 from .router import Router
+
+LEAST_PARAMETERS = 1_000_000_000
+"""Smaller models call everything public (docs/privacy.md has the figures)."""
 
 
 def make_router(config: Config, exits: EgressGateway | None = None) -> Router:
@@ -24,3 +29,15 @@ def make_router(config: Config, exits: EgressGateway | None = None) -> Router:
 
 def _exits(config: Config) -> EgressGateway:
     return NoEgress() if config.offline else ProviderEgress(config)
+
+
+def loaded_judge(manager: ModelManager) -> Generate | None:
+    """The largest model that is loaded and chats; None where there is none large enough."""
+    best, most = None, LEAST_PARAMETERS - 1
+    for model in manager.models():
+        run = manager.find(model)
+        if run is None or run.backend is None or run.info is None or not run.accepts:
+            continue
+        if run.info.has_chat_template and run.info.parameters > most:
+            best, most = run.backend, run.info.parameters
+    return None if best is None else best.generate

@@ -1,4 +1,4 @@
-"""The daemon's life: lock, sockets, services, serving, and an orderly end."""
+"""Runs the daemon: takes the lock, listens, serves, and shuts down in order."""
 
 from __future__ import annotations
 
@@ -12,52 +12,25 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import uvicorn
 
-from ingle.models.catalog import Catalog
-from ingle.models.store.model_store import ModelStore
-
-from ..access.exposure import check_exposure
-from ..batches.batch_manager import BatchManager
-from ..event_hub import EventHub
-from ..generations.generation import GenerationRegistry
 from ..http.http_protocol import MAX_CONNECTIONS, GuardedProtocol
-from ..library.aliases import AliasTable
-from ..library.model_places import model_places
-from ..library.pulls import PullManager
-from ..lifecycle.keep_alive_rules import KeepAliveRules
-from ..lifecycle.model_manager import ModelManager
-from ..lifecycle.owner_limits import OwnerLimits
 from ..lifecycle.preload import preload
-from ..load_planning.load_planner import ModelLoadPlanner
-from ..machine.memory_reader import MemoryMeter
 from ..retention.retention_keeper import RetentionKeeper
-from ..routing.judge_selection import loaded_judge
-from ..routing.router_factory import make_router
-from ..service.socket_activation import InheritedSockets, inherited_sockets
+from ..service.socket_activation import inherited_sockets
 from ..service.systemd_notify import ServiceNotifier
-from ..services import Services, canonical_name
+from ..services import Services
 from ..settings.config import Config
 from ..transport.peer import is_loopback
-from ..transport.sockets import (
-    NOT_OURS,
-    WILDCARDS,
-    PortInUse,
-    SocketError,
-    UnixListener,
-    bind_exposed,
-    bind_tcp,
-    bind_unix,
-)
 from ..transport.tls import Certificate, TLSListener
 from .app import create_app
 from .daemon_log import configure_logging
 from .gauge_publisher import GaugePublisher
 from .instance_lock import InstanceLock, LockHolder
+from .listeners import Listeners, listen
+from .service_factory import build_services
 
 log = logging.getLogger("ingle.daemon")
 
@@ -68,8 +41,6 @@ PROTECTION = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 """Of every answer: no page of another origin can take it in as an image, a style or a script."""
-_YES = ("1", "TRUE", "YES", "ON")
-"""What switches a variable of the hub's own client on."""
 
 
 class Server(uvicorn.Server):
@@ -130,40 +101,6 @@ class Server(uvicorn.Server):
         await self.exit_requested.wait()
 
 
-@dataclass(frozen=True)
-class Listeners:
-    """What the daemon listens on."""
-
-    unix: UnixListener | None
-    tcp: socket.socket | None
-    lan: socket.socket | None = None
-    """An address that other machines reach, where that is not what `tcp` listens on."""
-
-    @property
-    def sockets(self) -> list[socket.socket]:
-        """All of them."""
-        unix = [self.unix.socket] if self.unix is not None else []
-        return unix + [one for one in (self.tcp, self.lan) if one is not None]
-
-    @property
-    def address(self) -> str | None:
-        """Host and port of TCP as this machine reaches it."""
-        if self.tcp is None:
-            return None
-        host, port = self.tcp.getsockname()[:2]
-        if host in WILDCARDS:
-            return f"127.0.0.1:{port}"
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def close(self) -> None:
-        """Stop listening and remove the socket's file."""
-        if self.unix is not None:
-            self.unix.close()
-        for one in (self.tcp, self.lan):
-            if one is not None:
-                one.close()
-
-
 def run(config: Config, *, tcp_optional: bool = False) -> None:
     """`serve` on the fastest event loop there is; blocks until the daemon ends."""
     if sys.platform == "win32":
@@ -196,7 +133,7 @@ async def serve(
     lock = InstanceLock(config.paths.lock)
     lock.acquire()
     try:
-        listeners = _listen(config, inherited, tcp_optional=tcp_optional)
+        listeners = listen(config, inherited, tcp_optional=tcp_optional)
         try:
             unix = str(listeners.unix.path) if listeners.unix is not None else None
             lock.publish(LockHolder(os.getpid(), unix, listeners.address))
@@ -205,51 +142,6 @@ async def serve(
             listeners.close()
     finally:
         lock.release()
-
-
-def _listen(config: Config, inherited: InheritedSockets, *, tcp_optional: bool) -> Listeners:
-    """What the service manager listens on for us, and the rest by ourselves."""
-    check_exposure(config)
-    with contextlib.ExitStack() as bound:
-        tcp = inherited.tcp
-        if tcp is None and config.port >= 0:
-            tcp = _listen_on_tcp(config, optional=tcp_optional)
-        lan = None
-        if tcp is not None:
-            bound.callback(tcp.close)
-            if not is_loopback((config.host, 0)) and config.host not in WILDCARDS:
-                lan = bind_exposed(config.host, tcp.getsockname()[1])
-                bound.callback(lan.close)
-        unix = _listen_on_unix(config, inherited)
-        bound.pop_all()
-    return Listeners(unix, tcp, lan)
-
-
-def _listen_on_unix(config: Config, inherited: InheritedSockets) -> UnixListener | None:
-    if sys.platform == "win32":
-        return None
-    if inherited.unix is None or inherited.path is None:
-        return bind_unix(config.socket, config.paths)
-    if inherited.path != config.socket:
-        raise SocketError(
-            f"The service manager listens on {inherited.path}, the settings say {config.socket}.",
-            hint="`ingle service install` writes the unit anew.",
-        )
-    return UnixListener(inherited.unix, inherited.path, NOT_OURS)
-
-
-def _listen_on_tcp(config: Config, *, optional: bool) -> socket.socket | None:
-    """On loopback, or where all addresses are wanted, on these: they cannot share a port."""
-    try:
-        if config.host in WILDCARDS:
-            return bind_exposed(config.host, config.port)
-        local = config.host if is_loopback((config.host, 0)) else "127.0.0.1"
-        return bind_tcp(local, config.port)
-    except PortInUse as error:
-        if not optional or sys.platform == "win32":
-            raise
-        log.warning("%s Only the unix socket is served.", error.message)
-        return None
 
 
 async def _serve(
@@ -294,66 +186,6 @@ async def _serve(
             await asyncio.gather(serving, asked, *others, return_exceptions=True)
         serving.result()
     log.info("Ended")
-
-
-def build_services(
-    config: Config,
-    *,
-    address: str | None,
-    started_at: float,
-    shutdown: Callable[[], None],
-) -> Services:
-    """The parts of a daemon that runs real models."""
-    from ingle.backends.selection.load_spec_builder import create_backend
-
-    catalog = Catalog.load()
-    store = ModelStore(
-        config.paths.models,
-        catalog,
-        model_places(config, os.environ),
-        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
-    )
-    router = make_router(config)
-    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
-    resolve = partial(aliases.resolve, store=store)
-    hub, memory = EventHub(), MemoryMeter()
-    prepare = ModelLoadPlanner(config, resolve, find_draft=store.find_draft)
-    manager = ModelManager(
-        resolve=resolve,
-        prepare=prepare,
-        create_backend=create_backend,
-        hub=hub,
-        keep_alive=config.keep_alive,
-        slots=config.slots,
-        max_queue=config.max_queue,
-        limits=OwnerLimits.of(config),
-        memory=memory,
-        hold_memory=memory.hold,
-        rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
-    )
-    router.find_judge = partial(loaded_judge, manager)
-    return Services(
-        config=config,
-        store=store,
-        catalog=catalog,
-        manager=manager,
-        generations=GenerationRegistry(manager),
-        batches=BatchManager(config.paths.state, at_once=batch_width(config)),
-        pulls=PullManager(store.pull, partial(canonical_name, catalog), hub),
-        hub=hub,
-        prepare=prepare,
-        memory=memory,
-        router=router,
-        shutdown=shutdown,
-        started_at=started_at,
-        aliases=aliases,
-        address=address,
-    )
-
-
-def batch_width(config: Config) -> int:
-    """How many requests of a batch are asked at a time: enough that no slot waits for the next."""
-    return min(2 * config.slots, config.slots + config.max_queue)
 
 
 def make_server(services: Services) -> Server:

@@ -7,6 +7,7 @@ settings, its sockets, its protocols, a worker process for each model.
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import msgspec
 
@@ -49,5 +50,7 @@ class ScriptPreparer(ModelLoadPlanner):
 
 
 if __name__ == "__main__":
-    daemon_server.ModelLoadPlanner = ScriptPreparer  # where the daemon builds its parts
+    daemon_server.build_services = partial(  # pyright: ignore[reportAttributeAccessIssue]
+        daemon_server.build_services, make_preparer=ScriptPreparer
+    )
     sys.exit(main(["serve", *sys.argv[1:]]))

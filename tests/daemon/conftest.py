@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,31 +37,24 @@ from ingle.backends.base.requests import (
     RerankRequest,
     TokenizeRequest,
 )
-from ingle.daemon.batches.batch_manager import BatchManager
 from ingle.daemon.event_hub import EventHub
-from ingle.daemon.generations.generation import GenerationRegistry
-from ingle.daemon.library.aliases import AliasTable
-from ingle.daemon.library.pulls import PullManager
 from ingle.daemon.lifecycle.model_manager import ModelManager
-from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import (
     LoadOptions,
     LoadPlan,
     ModelLoadPlanner,
-    Preparer,
 )
 from ingle.daemon.machine.memory_reader import MemorySnapshot
 from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process.loaded_model import LoadedModel
 from ingle.daemon.routing.egress.egress_gateway import EgressGateway
-from ingle.daemon.routing.router_factory import make_router
-from ingle.daemon.server.daemon_server import Server, batch_width, make_server
+from ingle.daemon.server.daemon_server import Server, make_server
 from ingle.daemon.server.gauge_publisher import GaugePublisher
-from ingle.daemon.services import Services, canonical_name
+from ingle.daemon.server.service_factory import build_services
+from ingle.daemon.services import Services
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.sockets import bind_tcp, bind_unix
-from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
@@ -396,14 +388,14 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         tcp, unix = bind_tcp("127.0.0.1", 0), bind_unix(config.socket, paths)
         port: int = tcp.getsockname()[1]
         shutdowns: list[float] = []
-        services = _services(
+        scripted = ScriptedPreparer(script or {}, config.slots)
+        services = build_services(
             config,
-            preparer=_file_preparer(config)
-            if prepares_files
-            else ScriptedPreparer(script or {}, config.slots),
+            make_preparer=ModelLoadPlanner if prepares_files else lambda *_, **__: scripted,
             create_backend=create_backend,
             pull=pull,
             shutdown=lambda: shutdowns.append(time.monotonic()),
+            started_at=time.monotonic(),
             address=f"127.0.0.1:{port}",
             exits=exits,
         )
@@ -454,53 +446,6 @@ class ScriptedPreparer:
             script=self._script,
         )
         return LoadPlan(spec, MemoryNeeds(MIB))
-
-
-def _file_preparer(config: Config) -> Preparer:
-    return ModelLoadPlanner(config, ModelStore(config.paths.models, Catalog.load()).resolve)
-
-
-def _services(
-    config: Config,
-    *,
-    preparer: Preparer,
-    create_backend: Callable[[LoadSpec], Backend],
-    pull: Callable[..., StoredModel] | None,
-    shutdown: Callable[[], None],
-    address: str,
-    exits: EgressGateway | None = None,
-) -> Services:
-    catalog, hub = Catalog.load(), EventHub()
-    store = ModelStore(config.paths.models, catalog)
-    router = make_router(config, exits)
-    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
-    manager = ModelManager(
-        resolve=partial(aliases.resolve, store=store),
-        prepare=preparer,
-        create_backend=create_backend,
-        hub=hub,
-        keep_alive=config.keep_alive,
-        slots=config.slots,
-        max_queue=config.max_queue,
-        limits=OwnerLimits.of(config),
-    )
-    return Services(
-        config=config,
-        store=store,
-        catalog=catalog,
-        manager=manager,
-        generations=GenerationRegistry(manager),
-        batches=BatchManager(config.paths.state, at_once=batch_width(config)),
-        pulls=PullManager(pull or store.pull, partial(canonical_name, catalog), hub),
-        hub=hub,
-        prepare=preparer,
-        memory=MemorySnapshot.read,
-        router=router,
-        shutdown=shutdown,
-        started_at=time.monotonic(),
-        aliases=aliases,
-        address=address,
-    )
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from ingle.models.metadata.stored_model import Manifest, write_manifest
 
 SERVE = """
 import sys
+from functools import partial
 from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
@@ -35,7 +36,7 @@ class Scripted:
         spec = LoadSpec(engine=EngineKind.SCRIPTED, path=str(model.path), context=512, script="{}")
         return LoadPlan(spec, MemoryNeeds(1 << 20))
 
-server.ModelLoadPlanner = Scripted
+server.build_services = partial(server.build_services, make_preparer=Scripted)
 sys.exit(main(["serve", "--port", "0", *sys.argv[1:]]))
 """
 

@@ -23,6 +23,7 @@ from ingle.models.metadata.stored_model import Manifest, write_manifest
 
 SERVE = """
 import sys
+from functools import partial
 from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
@@ -41,7 +42,7 @@ class Scripted:
         )
         return LoadPlan(spec, MemoryNeeds(1 << 20))
 
-server.ModelLoadPlanner = Scripted
+server.build_services = partial(server.build_services, make_preparer=Scripted)
 sys.exit(main(["serve", "--port", "-1"]))
 """
 

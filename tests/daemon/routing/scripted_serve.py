@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from ingle.daemon.server import daemon_server
@@ -22,7 +23,9 @@ def main() -> None:
     def preparer(*_: Any, **__: Any) -> ScriptedPreparer:
         return ScriptedPreparer({}, config.slots)
 
-    daemon_server.ModelLoadPlanner = preparer  # pyright: ignore[reportAttributeAccessIssue]
+    daemon_server.build_services = partial(  # pyright: ignore[reportAttributeAccessIssue]
+        daemon_server.build_services, make_preparer=preparer
+    )
     daemon_server.run(config)
 
 

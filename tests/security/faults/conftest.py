@@ -30,10 +30,12 @@ PIECE = 1 << 16
 
 SERVE = """
 import os, sys
+from functools import partial
 from ingle.backends.base.load_spec import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan
+from ingle.models.catalog import Catalog
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 script = os.environ["INGLE_TEST_SCRIPT"]
@@ -57,11 +59,11 @@ if clock:
 
 catalog = os.environ.get("INGLE_TEST_CATALOG")
 if catalog:
-    parsed = server.Catalog.parse(open(catalog, "rb").read())
-    server.Catalog.load = lambda: parsed
+    parsed = Catalog.parse(open(catalog, "rb").read())
+    Catalog.load = lambda: parsed
 
 if script:
-    server.ModelLoadPlanner = Scripted
+    server.build_services = partial(server.build_services, make_preparer=Scripted)
 sys.exit(main(["serve", "--port", os.environ["INGLE_TEST_PORT"]]))
 """
 

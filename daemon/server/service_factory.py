@@ -1,0 +1,106 @@
+"""Builds the services of a daemon from its configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from ingle.backends.base.backend import Backend
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.models.catalog import Catalog
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.store.model_store import ModelStore
+
+from ..batches.batch_manager import BatchManager
+from ..event_hub import EventHub
+from ..generations.generation import GenerationRegistry
+from ..library.aliases import AliasTable
+from ..library.model_places import model_places
+from ..library.pulls import PullManager
+from ..lifecycle.keep_alive_rules import KeepAliveRules
+from ..lifecycle.model_manager import ModelManager
+from ..lifecycle.owner_limits import OwnerLimits
+from ..load_planning.fit_forecast import FitForecaster
+from ..load_planning.load_planner import ModelLoadPlanner, Preparer
+from ..machine.device_meters import DeviceMeters
+from ..machine.memory_reader import MemoryMeter
+from ..routing.egress.egress_gateway import EgressGateway
+from ..routing.egress.provider_egress import ProviderEgress
+from ..routing.router_factory import loaded_judge, make_router
+from ..services import Services
+from ..settings.config import Config
+from ..stores.response_store import ResponseStore
+
+_YES = ("1", "TRUE", "YES", "ON")
+"""Values that the Hugging Face client reads as true in its environment variables."""
+
+
+def build_services(
+    config: Config,
+    *,
+    address: str | None,
+    started_at: float,
+    shutdown: Callable[[], None],
+    make_preparer: Callable[..., Preparer] = ModelLoadPlanner,
+    create_backend: Callable[[LoadSpec], Backend] | None = None,
+    pull: Callable[..., StoredModel] | None = None,
+    exits: EgressGateway | None = None,
+) -> Services:
+    """Build the services of one daemon; each of the last four replaces a default part."""
+    catalog = Catalog.load()
+    store = ModelStore(
+        config.paths.models,
+        catalog,
+        model_places(config, os.environ),
+        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
+    )
+    router = make_router(config, exits)
+    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
+    resolve = partial(aliases.resolve, store=store)
+    hub, memory = EventHub(), MemoryMeter()
+    prepare = make_preparer(config, resolve, find_draft=store.find_draft)
+    planner = (
+        prepare if isinstance(prepare, ModelLoadPlanner) else ModelLoadPlanner(config, resolve)
+    )
+    if create_backend is None:
+        from ingle.backends.selection.load_spec_builder import create_backend
+    manager = ModelManager(
+        resolve=resolve,
+        prepare=prepare,
+        create_backend=create_backend,
+        hub=hub,
+        keep_alive=config.keep_alive,
+        slots=config.slots,
+        max_queue=config.max_queue,
+        limits=OwnerLimits.of(config),
+        memory=memory,
+        hold_memory=memory.hold,
+        rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
+    )
+    router.find_judge = partial(loaded_judge, manager)
+    return Services(
+        config=config,
+        store=store,
+        catalog=catalog,
+        manager=manager,
+        generations=GenerationRegistry(manager),
+        # Twice the slots, so that no slot waits for the next request of a batch.
+        batches=BatchManager(
+            config.paths.state, at_once=config.slots + min(config.slots, config.max_queue)
+        ),
+        pulls=PullManager(pull or store.pull, catalog.canonical_name, hub),
+        hub=hub,
+        prepare=prepare,
+        planner=planner,
+        fits=FitForecaster(planner),
+        memory=memory,
+        router=router,
+        egress=router.exits if isinstance(router.exits, ProviderEgress) else ProviderEgress(config),
+        responses=ResponseStore(config.paths.responses, keep_seconds=config.keep_responses),
+        shutdown=shutdown,
+        started_at=started_at,
+        aliases=aliases,
+        devices=DeviceMeters(),
+        address=address,
+    )
