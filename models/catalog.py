@@ -164,7 +164,7 @@ class Catalog:
         return self._by_name.get(name) or self._by_name.get(name.removesuffix(LATEST_TAG))
 
     def canonical_name(self, reference: str) -> str:
-        """Return the full name of a catalog model for any spelling, other references as they are."""
+        """Return the full name of a catalog model, other references as they are."""
         entry = self.find(reference)
         return entry.full_name if entry is not None else reference.strip()
 
