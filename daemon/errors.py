@@ -128,6 +128,14 @@ class BodyTooLarge(RequestError):
     status = 413
     code = "body_too_large"
 
+    @classmethod
+    def above(cls, limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
+        """The error for a body of more than `limit` bytes, the value of `setting`."""
+        return cls(
+            f"The request's body is larger than the {limit} bytes that are allowed.",
+            hint=f"Send less, or raise `{setting}`.",
+        )
+
 
 class UnsupportedMediaType(RequestError):
     """The body is labelled as something else than JSON."""

@@ -19,8 +19,9 @@ import msgspec
 
 from ingle.models.file_lock import FileLock
 
+from ..http.route_access import Scope
 from ..stores.atomic_file import write_atomically
-from .permission import Permission, Scope
+from .permission import Permission
 
 log = logging.getLogger("ingle.daemon")
 

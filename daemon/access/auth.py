@@ -21,21 +21,18 @@ from ..errors import (
 )
 from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
 from ..http.json_response import error_response
-from ..http.request_body import body_too_large
+from ..http.route_access import ADMIN
+from ..http.route_index import RouteIndex
 from ..transport.peer import PeerConnection, own_uid
 from .api_keys import PREFIX as KEY_PREFIX
 from .api_keys import KeyRecord, KeyRing
 from .host_check import HostCheck
-from .permission import OWNER, use_permission
+from .permission import OWNER, Permission, use_permission
 from .rate_limit import KeyLimits
-from .route_scopes import check_route
 
 # Every browser sends Sec-Fetch-Site and no page can leave it out. Sec-Fetch-Mode alone is no
 # sign: Node's fetch sends it, and with it many editors and agents.
 BROWSER_SIGNS = ("origin", "referer", "sec-fetch-site", "sec-fetch-dest", "sec-fetch-user")
-
-UPLOADS = ("/v1/files", "/api/blobs/")
-"""Paths whose bodies go to a file as they come."""
 
 METHODS = "GET, POST, DELETE"
 # OpenAI's clients, Anthropic's, and those of Azure.
@@ -51,6 +48,7 @@ class RequestGate:
         self,
         app: ASGIApp,
         *,
+        routes: RouteIndex,
         allowed_origins: Collection[str],
         max_body_bytes: int,
         max_upload_bytes: int,
@@ -60,6 +58,7 @@ class RequestGate:
         uid: Callable[[], int] | None = None,
     ) -> None:
         self._app = app
+        self._routes = routes
         # A sandboxed frame says "null", so that word can name nobody.
         self._origins = frozenset(allowed_origins) - {"null", "*"}
         self._max_body_bytes = max_body_bytes
@@ -85,7 +84,8 @@ class RequestGate:
                 # Closing drops an unread body, and with it for some clients the answer: an honest
                 # one whose body is too large may send it to the end, to be thrown away.
                 close = not isinstance(error, BodyTooLarge)
-                refusal = error_response(describe(error), scope["path"], close=close)
+                error_format = self._routes.error_format(scope["method"], scope["path"])
+                refusal = error_response(describe(error), error_format, close=close)
                 await refusal(scope, receive, send)
                 return
             if origin is None:
@@ -110,8 +110,8 @@ class RequestGate:
         self._hosts.check(connection, headers)
         origin = self._check_origin(headers)
         if key is not None and not _asks_first(scope, headers):
-            check_route(key.permission(), scope["method"], scope["path"])
-        self._check_length(scope["path"], headers)
+            self._check_route(key.permission(), scope)
+        self._check_length(scope, headers)
         if origin is not None:
             _check_media_type(scope, headers)
         return origin, key
@@ -185,14 +185,23 @@ class RequestGate:
             code="origin_not_allowed",
         )
 
-    def _check_length(self, path: str, headers: Headers) -> None:
+    def _check_route(self, permission: Permission, scope: Scope) -> None:
+        """Check that the key opens the route; raises `KeyNotAllowed`."""
+        route = self._routes.find(scope["method"], scope["path"])
+        access = route.access if route is not None else ADMIN
+        permission.check_scope(access.scopes)
+        if access.unrestricted:
+            permission.check_unrestricted()
+
+    def _check_length(self, scope: Scope, headers: Headers) -> None:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 18:
             raise InvalidBody("The Content-Length header is not a number.")
-        uploads = path.startswith(UPLOADS)
+        route = self._routes.find(scope["method"], scope["path"])
+        uploads = route is not None and route.upload
         limit = self._max_upload_bytes if uploads else self._max_body_bytes
         if int(length) > limit:
-            raise body_too_large(limit, "max_upload_bytes" if uploads else "max_body_bytes")
+            raise BodyTooLarge.above(limit, "max_upload_bytes" if uploads else "max_body_bytes")
 
 
 def _keys_said(values: Iterable[str]) -> Iterator[str]:

@@ -7,24 +7,9 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ..errors import Forbidden
-
-
-class Scope(StrEnum):
-    """A kind of thing that a key can be for."""
-
-    INFERENCE = "inference"
-    """Ask models, and see which there are."""
-    READ = "read"
-    """See how the daemon and its models are."""
-    MODELS = "models"
-    """Load, unload, pull, make and remove models."""
-    FILES = "files"
-    """Uploaded files and batches, whoever left them."""
-    ADMIN = "admin"
-    """Everything, with what no other scope covers."""
+from ..http.route_access import Scope
 
 
 class KeyNotAllowed(Forbidden):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ..access.api_keys import KeyLimitation, KeyRing, KeyStore
-from ..access.permission import Scope
 from ..config_editing.document_path import CannotEdit
+from ..http.route_access import Scope
 from .client_program import ClientProgram
 from .settings_file import SettingsFile
 

@@ -1,48 +1,25 @@
-"""Which words an error is told in, by the path that was asked."""
+"""The bodies of errors in the formats of the APIs that the daemon serves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
 
 from ..errors import AnthropicError, LlamaCppError, NativeError, OllamaError, OpenAIError, Problem
 
-Shape = Callable[[Problem], msgspec.Struct]
 
-# The first prefix that fits decides.
-SHAPES: tuple[tuple[str, type[Any], Shape], ...] = (
-    ("/v1/messages", AnthropicError, AnthropicError.of),
-    ("/v1/", OpenAIError, Problem.openai),
-    ("/api/v0/", OpenAIError, Problem.openai),
-    ("/api/v1/", OpenAIError, Problem.openai),
-    ("/api/", OllamaError, OllamaError.of),
-    *(
-        (path, LlamaCppError, LlamaCppError.of)
-        for path in (
-            "/infill",
-            "/completion",
-            "/tokenize",
-            "/detokenize",
-            "/apply-template",
-            "/props",
-            "/slots",
-            "/rerank",
-            "/embedding",
-            "/models",
-            "/lora-adapters",
-        )
-    ),
-    ("", NativeError, Problem.native),
-)
+@dataclass(frozen=True)
+class ErrorFormat:
+    """The type of an API's error bodies, and the function that builds one."""
+
+    type: type[msgspec.Struct]
+    body: Callable[[Problem], msgspec.Struct]
 
 
-def error_type(path: str) -> type[Any]:
-    """The type of every error at this path."""
-    return next(kind for prefix, kind, _ in SHAPES if path.startswith(prefix))
-
-
-def error_body(problem: Problem, path: str) -> msgspec.Struct:
-    """The failure in the words of the path's protocol."""
-    return next(shape for prefix, _, shape in SHAPES if path.startswith(prefix))(problem)
+NATIVE = ErrorFormat(NativeError, Problem.native)
+OPENAI = ErrorFormat(OpenAIError, Problem.openai)
+ANTHROPIC = ErrorFormat(AnthropicError, AnthropicError.of)
+OLLAMA = ErrorFormat(OllamaError, OllamaError.of)
+LLAMA_CPP = ErrorFormat(LlamaCppError, LlamaCppError.of)

@@ -1,4 +1,4 @@
-"""JSON answers, and errors in the shape that their path promises."""
+"""JSON responses, and error responses in a route's error format."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 from starlette.responses import Response
 
 from ..errors import AnthropicError, Problem
-from .error_format import error_body
+from .error_format import ErrorFormat
 
 
 class JSONResponse(Response):
-    """A msgspec value as the body."""
+    """A response whose body is a value encoded by msgspec."""
 
     media_type = "application/json"
 
@@ -22,10 +22,12 @@ class JSONResponse(Response):
         super().__init__(msgspec.json.encode(value), status_code=status, headers=headers)
 
 
-def error_response(problem: Problem, path: str, *, close: bool = False) -> JSONResponse:
-    """The whole answer; with `close` the connection ends with it, and an unread body is dropped."""
+def error_response(
+    problem: Problem, error_format: ErrorFormat, *, close: bool = False
+) -> JSONResponse:
+    """The response for a failure; `close` ends the connection and drops an unread body."""
     headers = {**problem.headers, **({"connection": "close"} if close else {})}
-    body = error_body(problem, path)
+    body = error_format.body(problem)
     if isinstance(body, AnthropicError):
         headers["request-id"] = body.request_id
     return JSONResponse(body, problem.status, headers)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from .error_format import SHAPES, error_type
 from .route_spec import Parameter, RouteSpec, StreamSpec
 
 ALWAYS = (400, 401, 403, 500)
@@ -42,12 +41,13 @@ def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any
 
 
 def _types(routes: Sequence[RouteSpec]) -> list[Any]:
-    types: list[Any] = list({kind: None for _, kind, _ in SHAPES})
+    types: list[Any] = []
     for route in routes:
+        types.append(route.error_format.type)
         types += [kind for kind in (route.request, route.response) if kind is not None]
         types += [parameter.type for parameter in route.parameters]
-        if route.other_words is not None:
-            types += [route.other_words.response, route.other_words.error]
+        if route.alternative is not None:
+            types += [route.alternative.response, route.alternative.error]
         if route.stream is not None:
             types += route.stream.events.values()
     return types
@@ -93,19 +93,19 @@ def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if route.response is not None:
         media = _MEDIA.get(route.response, "application/json")
-        other = None if route.other_words is None else route.other_words.response
+        other = None if route.alternative is None else route.alternative.response
         content[media] = {"schema": _either(route.response, other, by_type)}
     if route.stream is not None:
         content[route.stream.media_type] = _stream_media(route.stream, by_type)
     responses: dict[str, Any] = {
         str(route.status): {"description": HTTPStatus(route.status).phrase, "content": content}
     }
-    error = error_type(route.path)
-    other = None if route.other_words is None else route.other_words.error
+    error = route.error_format.type
+    other = None if route.alternative is None else route.alternative.error
     for status in sorted({*ALWAYS, *route.errors}):
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
-            # What the gate in front refuses is told by the path alone.
+            # The request gate answers before headers and body select the alternative.
             "content": {
                 "application/json": {
                     "schema": _either(error, None if status in _GATE else other, by_type)
@@ -122,14 +122,14 @@ def _either(kind: Any, other: Any, by_type: dict[int, Any]) -> Any:
 
 def _stream_media(stream: StreamSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     """Each event of a stream, or each line of one that has no events."""
-    told = f"Where {stream.only_if}." if stream.only_if else ""
+    condition = f"Where {stream.only_if}." if stream.only_if else ""
     if stream.media_type != "text/event-stream":
         items = [by_type[id(kind)] for kind in stream.events.values()]
     else:
         items = [_event(name, by_type[id(kind)]) for name, kind in stream.events.items()]
         if "" in stream.events:
             items.append({"properties": {"data": {"const": "[DONE]"}}, "required": ["data"]})
-    return {"itemSchema": {"description": told, "anyOf": items}}
+    return {"itemSchema": {"description": condition, "anyOf": items}}
 
 
 def _event(name: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -59,18 +59,10 @@ async def read_chunks(
         size += len(chunk)
         if size > limit:
             # The server drops the rest as it comes: closing now would cost the client the answer.
-            raise body_too_large(limit, setting)
+            raise BodyTooLarge.above(limit, setting)
         yield chunk
         if not message.get("more_body", False):
             return
-
-
-def body_too_large(limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
-    """Return the error for a body above `limit` bytes, the value of `setting`."""
-    return BodyTooLarge(
-        f"The request's body is larger than the {limit} bytes that are allowed.",
-        hint=f"Send less, or raise `{setting}`.",
-    )
 
 
 async def read_json(request: Request, decoder: msgspec.json.Decoder[T], limit: int) -> T:

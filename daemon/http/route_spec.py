@@ -1,20 +1,29 @@
-"""One route of the API, described once: for the router, and for `GET /openapi.json`."""
+"""Declares a route beside its handler: path, access, error format, body and answer types.
+
+The router, the check of API keys and `GET /openapi.json` are made from these declarations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .error_format import ErrorFormat
+from .route_access import RouteAccess
+
 Endpoint = Callable[[Request], Awaitable[Response]]
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
+
+_DECLARED = "declared_routes"
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A query parameter or header a route reads."""
+    """A query parameter or header that a route reads."""
 
     name: str
     place: Literal["query", "header"]
@@ -24,10 +33,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """Server-sent events: the type of each event's data by its name, "" where it has none.
+    """A streamed answer: the type of each server-sent event's data by event name ("" = unnamed).
 
-    `only_if` says when a route that also answers at once streams instead. Of another `media_type`
-    each line is one JSON value.
+    `only_if` is the condition under which a route streams that can also answer at once. For a
+    `media_type` other than server-sent events, each line is one JSON value.
     """
 
     events: dict[str, Any]
@@ -37,26 +46,62 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class AlternativeResponse:
-    """The shapes of the answer and of errors for requests that a header or a field tells apart."""
+    """Types of the answer and of errors if a header or field of the request selects them."""
 
     response: Any
     error: Any
 
 
-@dataclass(frozen=True, kw_only=True)
+async def _unbound(request: Request) -> Response:
+    raise RuntimeError("`routes_of` binds the handler.")
+
+
+@dataclass(frozen=True)
 class RouteSpec:
-    """Method, path, what goes in and out; `errors` are the statuses beside those all have."""
+    """One method and path: what it takes, returns and requires; a decorator of its handler.
+
+    `errors` are statuses in addition to those of all routes. `routes_of` sets `endpoint` and
+    `summary`, the first paragraph of the handler's docstring.
+    """
 
     method: Literal["GET", "HEAD", "POST", "DELETE"]
     path: str
-    endpoint: Endpoint
-    summary: str
+    _: KW_ONLY
+    access: RouteAccess
+    error_format: ErrorFormat
     request: Any = None
     request_media: str = "application/json"
     body_optional: bool = False
+    upload: bool = False
+    """Whether the body is written to a file as it arrives; `max_upload_bytes` limits it."""
+
     response: Any = None
-    other_words: AlternativeResponse | None = None
+    alternative: AlternativeResponse | None = None
     status: int = 200
     stream: StreamSpec | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: tuple[int, ...] = ()
+    endpoint: Endpoint = _unbound
+    summary: str = ""
+
+    def __call__(self, handler: Handler) -> Handler:
+        """Declare the decorated method of an API class as this route's handler."""
+        setattr(handler, _DECLARED, (self, *getattr(handler, _DECLARED, ())))
+        return handler
+
+
+route = RouteSpec
+
+
+def routes_of(api: object) -> list[RouteSpec]:
+    """All routes declared on methods of `api`'s class, in order, bound to `api`."""
+    return [
+        replace(spec, endpoint=getattr(api, name), summary=_summary(handler))
+        for name, handler in vars(type(api)).items()
+        for spec in getattr(handler, _DECLARED, ())
+    ]
+
+
+def _summary(handler: object) -> str:
+    paragraph = (handler.__doc__ or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())

@@ -16,8 +16,10 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.model_task import ModelTask
 
 from ..generations.generation import new_generation_id
+from ..http.error_format import NATIVE
 from ..http.json_response import JSONResponse
-from ..http.route_spec import Parameter, RouteSpec
+from ..http.route_access import ANY, INFERENCE
+from ..http.route_spec import Parameter, route
 from ..http.sse_writer import run_until_disconnect
 from ..services import Services
 from .native.types import Health, Readiness
@@ -29,35 +31,22 @@ class HealthApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def routes(self) -> list[RouteSpec]:
-        """Both of them."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/health",
-                endpoint=self.health,
-                summary="The daemon answers.",
-                response=Health,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/health/ready",
-                endpoint=self.ready,
-                summary="Load a model, and answer once it has produced something.",
-                response=Readiness,
-                parameters=(
-                    Parameter("model", "query", str, "The model; left out, the default one."),
-                ),
-                errors=(404, 422, 429, 500, 503, 507),
-            ),
-        ]
-
+    @route("GET", "/health", access=ANY, error_format=NATIVE, response=Health)
     async def health(self, request: Request) -> Response:
-        """`GET /health`."""
+        """The daemon answers."""
         return JSONResponse(Health())
 
+    @route(
+        "GET",
+        "/health/ready",
+        access=INFERENCE,
+        error_format=NATIVE,
+        response=Readiness,
+        parameters=(Parameter("model", "query", str, "The model; left out, the default one."),),
+        errors=(404, 422, 429, 500, 503, 507),
+    )
     async def ready(self, request: Request) -> Response:
-        """`GET /health/ready`."""
+        """Load a model, and answer once it has produced something."""
         model = request.query_params.get("model") or self._services.config.default_model
         readiness = await run_until_disconnect(request.receive, self._probe(model))
         return Response(status_code=499) if readiness is None else JSONResponse(readiness)

@@ -15,7 +15,9 @@ from starlette.responses import Response
 from ingle.backends.base.model_info import Gauges
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..http.route_spec import RouteSpec
+from ..http.error_format import NATIVE
+from ..http.route_access import READ
+from ..http.route_spec import route
 from ..model_process.model_run import ModelState
 from ..services import Services
 
@@ -52,20 +54,9 @@ class MetricsApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def routes(self) -> list[RouteSpec]:
-        """It alone."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/metrics",
-                endpoint=self.metrics,
-                summary="Gauges and counters in Prometheus' text format.",
-                response=str,
-            )
-        ]
-
+    @route("GET", "/metrics", access=READ, error_format=NATIVE, response=str)
     async def metrics(self, request: Request) -> Response:
-        """`GET /metrics`."""
+        """Gauges and counters in Prometheus' text format."""
         # Imported here: most daemons are never asked.
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 

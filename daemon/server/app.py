@@ -1,4 +1,4 @@
-"""The ASGI application: the gate in front, the routes behind it, errors in each path's shape."""
+"""The ASGI application: middleware, routes, and error responses in each route's format."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ..errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
 from ..http.access_log import ROUTE, AccessLog
 from ..http.json_response import error_response
 from ..http.request_body import ClientLeft
+from ..http.route_index import RouteIndex
 from ..http.route_spec import RouteSpec
 from ..routing.route_header import RouteHeader
 from ..services import Services
@@ -31,14 +32,18 @@ from .route_table import route_table
 
 
 def create_app(services: Services) -> Starlette:
-    """The whole HTTP surface of one daemon."""
+    """The ASGI application that serves the HTTP API of one daemon."""
+    routes = route_table(services)
+    index = RouteIndex(routes)
+    answers = ErrorResponses(index)
     app = Starlette(
-        routes=[_route(spec) for spec in route_table(services)],
+        routes=[_route(spec) for spec in routes],
         middleware=[
             *([Middleware(AccessLog)] if services.config.access_log else []),
             Middleware(RouteHeader),
             Middleware(
                 RequestGate,
+                routes=index,
                 allowed_origins=services.config.allowed_origins,
                 max_body_bytes=services.config.max_body_bytes,
                 max_upload_bytes=services.config.max_upload_bytes,
@@ -51,12 +56,12 @@ def create_app(services: Services) -> Starlette:
             ),
         ],
         exception_handlers={
-            RequestError: _answer,
-            ModelError: _answer,
-            BackendError: _answer,
-            HTTPException: _answer_http,
-            ClientLeft: _answer_nobody,
-            Exception: _answer,
+            RequestError: answers.answer,
+            ModelError: answers.answer,
+            BackendError: answers.answer,
+            HTTPException: answers.answer_http,
+            ClientLeft: answers.answer_client_left,
+            Exception: answers.answer,
         },
     )
     # A redirect would turn a POST with a slash too many into a GET for some clients.
@@ -65,7 +70,7 @@ def create_app(services: Services) -> Starlette:
 
 
 class NamedRoute(Route):
-    """A route that says in the scope which one it is, for the log."""
+    """A route that stores its path in the ASGI scope, for the access log."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """As `Route` does."""
@@ -76,7 +81,7 @@ class NamedRoute(Route):
 
 
 def _host_names(config: Config) -> list[str]:
-    """The names that the owner gave this machine; an address to listen on is one of them."""
+    """Host names that requests may use: those configured, and the address listened on."""
     if config.host in WILDCARDS:
         return [*config.allowed_hosts]
     return [*config.allowed_hosts, f"[{config.host}]" if ":" in config.host else config.host]
@@ -90,36 +95,49 @@ def _route(spec: RouteSpec) -> Route:
     return route
 
 
-async def _answer(request: Request, error: Exception) -> Response:
-    return error_response(describe(error), request.scope["path"])
+class ErrorResponses:
+    """Exception handlers that answer in the error format of the request's route."""
 
+    def __init__(self, routes: RouteIndex) -> None:
+        self._routes = routes
 
-async def _answer_nobody(request: Request, error: Exception) -> Response:
-    """The client has left; whatever is sent goes nowhere."""
-    return Response(status_code=499)
+    async def answer(self, request: Request, error: Exception) -> Response:
+        """The response for an error of a handler."""
+        return self._response(request, describe(error))
 
+    async def answer_client_left(self, request: Request, error: Exception) -> Response:
+        """A response that is not sent, because the client has closed the connection."""
+        return Response(status_code=499)
 
-async def _answer_http(request: Request, error: Exception) -> Response:
-    """What the router itself refuses."""
-    assert isinstance(error, HTTPException)
-    path: str = request.scope["path"]
-    if error.status_code == HTTPStatus.NOT_FOUND:
-        problem = describe(NotFound("There is nothing at this path.", hint="See /openapi.json."))
-    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        problem = describe(
-            MethodNotAllowed(
-                f"This path does not take {request.method[:20]}.",
-                hint="See /openapi.json.",
-                headers={"allow": ", ".join(_methods(request))},
+    async def answer_http(self, request: Request, error: Exception) -> Response:
+        """The response for a path or method that the router does not know."""
+        assert isinstance(error, HTTPException)
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            problem = describe(
+                NotFound("There is nothing at this path.", hint="See /openapi.json.")
             )
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            problem = describe(
+                MethodNotAllowed(
+                    f"This path does not take {request.method[:20]}.",
+                    hint="See /openapi.json.",
+                    headers={"allow": ", ".join(_methods(request))},
+                )
+            )
+        else:
+            problem = Problem(
+                status=error.status_code, code="invalid_request", message=error.detail
+            )
+        return self._response(request, problem)
+
+    def _response(self, request: Request, problem: Problem) -> Response:
+        return error_response(
+            problem, self._routes.error_format(request.method, request.scope["path"])
         )
-    else:
-        problem = Problem(status=error.status_code, code="invalid_request", message=error.detail)
-    return error_response(problem, path)
 
 
 def _methods(request: Request) -> list[str]:
-    """What the path does take; each method is a route of its own."""
+    """The methods that the request's path accepts; each is a route."""
     app: Starlette = request.app
     routes = [route for route in app.routes if isinstance(route, Route)]
     path = next(r.path for r in routes if r.matches(request.scope)[0] is not Match.NONE)

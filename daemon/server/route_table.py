@@ -1,4 +1,4 @@
-"""The one table of all routes."""
+"""All routes of the daemon, from the API classes that declare and handle them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,38 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.requests import Priority
+from ingle.models.store.model_copies import ModelCopier
 
+from ..http.error_format import NATIVE
 from ..http.json_response import JSONResponse
 from ..http.openapi import openapi_document
-from ..http.route_spec import RouteSpec
+from ..http.route_access import ANY
+from ..http.route_spec import RouteSpec, route, routes_of
 from ..library.model_facts import FactsReader
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.health_api import HealthApi
-from ..protocols.llama_cpp.completions_api import LlamaCppApi
-from ..protocols.llama_cpp.embeddings_api import VectorsApi
+from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
+from ..protocols.llama_cpp.embeddings_api import LlamaCppEmbeddingsApi
 from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
 from ..protocols.llama_cpp.tokenize_api import TokenizeApi
-from ..protocols.lm_studio.api import LMStudioApi
+from ..protocols.lm_studio.completions_api import LMStudioCompletionsApi
+from ..protocols.lm_studio.models_api import LMStudioModelsApi
 from ..protocols.metrics_api import MetricsApi
+from ..protocols.native.daemon_api import DaemonApi
 from ..protocols.native.doctor_api import DoctorApi
 from ..protocols.native.forget_api import ForgetApi
+from ..protocols.native.generations_api import GenerationsApi
 from ..protocols.native.ledger_api import LedgerApi
-from ..protocols.native.native_api import NativeApi
+from ..protocols.native.models_api import NativeModelsApi
+from ..protocols.native.pulls_api import PullsApi
 from ..protocols.native.routing_api import RoutingApi
-from ..protocols.native.tokens_api import CountingApi
-from ..protocols.ollama.api import OllamaApi
+from ..protocols.native.tokens_api import TokensApi
+from ..protocols.ollama.create_api import OllamaCreateApi
+from ..protocols.ollama.embed_api import OllamaEmbedApi
+from ..protocols.ollama.generate_api import OllamaGenerateApi
+from ..protocols.ollama.library_api import OllamaLibraryApi
+from ..protocols.ollama.pull_api import OllamaPullApi
 from ..protocols.openai.batches_api import BatchesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
 from ..protocols.openai.embeddings_api import EmbeddingsApi
@@ -42,11 +53,11 @@ from ..protocols.responses.responses_api import ResponsesApi
 from ..services import Services
 
 BATCHED = RequestOrigin(client="batches", priority=Priority.BATCH)
-"""Whose requests those of batches are."""
+"""The origin of the requests in batches."""
 
 
 def route_table(services: Services) -> list[RouteSpec]:
-    """Every route of the daemon, the description of them all included."""
+    """Every route of the daemon, in the order in which the router tries them."""
     openai, embeddings = CompletionsApi(services), EmbeddingsApi(services)
     responses = ResponsesApi(services)
     services.batches.serve(
@@ -57,56 +68,58 @@ def route_table(services: Services) -> list[RouteSpec]:
             "/v1/responses": partial(responses.answer, origin=BATCHED),
         }
     )
-    facts = FactsReader()
+    facts, copier = FactsReader(), ModelCopier(services.store)
     models = ModelsApi(services, facts)
-    routes = [
-        *HealthApi(services).routes(),
-        *MetricsApi(services).routes(),
-        *models.routes(),
-        *RouterApi(services, models).routes(),
-        *openai.routes(),
-        *MessagesApi(services).routes(),
-        *embeddings.routes(),
-        *FilesApi(services).routes(),
-        *BatchesApi(services).routes(),
-        *RerankApi(services).routes(),
-        *responses.routes(),
-        *LlamaCppApi(services, facts).routes(),
-        *TokenizeApi(services).routes(),
-        *PropsApi(services).routes(),
-        *VectorsApi(services).routes(),
-        *NativeApi(services).routes(),
-        *CountingApi(services).routes(),
-        *DoctorApi(services).routes(),
-        *LedgerApi(services).routes(),
-        *ForgetApi(services).routes(),
-        *RoutingApi(services).routes(),
-        *OllamaApi(services, facts).routes(),
-        *LMStudioApi(services, facts).routes(),
-    ]
+    library = OllamaLibraryApi(services, facts, copier)
     description = OpenAPIRoute()
-    routes.append(
-        RouteSpec(
-            method="GET",
-            path="/openapi.json",
-            endpoint=description.get,
-            summary="This document.",
-            response=dict[str, Any],
-        )
+    apis = (
+        HealthApi(services),
+        MetricsApi(services),
+        models,
+        RouterApi(services, models),
+        openai,
+        MessagesApi(services),
+        embeddings,
+        FilesApi(services),
+        BatchesApi(services),
+        RerankApi(services),
+        responses,
+        LlamaCppCompletionsApi(services, facts),
+        TokenizeApi(services),
+        PropsApi(services),
+        LlamaCppEmbeddingsApi(services),
+        DaemonApi(services),
+        NativeModelsApi(services),
+        PullsApi(services),
+        GenerationsApi(services),
+        TokensApi(services),
+        DoctorApi(services),
+        LedgerApi(services),
+        ForgetApi(services),
+        RoutingApi(services),
+        library,
+        OllamaGenerateApi(services, facts),
+        OllamaEmbedApi(services),
+        OllamaPullApi(services),
+        OllamaCreateApi(services, facts, copier, library.vacate),
+        LMStudioModelsApi(services, facts),
+        LMStudioCompletionsApi(services),
+        description,
     )
-    description.routes = routes
-    return routes
+    description.routes = [spec for api in apis for spec in routes_of(api)]
+    return description.routes
 
 
 class OpenAPIRoute:
-    """Serves the document, which is made when first asked for."""
+    """Serves the OpenAPI document, which is built on the first request for it."""
 
     def __init__(self) -> None:
         self.routes: list[RouteSpec] = []
         self._document: dict[str, Any] | None = None
 
+    @route("GET", "/openapi.json", access=ANY, error_format=NATIVE, response=dict[str, Any])
     async def get(self, request: Request) -> Response:
-        """`GET /openapi.json`."""
+        """This document."""
         if self._document is None:
             self._document = openapi_document(self.routes, version("ingle"))
         return JSONResponse(self._document)

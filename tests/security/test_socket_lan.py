@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from ingle.daemon.access.api_keys import KeyLimitation, KeyStore
-from ingle.daemon.access.permission import Scope
+from ingle.daemon.http.route_access import Scope
 
 if TYPE_CHECKING:
     from .conftest import WatchedDaemon

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from ...access.api_keys import KeyRecord, KeyStore, Rate
-    from ...access.permission import Scope
+    from ...http.route_access import Scope
 
 HELP = """\
 usage: ingle key new [NAME] [--scope inference,read] [--model 'smollm2*']
@@ -194,7 +194,7 @@ def _words(given: Sequence[str] | None) -> tuple[str, ...]:
 
 def _scopes(given: Sequence[str] | None) -> tuple[Scope, ...]:
     """Those scopes, else all; raises `UsageError`."""
-    from ...access.permission import Scope
+    from ...http.route_access import Scope
 
     words = _words(given)
     if unknown := [word for word in words if word not in tuple(Scope)]:
@@ -240,7 +240,7 @@ def _row(record: KeyRecord, used: int | None) -> list[str]:
 
 def _purpose(record: KeyRecord) -> str:
     """What it is for, in a few words."""
-    from ...access.permission import Scope
+    from ...http.route_access import Scope
 
     everything = Scope.ADMIN in record.scopes
     parts = ["all" if everything else "+".join(record.scopes), *record.models]

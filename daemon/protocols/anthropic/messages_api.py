@@ -12,9 +12,11 @@ from starlette.responses import Response
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import AnthropicError, describe
+from ...http.error_format import ANTHROPIC
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
-from ...http.route_spec import RouteSpec, StreamSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
@@ -57,33 +59,19 @@ class MessagesApi:
         self._prompt = msgspec.json.Decoder(PromptRequest)
         self._asker = JobRunner(services)
 
-    def routes(self) -> list[RouteSpec]:
-        """Both of them."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/messages",
-                endpoint=self.messages,
-                summary="Answer a conversation, as Anthropic's API does.",
-                request=MessagesRequest,
-                response=Message,
-                stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
-                parameters=(PRIVATE_HEADER,),
-                errors=ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/v1/messages/count_tokens",
-                endpoint=self.count_tokens,
-                summary="Count the tokens of a conversation without answering it.",
-                request=PromptRequest,
-                response=TokenCount,
-                errors=ERRORS,
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/v1/messages",
+        access=INFERENCE,
+        error_format=ANTHROPIC,
+        request=MessagesRequest,
+        response=Message,
+        stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+        errors=ERRORS,
+    )
     async def messages(self, request: Request) -> Response:
-        """`POST /v1/messages`."""
+        """Answer a conversation, as Anthropic's API does."""
         body = await read_json(request, self._messages, self._services.config.max_body_bytes)
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
@@ -93,8 +81,17 @@ class MessagesApi:
         finish = partial(message, shows_thoughts=shows_thoughts)
         return _with_id(await self._asker.whole(request, job, finish))
 
+    @route(
+        "POST",
+        "/v1/messages/count_tokens",
+        access=INFERENCE,
+        error_format=ANTHROPIC,
+        request=PromptRequest,
+        response=TokenCount,
+        errors=ERRORS,
+    )
     async def count_tokens(self, request: Request) -> Response:
-        """`POST /v1/messages/count_tokens`."""
+        """Count the tokens of a conversation without answering it."""
         body = await read_json(request, self._prompt, self._services.config.max_body_bytes)
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)

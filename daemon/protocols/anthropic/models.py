@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -14,7 +15,7 @@ from ingle.models.errors import ModelError
 
 from ...errors import AnthropicError, InvalidBody, RequestError, describe
 from ...http.json_response import JSONResponse
-from ...http.route_spec import Endpoint, Parameter
+from ...http.route_spec import Parameter
 
 HEADER = Parameter(
     "anthropic-version", "header", str, "Clients that send it are answered in Anthropic's shape."
@@ -26,6 +27,9 @@ PAGING = (
 )
 PAGE = 20
 LARGEST_PAGE = 1000
+
+Api = TypeVar("Api")
+ApiHandler = Callable[[Api, Request], Awaitable[Response]]
 
 
 class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,13 +88,13 @@ def is_anthropic(request: Request) -> bool:
     return HEADER.name in request.headers
 
 
-def errors_in_kind(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, whose errors come in the words that the request wants."""
+def negotiates_error_format(handler: ApiHandler[Api]) -> ApiHandler[Api]:
+    """Make a handler answer errors in Anthropic's format if the request asks for it."""
 
-    @wraps(endpoint)
-    async def answer(request: Request) -> Response:
+    @wraps(handler)
+    async def answer(self: Api, request: Request) -> Response:
         try:
-            return await endpoint(request)
+            return await handler(self, request)
         except (RequestError, ModelError) as error:
             if not is_anthropic(request):
                 raise

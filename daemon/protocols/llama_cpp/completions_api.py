@@ -17,9 +17,11 @@ from ingle.backends.base.backend import Backend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import LlamaCppError, describe
+from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
-from ...http.route_spec import AlternativeResponse, RouteSpec, StreamSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import AlternativeResponse, StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
@@ -43,8 +45,22 @@ from .types import Completion, CompletionRequest, GenerationFields, InfillReques
 
 ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
+_route = partial(
+    route,
+    "POST",
+    access=INFERENCE,
+    error_format=LLAMA_CPP,
+    response=Completion | list[Completion],
+    # With `response_fields` an answer has only some of its fields.
+    alternative=AlternativeResponse(dict[str, Any] | list[dict[str, Any]], LlamaCppError),
+    # Chunks, then an answer of which `response_fields` may leave no field.
+    stream=StreamSpec({"": dict[str, Any]}, only_if="`stream` is true"),
+    parameters=(PRIVATE_HEADER,),
+    errors=ERRORS,
+)
 
-class LlamaCppApi:
+
+class LlamaCppCompletionsApi:
     """`/infill`, and `/completion` under both of its names."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
@@ -55,47 +71,19 @@ class LlamaCppApi:
         self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=_error_frame)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        route = partial(
-            RouteSpec,
-            method="POST",
-            response=Completion | list[Completion],
-            # With `response_fields` an answer has only some of its fields.
-            other_words=AlternativeResponse(dict[str, Any] | list[dict[str, Any]], LlamaCppError),
-            # Chunks, and then an answer, of which `response_fields` may leave nothing.
-            stream=StreamSpec({"": dict[str, Any]}, only_if="`stream` is true"),
-            parameters=(PRIVATE_HEADER,),
-            errors=ERRORS,
-        )
-        return [
-            route(
-                path="/infill",
-                endpoint=self.infill,
-                summary="Fill a gap in a text, as llama-server does.",
-                request=InfillRequest,
-            ),
-            *(
-                route(
-                    path=path,
-                    endpoint=self.completion,
-                    summary="Continue one or several prompts, as llama-server does.",
-                    request=CompletionRequest,
-                )
-                for path in ("/completion", "/completions")
-            ),
-        ]
-
+    @_route("/infill", request=InfillRequest)
     async def infill(self, request: Request) -> Response:
-        """`POST /infill`."""
+        """Fill a gap in a text, as llama-server does."""
         body = await read_json(request, self._infill, self._services.config.max_body_bytes)
         model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
         return await self._answer(
             request, body, infill_job(body, model, origin_of(request, body.ingle))
         )
 
+    @_route("/completion", request=CompletionRequest)
+    @_route("/completions", request=CompletionRequest)
     async def completion(self, request: Request) -> Response:
-        """`POST /completion` and `POST /completions`."""
+        """Continue one or several prompts, as llama-server does."""
         body = await read_json(request, self._completion, self._services.config.max_body_bytes)
         model = chosen_model(self._services, body.model)
         prompts = await translate(request, partial(mixed_prompts, body))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -17,9 +18,11 @@ from ingle.backends.base.requests import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
+from ...http.error_format import LLAMA_CPP, OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..openai.embeddings_api import embedding_inputs
@@ -70,7 +73,26 @@ class ScoredText(msgspec.Struct, frozen=True, kw_only=True):
     text: str | UnsetType = UNSET
 
 
-class VectorsApi:
+_embedding_route = partial(
+    route,
+    "POST",
+    access=INFERENCE,
+    error_format=LLAMA_CPP,
+    request=EmbeddingRequest,
+    response=list[NativeEmbedding],
+    errors=ERRORS,
+)
+_rerank_route = partial(
+    route,
+    "POST",
+    access=INFERENCE,
+    request=RankRequest,
+    response=RerankAnswer | list[ScoredText],
+    errors=ERRORS,
+)
+
+
+class LlamaCppEmbeddingsApi:
     """`/embedding`, `/embeddings`, `/rerank`, `/reranking` and `/v1/reranking`."""
 
     def __init__(self, services: Services) -> None:
@@ -78,37 +100,10 @@ class VectorsApi:
         self._embedding = msgspec.json.Decoder(EmbeddingRequest)
         self._rank = msgspec.json.Decoder(RankRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            *(
-                RouteSpec(
-                    method="POST",
-                    path=path,
-                    endpoint=self.embedding,
-                    summary="Turn texts into vectors, as llama-server does.",
-                    request=EmbeddingRequest,
-                    response=list[NativeEmbedding],
-                    errors=ERRORS,
-                )
-                for path in ("/embedding", "/embeddings")
-            ),
-            *(
-                RouteSpec(
-                    method="POST",
-                    path=path,
-                    endpoint=self.rerank,
-                    summary="Rank documents by how well they answer a query.",
-                    request=RankRequest,
-                    response=RerankAnswer | list[ScoredText],
-                    errors=ERRORS,
-                )
-                for path in ("/rerank", "/reranking", "/v1/reranking")
-            ),
-        ]
-
+    @_embedding_route("/embedding")
+    @_embedding_route("/embeddings")
     async def embedding(self, request: Request) -> Response:
-        """`POST /embedding` and `POST /embeddings`."""
+        """Turn texts into vectors, as llama-server does."""
         body = await read_json(request, self._embedding, self._services.config.max_body_bytes)
         given = body.content if body.content is not None else body.input
         if given is None:
@@ -118,8 +113,11 @@ class VectorsApi:
         )
         return Response(status_code=499) if answer is None else JSONResponse(answer)
 
+    @_rerank_route("/rerank", error_format=LLAMA_CPP)
+    @_rerank_route("/reranking", error_format=LLAMA_CPP)
+    @_rerank_route("/v1/reranking", error_format=OPENAI)
     async def rerank(self, request: Request) -> Response:
-        """`POST /rerank` and its other names."""
+        """Rank documents by how well they answer a query."""
         body = await read_json(request, self._rank, self._services.config.max_body_bytes)
         documents = body.texts if body.documents is None else body.documents
         if not documents or len(documents) > MAX_INPUTS:

@@ -16,8 +16,10 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import RequestError
+from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
-from ...http.route_spec import Parameter, RouteSpec
+from ...http.route_access import LISTS, READ
+from ...http.route_spec import Parameter, route
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import LoadedModel
 from ...model_process.model_run import ModelState
@@ -85,49 +87,40 @@ class PropsApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/props",
-                endpoint=self.props,
-                summary="What a model is and what its requests get, as llama-server tells it.",
-                response=Props,
-                parameters=(_MODEL,),
-                errors=(404, 422),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/slots",
-                endpoint=self.slots,
-                summary="How many answers a loaded model writes now.",
-                response=list[Slot],
-                parameters=(
-                    _MODEL,
-                    Parameter("fail_on_no_slot", "query", str, "503 where all slots are in use."),
-                ),
-                errors=(404, 422, 503),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/lora-adapters",
-                endpoint=self.lora_adapters,
-                summary="No adapters.",
-                response=list[dict[str, Any]],
-            ),
-        ]
-
+    @route(
+        "GET",
+        "/props",
+        access=LISTS,
+        error_format=LLAMA_CPP,
+        response=Props,
+        parameters=(_MODEL,),
+        errors=(404, 422),
+    )
     async def props(self, request: Request) -> Response:
-        """`GET /props`."""
+        """What a model is and what its requests get, as llama-server tells it."""
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:
             return JSONResponse(_props(model, run.info))
         return JSONResponse(await asyncio.to_thread(self._expected, model))
 
+    @route(
+        "GET",
+        "/slots",
+        access=READ,
+        error_format=LLAMA_CPP,
+        response=list[Slot],
+        parameters=(
+            _MODEL,
+            Parameter("fail_on_no_slot", "query", str, "503 where all slots are in use."),
+        ),
+        errors=(404, 422, 503),
+    )
     async def slots(self, request: Request) -> Response:
-        """`GET /slots`; a model that is not loaded has none."""
+        """How many answers a loaded model writes now.
+
+        A model that is not loaded has none.
+        """
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is None or run.state is not ModelState.READY:
@@ -141,8 +134,11 @@ class PropsApi:
             [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
         )
 
+    @route(
+        "GET", "/lora-adapters", access=LISTS, error_format=LLAMA_CPP, response=list[dict[str, Any]]
+    )
     async def lora_adapters(self, request: Request) -> Response:
-        """`GET /lora-adapters`."""
+        """No adapters."""
         return JSONResponse(())
 
     async def _model(self, request: Request) -> StoredModel:

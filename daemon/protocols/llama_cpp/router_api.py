@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -10,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import LlamaCppError, describe
+from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec, StreamSpec
+from ...http.route_access import LISTS, MODELS, READ
+from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import (
     EventStream,
     EventWriter,
@@ -107,6 +110,17 @@ class _Changed(msgspec.Struct):
     fraction: float
 
 
+_named_route = partial(
+    route,
+    "POST",
+    access=MODELS,
+    error_format=LLAMA_CPP,
+    request=NamedModel,
+    response=Success,
+    errors=(*ERRORS, 409),
+)
+
+
 class RouterApi:
     """`/models`, and what is done to them."""
 
@@ -116,37 +130,9 @@ class RouterApi:
         self._named = msgspec.json.Decoder(NamedModel)
         self._changed = msgspec.json.Decoder(_Changed)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        named: dict[str, Any] = {
-            "method": "POST",
-            "request": NamedModel,
-            "response": Success,
-            "errors": (*ERRORS, 409),
-        }
-        return [
-            RouteSpec(
-                method="GET",
-                path="/models",
-                endpoint=self.list_models,
-                summary="The models, with what each does now.",
-                response=RoutedModels,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/models/sse",
-                endpoint=self.events,
-                summary="What models do, as it changes.",
-                stream=StreamSpec({"": ModelStatus}),
-            ),
-            RouteSpec(path="/models/load", endpoint=self.load, summary="Load a model.", **named),
-            RouteSpec(
-                path="/models/unload", endpoint=self.unload, summary="Unload a model.", **named
-            ),
-        ]
-
+    @route("GET", "/models", access=LISTS, error_format=LLAMA_CPP, response=RoutedModels)
     async def list_models(self, request: Request) -> Response:
-        """`GET /models`."""
+        """The models, with what each does now."""
         models = await self._models.listed()
         names: dict[str, list[str]] = {}
         for model in models:
@@ -168,20 +154,29 @@ class RouterApi:
             )
         )
 
+    @route(
+        "GET",
+        "/models/sse",
+        access=READ,
+        error_format=LLAMA_CPP,
+        stream=StreamSpec({"": ModelStatus}),
+    )
     async def events(self, request: Request) -> Response:
-        """`GET /models/sse`."""
+        """What models do, as it changes."""
         return EventStream(self._follow, style=StreamStyle(on_error=_error_frame))
 
+    @_named_route("/models/load")
     async def load(self, request: Request) -> Response:
-        """`POST /models/load`."""
+        """Load a model."""
         body = await read_json(request, self._named, self._services.config.max_body_bytes)
         loaded = await run_until_disconnect(
             request.receive, self._services.manager.load(body.model)
         )
         return Response(status_code=499) if loaded is None else JSONResponse(Success())
 
+    @_named_route("/models/unload")
     async def unload(self, request: Request) -> Response:
-        """`POST /models/unload`."""
+        """Unload a model."""
         body = await read_json(request, self._named, self._services.config.max_body_bytes)
         await self._services.manager.unload(body.model)
         return JSONResponse(Success())

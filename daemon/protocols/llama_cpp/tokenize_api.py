@@ -14,9 +14,11 @@ from ingle.backends.base.backend import Backend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
+from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..openai.completions.request_types import ChatCompletionRequest
@@ -48,40 +50,17 @@ class TokenizeApi:
         self._tokens = msgspec.json.Decoder(DetokenizeBody)
         self._chat = msgspec.json.Decoder(TemplateBody)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/tokenize",
-                endpoint=self.tokenize,
-                summary="Turn text into tokens.",
-                request=TokenizeBody,
-                response=Tokens,
-                errors=ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/detokenize",
-                endpoint=self.detokenize,
-                summary="Turn tokens into text.",
-                request=DetokenizeBody,
-                response=Content,
-                errors=ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/apply-template",
-                endpoint=self.apply_template,
-                summary="The text of a conversation's prompt.",
-                request=TemplateBody,
-                response=RenderedPrompt,
-                errors=ERRORS,
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/tokenize",
+        access=INFERENCE,
+        error_format=LLAMA_CPP,
+        request=TokenizeBody,
+        response=Tokens,
+        errors=ERRORS,
+    )
     async def tokenize(self, request: Request) -> Response:
-        """`POST /tokenize`."""
+        """Turn text into tokens."""
         body = await read_json(request, self._text, self._services.config.max_body_bytes)
         content = body.content
         if content is None:
@@ -102,8 +81,17 @@ class TokenizeApi:
         _check_content([content] if isinstance(content, str) else content)
         return await self._ask(request, body.model, ask)
 
+    @route(
+        "POST",
+        "/detokenize",
+        access=INFERENCE,
+        error_format=LLAMA_CPP,
+        request=DetokenizeBody,
+        response=Content,
+        errors=ERRORS,
+    )
     async def detokenize(self, request: Request) -> Response:
-        """`POST /detokenize`."""
+        """Turn tokens into text."""
         body = await read_json(request, self._tokens, self._services.config.max_body_bytes)
         tokens = body.tokens or []
         if not tokens:
@@ -115,8 +103,17 @@ class TokenizeApi:
 
         return await self._ask(request, body.model, ask)
 
+    @route(
+        "POST",
+        "/apply-template",
+        access=INFERENCE,
+        error_format=LLAMA_CPP,
+        request=TemplateBody,
+        response=RenderedPrompt,
+        errors=ERRORS,
+    )
     async def apply_template(self, request: Request) -> Response:
-        """`POST /apply-template`."""
+        """The text of a conversation's prompt."""
         body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         job = chat_job(body, RequestOrigin())
 

@@ -16,9 +16,11 @@ from starlette.responses import Response
 from ingle.backends.base.events import FinishReason
 
 from ...errors import describe
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import parse, read_body, read_json
-from ...http.route_spec import RouteSpec, StreamSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..answer_builder import AnswerBuilder
@@ -49,7 +51,7 @@ from .types import (
 ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
 
-class CompletionsApi:
+class LMStudioCompletionsApi:
     """`POST /api/v0/chat/completions`, `/api/v0/completions` and `/api/v0/embeddings`."""
 
     def __init__(self, services: Services) -> None:
@@ -62,44 +64,19 @@ class CompletionsApi:
         self._style = StreamStyle(on_error=_error_frame)
         self._version = version("ingle")
 
-    def routes(self) -> list[RouteSpec]:
-        """All three."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/api/v0/chat/completions",
-                endpoint=self.chat,
-                summary="Answer a conversation, with measurements.",
-                request=ChatBody,
-                response=MeasuredChat,
-                stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
-                parameters=(PRIVATE_HEADER,),
-                errors=ANSWER_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/v0/completions",
-                endpoint=self.complete,
-                summary="Continue a prompt, with measurements.",
-                request=CompletionBody,
-                response=MeasuredCompletion,
-                stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
-                parameters=(PRIVATE_HEADER,),
-                errors=ANSWER_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/v0/embeddings",
-                endpoint=self.embed,
-                summary="Turn texts into vectors.",
-                request=EmbeddingsBody,
-                response=EmbeddingList,
-                errors=ANSWER_ERRORS,
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/api/v0/chat/completions",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=ChatBody,
+        response=MeasuredChat,
+        stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+        errors=ANSWER_ERRORS,
+    )
     async def chat(self, request: Request) -> Response:
-        """`POST /api/v0/chat/completions`."""
+        """Answer a conversation, with measurements."""
         body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         job, style = chat_job(body, origin_of(request, body.ingle, body.user)), chat_style(body)
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
@@ -107,8 +84,19 @@ class CompletionsApi:
             return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
         return await self._asker.whole(request, job, partial(self._measured_chat, style=style))
 
+    @route(
+        "POST",
+        "/api/v0/completions",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=CompletionBody,
+        response=MeasuredCompletion,
+        stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+        errors=ANSWER_ERRORS,
+    )
     async def complete(self, request: Request) -> Response:
-        """`POST /api/v0/completions`."""
+        """Continue a prompt, with measurements."""
         body = await read_json(request, self._completion, self._services.config.max_body_bytes)
         job, style = (
             completion_job(body, origin_of(request, body.ingle, body.user)),
@@ -120,8 +108,17 @@ class CompletionsApi:
         finish = partial(self._measured_completion, style=style)
         return await self._asker.whole(request, job, finish)
 
+    @route(
+        "POST",
+        "/api/v0/embeddings",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=EmbeddingsBody,
+        response=EmbeddingList,
+        errors=ANSWER_ERRORS,
+    )
     async def embed(self, request: Request) -> Response:
-        """`POST /api/v0/embeddings`."""
+        """Turn texts into vectors."""
         content = await read_body(request, self._services.config.max_body_bytes)
         parse(content, self._embeddings)
         vectors = self._embedder.answer_embeddings(content, origin_of(request, None))

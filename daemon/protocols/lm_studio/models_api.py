@@ -16,9 +16,11 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...access.permission import KeyNotAllowed
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import LISTS, MODELS
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader, ModelFacts
 from ...load_planning.load_planner import LoadOptions
@@ -47,7 +49,7 @@ from .types import (
 LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
 
 
-class ModelsApi:
+class LMStudioModelsApi:
     """What LM Studio tells of its models, and how it is asked to load them."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
@@ -56,72 +58,46 @@ class ModelsApi:
         self._load = msgspec.json.Decoder(LoadBody)
         self._unload = msgspec.json.Decoder(UnloadBody)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/api/v0/models",
-                endpoint=self.list_models,
-                summary="The installed models and their aliases, in LM Studio's words.",
-                response=ListedModels,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/api/v0/models/{id:path}",
-                endpoint=self.get_model,
-                summary="One installed model, in LM Studio's words.",
-                response=ListedModel,
-                errors=(404, 422),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/api/v1/models",
-                endpoint=self.known_models,
-                summary="The installed models and their aliases, in LM Studio's newer words.",
-                response=KnownModels,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/v1/models/load",
-                endpoint=self.load,
-                summary="Load a model, and answer once it is ready, in LM Studio's words.",
-                request=LoadBody,
-                response=LoadedAnswer,
-                errors=LOAD_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/v1/models/unload",
-                endpoint=self.unload,
-                summary="Let running answers finish, then unload a model, in LM Studio's words.",
-                request=UnloadBody,
-                response=UnloadedAnswer,
-                errors=(404, 413, 422),
-            ),
-        ]
-
+    @route("GET", "/api/v0/models", access=LISTS, error_format=OPENAI, response=ListedModels)
     async def list_models(self, request: Request) -> Response:
-        """`GET /api/v0/models`."""
+        """The installed models and their aliases, in LM Studio's words."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(ListedModels(data=rows))
 
+    @route(
+        "GET",
+        "/api/v0/models/{id:path}",
+        access=LISTS,
+        error_format=OPENAI,
+        response=ListedModel,
+        errors=(404, 422),
+    )
     async def get_model(self, request: Request) -> Response:
-        """`GET /api/v0/models/{id}`."""
+        """One installed model, in LM Studio's words."""
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
         facts = await asyncio.to_thread(self._facts.read, model)
         return JSONResponse(_listed(name, model, facts, self._run(model)))
 
+    @route("GET", "/api/v1/models", access=LISTS, error_format=OPENAI, response=KnownModels)
     async def known_models(self, request: Request) -> Response:
-        """`GET /api/v1/models`."""
+        """The installed models and their aliases, in LM Studio's newer words."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(KnownModels(rows))
 
+    @route(
+        "POST",
+        "/api/v1/models/load",
+        access=MODELS,
+        error_format=OPENAI,
+        request=LoadBody,
+        response=LoadedAnswer,
+        errors=LOAD_ERRORS,
+    )
     async def load(self, request: Request) -> Response:
-        """`POST /api/v1/models/load`."""
+        """Load a model, and answer once it is ready, in LM Studio's words."""
         body = await read_json(request, self._load, self._services.config.max_body_bytes)
         began = time.monotonic()
         loading = self._services.manager.load(
@@ -142,8 +118,17 @@ class ModelsApi:
             )
         )
 
+    @route(
+        "POST",
+        "/api/v1/models/unload",
+        access=MODELS,
+        error_format=OPENAI,
+        request=UnloadBody,
+        response=UnloadedAnswer,
+        errors=(404, 413, 422),
+    )
     async def unload(self, request: Request) -> Response:
-        """`POST /api/v1/models/unload`."""
+        """Let running answers finish, then unload a model, in LM Studio's words."""
         body = await read_json(request, self._unload, self._services.config.max_body_bytes)
         if not await self._services.manager.unload(body.instance_id):
             raise ModelNotFound(

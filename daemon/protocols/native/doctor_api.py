@@ -12,8 +12,10 @@ from ingle.backends.hardware.read_software import installed_version
 
 from ...doctor.diagnose import DoctorReport
 from ...doctor.system_state import DaemonState
+from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
-from ...http.route_spec import RouteSpec
+from ...http.route_access import READ
+from ...http.route_spec import route
 from ...services import Services
 
 
@@ -23,20 +25,9 @@ class DoctorApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/ingle/v1/doctor",
-                endpoint=self.doctor,
-                summary="What this machine has, what is wrong with it, and how to mend that.",
-                response=DoctorReport,
-            )
-        ]
-
+    @route("GET", "/ingle/v1/doctor", access=READ, error_format=NATIVE, response=DoctorReport)
     async def doctor(self, request: Request) -> Response:
-        """`GET /ingle/v1/doctor`."""
+        """What this machine has, what is wrong with it, and how to mend that."""
         return JSONResponse(await asyncio.to_thread(self._examine))
 
     def _examine(self) -> DoctorReport:

@@ -9,9 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
+from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import ADMIN
+from ...http.route_spec import route
 from ...retention.data_inventory import DATA_INVENTORY, measure
 from ...retention.forget_request import (
     BadSelection,
@@ -39,30 +41,9 @@ class ForgetApi:
         )
         self._request = msgspec.json.Decoder(ForgetRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/ingle/v1/kept",
-                endpoint=self.kept,
-                summary="Everything that ingle keeps: where, how much, and for how long.",
-                response=KeptPlaces,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/ingle/v1/forget",
-                endpoint=self.forget,
-                summary="Erase what is kept, by id, by time, or all; chats of the terminal are the "
-                "command's part.",
-                request=ForgetRequest,
-                response=Forgotten,
-                errors=(507,),
-            ),
-        ]
-
+    @route("GET", "/ingle/v1/kept", access=ADMIN, error_format=NATIVE, response=KeptPlaces)
     async def kept(self, request: Request) -> Response:
-        """`GET /ingle/v1/kept`."""
+        """Everything that ingle keeps: where, how much, and for how long."""
         services = self._services
         places = await asyncio.to_thread(
             lambda: [measure(place, services.config) for place in DATA_INVENTORY]
@@ -71,8 +52,19 @@ class ForgetApi:
         models = [model.name for model in services.manager.models()]
         return JSONResponse(KeptPlaces(places, KeptInMemory(answers, models)))
 
+    @route(
+        "POST",
+        "/ingle/v1/forget",
+        access=ADMIN,
+        error_format=NATIVE,
+        request=ForgetRequest,
+        response=Forgotten,
+        errors=(507,),
+    )
     async def forget(self, request: Request) -> Response:
-        """`POST /ingle/v1/forget`."""
+        """Erase what is kept, by id, by time, or all; chats of the terminal are the command's
+        part.
+        """
         limit = self._services.config.max_body_bytes
         body = await read_json(request, self._request, limit)
         try:

@@ -10,14 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
+from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
-from ...http.route_spec import Parameter, RouteSpec
+from ...http.route_access import READ
+from ...http.route_spec import Parameter, route
 from ...routing.ledger.ledger_entries import LedgerEntry
 from ...routing.ledger.ledger_totals import LedgerTotals, this_month
 from ...routing.ledger.ledger_verification import LedgerCheck, verify
 from ...services import Services
 
 MOST_ENTRIES = 10_000
+MONTH = Parameter("month", "query", str, 'A month (UTC), such as "2026-11".')
 _MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 
 
@@ -34,51 +37,39 @@ class LedgerApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        month = Parameter("month", "query", str, 'A month (UTC), such as "2026-11".')
-        return [
-            RouteSpec(
-                method="GET",
-                path="/ingle/v1/ledger",
-                endpoint=self.entries,
-                summary="What left this machine, without its content.",
-                parameters=(month,),
-                response=LedgerEntries,
-                errors=(400,),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/ingle/v1/ledger/totals",
-                endpoint=self.totals,
-                summary="Requests, bytes, tokens and cost of one month, by provider.",
-                parameters=(month,),
-                response=LedgerTotals,
-                errors=(400,),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/ingle/v1/ledger/verify",
-                endpoint=self.verify,
-                summary="Whether the ledger is what was written, as far as a chain can tell.",
-                response=LedgerCheck,
-            ),
-        ]
-
+    @route(
+        "GET",
+        "/ingle/v1/ledger",
+        access=READ,
+        error_format=NATIVE,
+        parameters=(MONTH,),
+        response=LedgerEntries,
+        errors=(400,),
+    )
     async def entries(self, request: Request) -> Response:
-        """`GET /ingle/v1/ledger`."""
+        """What left this machine, without its content."""
         month = _month(request)
         found = await asyncio.to_thread(self._entries, month)
         kept = found[-MOST_ENTRIES:]
         return JSONResponse(LedgerEntries(kept, len(found) - len(kept)))
 
+    @route(
+        "GET",
+        "/ingle/v1/ledger/totals",
+        access=READ,
+        error_format=NATIVE,
+        parameters=(MONTH,),
+        response=LedgerTotals,
+        errors=(400,),
+    )
     async def totals(self, request: Request) -> Response:
-        """`GET /ingle/v1/ledger/totals`."""
+        """Requests, bytes, tokens and cost of one month, by provider."""
         month = _month(request) or this_month()
         return JSONResponse(LedgerTotals.of(month, await asyncio.to_thread(self._entries, month)))
 
+    @route("GET", "/ingle/v1/ledger/verify", access=READ, error_format=NATIVE, response=LedgerCheck)
     async def verify(self, request: Request) -> Response:
-        """`GET /ingle/v1/ledger/verify`."""
+        """Whether the ledger is what was written, as far as a chain can tell."""
         return JSONResponse(await asyncio.to_thread(self._verify))
 
     def _entries(self, month: str | None) -> list[LedgerEntry]:

@@ -12,9 +12,11 @@ from ingle.backends.base.requests import GenerateRequest
 from ...access.client_identity import identify_client
 from ...errors import Conflict, InvalidBody
 from ...generations.generation import new_generation_id
+from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE, READ
+from ...http.route_spec import route
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import Explanation, explain
@@ -32,30 +34,9 @@ class RoutingApi:
         self._services = services
         self._request = msgspec.json.Decoder(ExplainRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """Both."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/ingle/v1/routing",
-                endpoint=self.state,
-                summary="What may leave this machine: the policy, the routes and the providers.",
-                response=RoutingState,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/ingle/v1/routing/explain",
-                endpoint=self.explain,
-                summary="What is sensitive in a text or a generation, and where it would go.",
-                parameters=(PRIVATE_HEADER,),
-                request=ExplainRequest,
-                response=Explanation,
-                errors=(409, 413, 422),
-            ),
-        ]
-
+    @route("GET", "/ingle/v1/routing", access=READ, error_format=NATIVE, response=RoutingState)
     async def state(self, request: Request) -> Response:
-        """`GET /ingle/v1/routing`."""
+        """What may leave this machine: the policy, the routes and the providers."""
         router, config = self._services.router, self._services.config
         trouble = ""
         try:
@@ -99,8 +80,18 @@ class RoutingApi:
             )
         )
 
+    @route(
+        "POST",
+        "/ingle/v1/routing/explain",
+        access=INFERENCE,
+        error_format=NATIVE,
+        parameters=(PRIVATE_HEADER,),
+        request=ExplainRequest,
+        response=Explanation,
+        errors=(409, 413, 422),
+    )
     async def explain(self, request: Request) -> Response:
-        """`POST /ingle/v1/routing/explain`."""
+        """What is sensitive in a text or a generation, and where it would go."""
         body = await read_json(request, self._request, self._services.config.max_body_bytes)
         asked = _asked(body, request)
         try:

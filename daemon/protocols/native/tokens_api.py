@@ -14,38 +14,35 @@ from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import Conflict
+from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from .requests import conversation_request
 from .types import TokenCounts, TokensRequest
 
 
-class CountingApi:
+class TokensApi:
     """The one route that counts."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._request = msgspec.json.Decoder(TokensRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """It alone."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/ingle/v1/tokens",
-                endpoint=self.count,
-                summary="How many tokens a conversation takes, message by message.",
-                request=TokensRequest,
-                response=TokenCounts,
-                errors=(404, 409, 413, 422, 429, 500, 503, 507),
-            )
-        ]
-
+    @route(
+        "POST",
+        "/ingle/v1/tokens",
+        access=INFERENCE,
+        error_format=NATIVE,
+        request=TokensRequest,
+        response=TokenCounts,
+        errors=(404, 409, 413, 422, 429, 500, 503, 507),
+    )
     async def count(self, request: Request) -> Response:
-        """`POST /ingle/v1/tokens`."""
+        """How many tokens a conversation takes, message by message."""
         body = await read_json(request, self._request, self._services.config.max_body_bytes)
         counts = await run_until_disconnect(request.receive, self._count(body))
         return Response(status_code=499) if counts is None else JSONResponse(counts)

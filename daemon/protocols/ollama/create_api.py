@@ -17,9 +17,11 @@ from ingle.models.store.blob_folder import BlobWriter
 from ingle.models.store.model_copies import ModelCopier, ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
+from ...http.error_format import OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_chunks, read_json
-from ...http.route_spec import RouteSpec, StreamSpec
+from ...http.route_access import MODELS_UNRESTRICTED
+from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
@@ -34,7 +36,7 @@ from .options import model_options
 _PIECE = 4 * 2**20
 
 
-class CreationApi:
+class OllamaCreateApi:
     """`POST /api/create` and the blobs it is fed with; `vacate` unloads what is replaced."""
 
     def __init__(
@@ -50,42 +52,18 @@ class CreationApi:
         self._vacate = vacate
         self._create = msgspec.json.Decoder(CreateRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """All three."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/api/create",
-                endpoint=self.create,
-                summary="Make a model of another one or of an uploaded file.",
-                request=CreateRequest,
-                response=Progress,
-                stream=StreamSpec(
-                    {"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA
-                ),
-                errors=(404, 409, 413, 422, 502, 507),
-            ),
-            RouteSpec(
-                method="HEAD",
-                path="/api/blobs/{digest}",
-                endpoint=self.has_blob,
-                summary="Whether a file with this digest is here.",
-                response=str,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/blobs/{digest}",
-                endpoint=self.receive_blob,
-                summary="Upload a file with this digest.",
-                response=str,
-                status=201,
-                errors=(408, 413, 507),
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/api/create",
+        access=MODELS_UNRESTRICTED,
+        error_format=OLLAMA,
+        request=CreateRequest,
+        response=Progress,
+        stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
+        errors=(404, 409, 413, 422, 502, 507),
+    )
     async def create(self, request: Request) -> Response:
-        """`POST /api/create`."""
+        """Make a model of another one or of an uploaded file."""
         body = await read_json(request, self._create, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         _refuse(body)
@@ -104,15 +82,36 @@ class CreationApi:
 
         return EventStream(produce, style=LINES)
 
+    @route(
+        "HEAD",
+        "/api/blobs/{digest}",
+        access=MODELS_UNRESTRICTED,
+        error_format=OLLAMA,
+        response=str,
+        errors=(404,),
+    )
     async def has_blob(self, request: Request) -> Response:
-        """`HEAD /api/blobs/{digest}`."""
+        """Whether a file with this digest is here."""
         digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is None:
             raise NotFound(f"blob {digest[:80]!r} not found")
         return PlainTextResponse()
 
+    @route(
+        "POST",
+        "/api/blobs/{digest}",
+        upload=True,
+        access=MODELS_UNRESTRICTED,
+        error_format=OLLAMA,
+        response=str,
+        status=201,
+        errors=(408, 413, 507),
+    )
     async def receive_blob(self, request: Request) -> Response:
-        """`POST /api/blobs/{digest}`; the file goes to disk as it comes."""
+        """Upload a file with this digest.
+
+        The file goes to disk as it comes.
+        """
         digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is not None:
             return PlainTextResponse(status_code=201)

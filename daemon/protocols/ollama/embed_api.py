@@ -15,9 +15,11 @@ from ingle.backends.base.requests import EmbedRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
+from ...http.error_format import OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from .answers import NANOSECONDS
@@ -31,7 +33,7 @@ EMBED_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _ROWS_A_TURN = 64
 
 
-class EmbedApi:
+class OllamaEmbedApi:
     """`POST /api/embed` and `POST /api/embeddings`."""
 
     def __init__(self, services: Services) -> None:
@@ -39,31 +41,17 @@ class EmbedApi:
         self._embed = msgspec.json.Decoder(EmbedBody)
         self._embeddings = msgspec.json.Decoder(EmbeddingsBody)
 
-    def routes(self) -> list[RouteSpec]:
-        """Both."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/api/embed",
-                endpoint=self.embed,
-                summary="Turn texts into vectors, in Ollama's words.",
-                request=EmbedBody,
-                response=Embeddings,
-                errors=EMBED_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/embeddings",
-                endpoint=self.embeddings,
-                summary="Turn one text into a vector, as Ollama's older clients ask.",
-                request=EmbeddingsBody,
-                response=Embedding,
-                errors=EMBED_ERRORS,
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/api/embed",
+        access=INFERENCE,
+        error_format=OLLAMA,
+        request=EmbedBody,
+        response=Embeddings,
+        errors=EMBED_ERRORS,
+    )
     async def embed(self, request: Request) -> Response:
-        """`POST /api/embed`."""
+        """Turn texts into vectors, in Ollama's words."""
         began = time.monotonic()
         body = await read_json(request, self._embed, self._services.config.max_body_bytes)
         name = required_name(body.model)
@@ -90,8 +78,17 @@ class EmbedApi:
             )
         )
 
+    @route(
+        "POST",
+        "/api/embeddings",
+        access=INFERENCE,
+        error_format=OLLAMA,
+        request=EmbeddingsBody,
+        response=Embedding,
+        errors=EMBED_ERRORS,
+    )
     async def embeddings(self, request: Request) -> Response:
-        """`POST /api/embeddings`."""
+        """Turn one text into a vector, as Ollama's older clients ask."""
         body = await read_json(request, self._embeddings, self._services.config.max_body_bytes)
         name = required_name(body.model)
         model_options(body.options)

@@ -16,9 +16,11 @@ from ingle.models.metadata.stored_model import StoredModel
 
 from ...access.client_identity import identify_client
 from ...errors import InvalidBody
+from ...http.error_format import OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
-from ...http.route_spec import RouteSpec, StreamSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
@@ -37,7 +39,7 @@ ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _STREAMED = "`stream` is not false"
 
 
-class GenerateApi:
+class OllamaGenerateApi:
     """`POST /api/chat` and `POST /api/generate`."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
@@ -47,35 +49,19 @@ class GenerateApi:
         self._chat = msgspec.json.Decoder(ChatRequest)
         self._generate = msgspec.json.Decoder(GenerateBody)
 
-    def routes(self) -> list[RouteSpec]:
-        """Both."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/api/chat",
-                endpoint=self.chat,
-                summary="Answer a conversation, in Ollama's words.",
-                request=ChatRequest,
-                response=ChatLine,
-                stream=StreamSpec({"": ChatLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
-                parameters=(PRIVATE_HEADER,),
-                errors=ANSWER_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/generate",
-                endpoint=self.generate,
-                summary="Go on with a prompt or fill a gap, in Ollama's words.",
-                request=GenerateBody,
-                response=GenerateLine,
-                stream=StreamSpec({"": GenerateLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
-                parameters=(PRIVATE_HEADER,),
-                errors=ANSWER_ERRORS,
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/api/chat",
+        access=INFERENCE,
+        error_format=OLLAMA,
+        request=ChatRequest,
+        response=ChatLine,
+        stream=StreamSpec({"": ChatLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
+        parameters=(PRIVATE_HEADER,),
+        errors=ANSWER_ERRORS,
+    )
     async def chat(self, request: Request) -> Response:
-        """`POST /api/chat`."""
+        """Answer a conversation, in Ollama's words."""
         began = time.monotonic()
         body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         asked, model = await self._asked(request, body)
@@ -86,8 +72,19 @@ class GenerateApi:
             return await self._load_or_unload(request, job, maker)
         return await self._answer(request, body, job, maker, began)
 
+    @route(
+        "POST",
+        "/api/generate",
+        access=INFERENCE,
+        error_format=OLLAMA,
+        request=GenerateBody,
+        response=GenerateLine,
+        stream=StreamSpec({"": GenerateLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
+        parameters=(PRIVATE_HEADER,),
+        errors=ANSWER_ERRORS,
+    )
     async def generate(self, request: Request) -> Response:
-        """`POST /api/generate`."""
+        """Go on with a prompt or fill a gap, in Ollama's words."""
         began = time.monotonic()
         body = await read_json(request, self._generate, self._services.config.max_body_bytes)
         asked, _ = await self._asked(request, body)

@@ -14,9 +14,11 @@ from ingle.models.store.model_copies import ModelCopier
 
 from ...access.permission import KeyNotAllowed
 from ...errors import InvalidBody
+from ...http.error_format import NATIVE, OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
+from ...http.route_spec import route
 from ...library.model_facts import FactsReader
 from ...library.remove_model import remove_model
 from ...model_process.model_run import ModelState
@@ -38,7 +40,7 @@ COMPATIBLE = "0.32.1"
 """The version of Ollama whose API this is: clients refuse to talk to one that is too old."""
 
 
-class LibraryApi:
+class OllamaLibraryApi:
     """The routes that look at models, and the quick ones that change them."""
 
     def __init__(self, services: Services, facts: FactsReader, maker: ModelCopier) -> None:
@@ -50,82 +52,29 @@ class LibraryApi:
         self._named = msgspec.json.Decoder(NamedModel)
         self._copy = msgspec.json.Decoder(CopyRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them; who may GET may ask for the HEAD."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/",
-                endpoint=self.root,
-                summary="A sentence by which Ollama's clients see that somebody is there.",
-                response=str,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/api/version",
-                endpoint=self.version,
-                summary="The version of Ollama that this daemon is compatible with.",
-                response=Version,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/api/tags",
-                endpoint=self.tags,
-                summary="The installed models and their aliases, in Ollama's words.",
-                response=ListedModels,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/api/ps",
-                endpoint=self.ps,
-                summary="The loaded models, in Ollama's words.",
-                response=RunningModels,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/show",
-                endpoint=self.show,
-                summary="Everything about one model, in Ollama's words.",
-                request=ShowRequest,
-                response=ShownModel,
-                errors=(404, 413, 422),
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/copy",
-                endpoint=self.copy,
-                summary="Give a model another name.",
-                request=CopyRequest,
-                response=str,
-                errors=(404, 409, 413, 422, 502, 507),
-            ),
-            RouteSpec(
-                method="DELETE",
-                path="/api/delete",
-                endpoint=self.delete,
-                summary="Unload a model and remove its files, in Ollama's words.",
-                request=NamedModel,
-                response=str,
-                errors=(404, 409, 413, 422),
-            ),
-        ]
-
+    @route("GET", "/", access=ANY, error_format=NATIVE, response=str)
     async def root(self, request: Request) -> Response:
-        """`GET /`; the header says who speaks."""
+        """A sentence by which Ollama's clients see that somebody is there.
+
+        The header says who speaks.
+        """
         return PlainTextResponse(
             "Ollama is running", headers={"server": f"ingle/{self._version} (not Ollama)"}
         )
 
+    @route("GET", "/api/version", access=ANY, error_format=OLLAMA, response=Version)
     async def version(self, request: Request) -> Response:
-        """`GET /api/version`."""
+        """The version of Ollama that this daemon is compatible with."""
         return JSONResponse(Version(COMPATIBLE, self._version))
 
+    @route("GET", "/api/tags", access=LISTS, error_format=OLLAMA, response=ListedModels)
     async def tags(self, request: Request) -> Response:
-        """`GET /api/tags`."""
+        """The installed models and their aliases, in Ollama's words."""
         return JSONResponse(ListedModels(await asyncio.to_thread(self._list)))
 
+    @route("GET", "/api/ps", access=LISTS, error_format=OLLAMA, response=RunningModels)
     async def ps(self, request: Request) -> Response:
-        """`GET /api/ps`."""
+        """The loaded models, in Ollama's words."""
         manager = self._services.manager
         runs = [manager.find(model) for model in manager.models()]
         ready = [run for run in runs if run is not None and run.state is ModelState.READY]
@@ -135,8 +84,17 @@ class LibraryApi:
             RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True))
         )
 
+    @route(
+        "POST",
+        "/api/show",
+        access=LISTS,
+        error_format=OLLAMA,
+        request=ShowRequest,
+        response=ShownModel,
+        errors=(404, 413, 422),
+    )
     async def show(self, request: Request) -> Response:
-        """`POST /api/show`."""
+        """Everything about one model, in Ollama's words."""
         body = await read_json(request, self._show, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
@@ -147,8 +105,17 @@ class LibraryApi:
             answer.model_info["general.basename"] = name
         return JSONResponse(answer)
 
+    @route(
+        "POST",
+        "/api/copy",
+        access=MODELS_UNRESTRICTED,
+        error_format=OLLAMA,
+        request=CopyRequest,
+        response=str,
+        errors=(404, 409, 413, 422, 502, 507),
+    )
     async def copy(self, request: Request) -> Response:
-        """`POST /api/copy`."""
+        """Give a model another name."""
         body = await read_json(request, self._copy, self._services.config.max_body_bytes)
         if not body.source or not body.destination:
             raise InvalidBody("'source' and 'destination' must both name a model.", param="source")
@@ -157,8 +124,17 @@ class LibraryApi:
         await asyncio.to_thread(self._maker.copy, source, body.destination)
         return PlainTextResponse()
 
+    @route(
+        "DELETE",
+        "/api/delete",
+        access=MODELS,
+        error_format=OLLAMA,
+        request=NamedModel,
+        response=str,
+        errors=(404, 409, 413, 422),
+    )
     async def delete(self, request: Request) -> Response:
-        """`DELETE /api/delete`."""
+        """Unload a model and remove its files, in Ollama's words."""
         body = await read_json(request, self._named, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         try:

@@ -14,9 +14,11 @@ from ingle.models.download.pull_progress import PullProgress
 from ingle.models.errors import ModelNotFound
 
 from ...errors import UnsupportedField
+from ...http.error_format import OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec, StreamSpec
+from ...http.route_access import MODELS, MODELS_UNRESTRICTED
+from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.pulls import Pull
 from ...services import Services
@@ -25,7 +27,7 @@ from .model_names import not_found, required_name
 from .ndjson import LINES, NDJSON_MEDIA
 
 
-class PullApi:
+class OllamaPullApi:
     """`POST /api/pull` and `POST /api/push`."""
 
     def __init__(self, services: Services) -> None:
@@ -33,34 +35,18 @@ class PullApi:
         self._pull = msgspec.json.Decoder(PullRequest)
         self._encoder = msgspec.json.Encoder()
 
-    def routes(self) -> list[RouteSpec]:
-        """Both."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/api/pull",
-                endpoint=self.pull,
-                summary="Download a model, or join its download, in Ollama's words.",
-                request=PullRequest,
-                response=Progress,
-                stream=StreamSpec(
-                    {"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA
-                ),
-                errors=(404, 409, 413, 422, 502, 503, 507),
-            ),
-            RouteSpec(
-                method="POST",
-                path="/api/push",
-                endpoint=self.push,
-                summary="Refused: there is no library of Ollama behind this daemon.",
-                request=PullRequest,
-                response=Progress,
-                errors=(413,),
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/api/pull",
+        access=MODELS,
+        error_format=OLLAMA,
+        request=PullRequest,
+        response=Progress,
+        stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
+        errors=(404, 409, 413, 422, 502, 503, 507),
+    )
     async def pull(self, request: Request) -> Response:
-        """`POST /api/pull`."""
+        """Download a model, or join its download, in Ollama's words."""
         body = await read_json(request, self._pull, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         wanted = self._services.aliases.target(name) or name
@@ -72,8 +58,17 @@ class PullApi:
             return Response(status_code=499) if done is None else JSONResponse(done)
         return EventStream(partial(self._follow, name, pull, digest), style=LINES)
 
+    @route(
+        "POST",
+        "/api/push",
+        access=MODELS_UNRESTRICTED,
+        error_format=OLLAMA,
+        request=PullRequest,
+        response=Progress,
+        errors=(413,),
+    )
     async def push(self, request: Request) -> Response:
-        """`POST /api/push`."""
+        """Refused: there is no library of Ollama behind this daemon."""
         required = await read_json(request, self._pull, self._services.config.max_body_bytes)
         required_name(required.model, required.name)
         raise UnsupportedField(

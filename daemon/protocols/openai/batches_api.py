@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...batches.batch_record import BatchRecord, BatchStatus, BatchUsage
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import Parameter, RouteSpec
+from ...http.route_access import FILES, FILES_UNRESTRICTED
+from ...http.route_spec import Parameter, route
 from ...services import Services
 from .list_pages import page_of
 from .metadata import Metadata
@@ -126,49 +128,17 @@ class BatchesApi:
         self._batches = services.batches
         self._decoder = msgspec.json.Decoder(BatchRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/batches",
-                endpoint=self.create,
-                summary="Have the requests in a file answered.",
-                request=BatchRequest,
-                response=Batch,
-                errors=(404, 408, 409, 413, 503, 507),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/batches",
-                endpoint=self.list,
-                summary="The batches, the newest first.",
-                response=BatchList,
-                parameters=(
-                    Parameter("limit", "query", int, "How many, 1 to 100."),
-                    Parameter("after", "query", str, "Those behind the batch with this id."),
-                ),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/batches/{batch_id}",
-                endpoint=self.get,
-                summary="One batch.",
-                response=Batch,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="POST",
-                path="/v1/batches/{batch_id}/cancel",
-                endpoint=self.cancel,
-                summary="End a batch; what is answered stays.",
-                response=Batch,
-                errors=(404, 409, 507),
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/v1/batches",
+        access=FILES_UNRESTRICTED,
+        error_format=OPENAI,
+        request=BatchRequest,
+        response=Batch,
+        errors=(404, 408, 409, 413, 503, 507),
+    )
     async def create(self, request: Request) -> Response:
-        """`POST /v1/batches`."""
+        """Have the requests in a file answered."""
         body = await read_json(request, self._decoder, self._services.config.max_body_bytes)
         lifetime = body.output_expires_after
         record = await self._batches.create(
@@ -180,8 +150,19 @@ class BatchesApi:
         )
         return JSONResponse(_batch(record))
 
+    @route(
+        "GET",
+        "/v1/batches",
+        access=FILES,
+        error_format=OPENAI,
+        response=BatchList,
+        parameters=(
+            Parameter("limit", "query", int, "How many, 1 to 100."),
+            Parameter("after", "query", str, "Those behind the batch with this id."),
+        ),
+    )
     async def list(self, request: Request) -> Response:
-        """`GET /v1/batches`."""
+        """The batches, the newest first."""
         batches = [_batch(record) for record in await self._batches.list()]
         page, has_more = page_of(batches, request.query_params, most=100, usual=20)
         return JSONResponse(
@@ -193,12 +174,28 @@ class BatchesApi:
             )
         )
 
+    @route(
+        "GET",
+        "/v1/batches/{batch_id}",
+        access=FILES,
+        error_format=OPENAI,
+        response=Batch,
+        errors=(404,),
+    )
     async def get(self, request: Request) -> Response:
-        """`GET /v1/batches/{batch_id}`."""
+        """One batch."""
         return JSONResponse(_batch(await self._batches.get(request.path_params["batch_id"])))
 
+    @route(
+        "POST",
+        "/v1/batches/{batch_id}/cancel",
+        access=FILES_UNRESTRICTED,
+        error_format=OPENAI,
+        response=Batch,
+        errors=(404, 409, 507),
+    )
     async def cancel(self, request: Request) -> Response:
-        """`POST /v1/batches/{batch_id}/cancel`."""
+        """End a batch; what is answered stays."""
         return JSONResponse(_batch(await self._batches.cancel(request.path_params["batch_id"])))
 
 

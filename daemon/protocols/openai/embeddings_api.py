@@ -16,9 +16,11 @@ from ingle.backends.base.requests import EmbedRequest, Priority
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import parse, read_body
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...lifecycle.model_manager import Lease
 from ...services import Services
@@ -43,22 +45,17 @@ class EmbeddingsApi:
         self._services = services
         self._decoder = msgspec.json.Decoder(EmbeddingsRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """The one."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/embeddings",
-                endpoint=self.embeddings,
-                summary="Turn texts into vectors.",
-                request=EmbeddingsRequest,
-                response=EmbeddingList,
-                errors=EMBEDDING_ERRORS,
-            )
-        ]
-
+    @route(
+        "POST",
+        "/v1/embeddings",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=EmbeddingsRequest,
+        response=EmbeddingList,
+        errors=EMBEDDING_ERRORS,
+    )
     async def embeddings(self, request: Request) -> Response:
-        """`POST /v1/embeddings`."""
+        """Turn texts into vectors."""
         body = await read_body(request, self._services.config.max_body_bytes)
         answer = await run_until_disconnect(
             request.receive, self.answer_embeddings(body, RequestOrigin())

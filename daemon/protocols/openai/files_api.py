@@ -12,9 +12,11 @@ from starlette.responses import FileResponse, Response
 
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, StoredFile
 from ...errors import InvalidBody
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.multipart import MultipartForm, read_form
-from ...http.route_spec import Parameter, RouteSpec
+from ...http.route_access import FILES
+from ...http.route_spec import Parameter, route
 from ...services import Services
 from .list_pages import page_of
 
@@ -69,60 +71,19 @@ class FilesApi:
         self._files: FileStore = services.batches.files
         self._limit = min(LARGEST, services.config.max_upload_bytes)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/files",
-                endpoint=self.create,
-                summary="Leave a file: a form with the fields `file` and `purpose`.",
-                request=FileForm,
-                request_media="multipart/form-data",
-                response=FileObject,
-                errors=(408, 413, 507),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/files",
-                endpoint=self.list,
-                summary="The files, the newest first.",
-                response=FileList,
-                parameters=(
-                    Parameter("purpose", "query", str, "Only those for this purpose."),
-                    Parameter("limit", "query", int, "How many, 1 to 10000."),
-                    Parameter("after", "query", str, "Those behind the file with this id."),
-                    Parameter("order", "query", str, "`desc`, or `asc` for the oldest first."),
-                ),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/files/{file_id}",
-                endpoint=self.get,
-                summary="One file's facts.",
-                response=FileObject,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/files/{file_id}/content",
-                endpoint=self.content,
-                summary="A file's content.",
-                response=bytes,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="DELETE",
-                path="/v1/files/{file_id}",
-                endpoint=self.delete,
-                summary="Remove a file.",
-                response=FileDeleted,
-                errors=(404,),
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/v1/files",
+        upload=True,
+        access=FILES,
+        error_format=OPENAI,
+        request=FileForm,
+        request_media="multipart/form-data",
+        response=FileObject,
+        errors=(408, 413, 507),
+    )
     async def create(self, request: Request) -> Response:
-        """`POST /v1/files`."""
+        """Leave a file: a form with the fields `file` and `purpose`."""
         form = await read_form(request, self._limit, self._files.begin)
         writer = cast("FileWriter | None", form.file)
         try:
@@ -144,8 +105,21 @@ class FilesApi:
         content = writer.finish()
         return self._files.commit(content, filename=filename, purpose=purpose, lifetime=lifetime)
 
+    @route(
+        "GET",
+        "/v1/files",
+        access=FILES,
+        error_format=OPENAI,
+        response=FileList,
+        parameters=(
+            Parameter("purpose", "query", str, "Only those for this purpose."),
+            Parameter("limit", "query", int, "How many, 1 to 10000."),
+            Parameter("after", "query", str, "Those behind the file with this id."),
+            Parameter("order", "query", str, "`desc`, or `asc` for the oldest first."),
+        ),
+    )
     async def list(self, request: Request) -> Response:
-        """`GET /v1/files`."""
+        """The files, the newest first."""
         purpose = request.query_params.get("purpose")
         files = await asyncio.to_thread(self._files.list)
         wanted = [_file_object(stored) for stored in files if purpose in (None, stored.purpose)]
@@ -159,19 +133,43 @@ class FilesApi:
             )
         )
 
+    @route(
+        "GET",
+        "/v1/files/{file_id}",
+        access=FILES,
+        error_format=OPENAI,
+        response=FileObject,
+        errors=(404,),
+    )
     async def get(self, request: Request) -> Response:
-        """`GET /v1/files/{file_id}`."""
+        """One file's facts."""
         return JSONResponse(
             _file_object(await asyncio.to_thread(self._files.get, request.path_params["file_id"]))
         )
 
+    @route(
+        "GET",
+        "/v1/files/{file_id}/content",
+        access=FILES,
+        error_format=OPENAI,
+        response=bytes,
+        errors=(404,),
+    )
     async def content(self, request: Request) -> Response:
-        """`GET /v1/files/{file_id}/content`."""
+        """A file's content."""
         path = await asyncio.to_thread(self._files.path, request.path_params["file_id"])
         return FileResponse(path, media_type="application/octet-stream")
 
+    @route(
+        "DELETE",
+        "/v1/files/{file_id}",
+        access=FILES,
+        error_format=OPENAI,
+        response=FileDeleted,
+        errors=(404,),
+    )
     async def delete(self, request: Request) -> Response:
-        """`DELETE /v1/files/{file_id}`."""
+        """Remove a file."""
         file_id: str = request.path_params["file_id"]
         await asyncio.to_thread(self._files.delete, file_id)
         return JSONResponse(FileDeleted(id=file_id))

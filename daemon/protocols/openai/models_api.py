@@ -16,8 +16,10 @@ from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import StoredModel
 
 from ...errors import AnthropicError
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
-from ...http.route_spec import AlternativeResponse, RouteSpec
+from ...http.route_access import LISTS
+from ...http.route_spec import AlternativeResponse, route
 from ...library.model_facts import Capabilities, FactsReader, loaded_capabilities
 from ...load_planning.load_planner import NO_DRAFT, LoadOptions
 from ...model_process.model_run import ModelState
@@ -27,8 +29,8 @@ from ..anthropic.models import (
     PAGING,
     AnthropicModel,
     AnthropicModelList,
-    errors_in_kind,
     is_anthropic,
+    negotiates_error_format,
 )
 from .models_types import Capability, Model, ModelList, ModelMeta, RouteDetails, RouteFacts
 
@@ -40,32 +42,18 @@ class ModelsApi:
         self._services = services
         self._facts = facts
 
-    def routes(self) -> list[RouteSpec]:
-        """Both."""
-        return [
-            RouteSpec(
-                method="GET",
-                path="/v1/models",
-                endpoint=errors_in_kind(self.list_models),
-                summary="The installed models, those loaded from elsewhere, and aliases.",
-                response=ModelList,
-                other_words=AlternativeResponse(AnthropicModelList, AnthropicError),
-                parameters=(HEADER, *PAGING),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/models/{id:path}",
-                endpoint=errors_in_kind(self.get_model),
-                summary="One installed model.",
-                response=Model,
-                other_words=AlternativeResponse(AnthropicModel, AnthropicError),
-                parameters=(HEADER,),
-                errors=(404, 422),
-            ),
-        ]
-
+    @route(
+        "GET",
+        "/v1/models",
+        access=LISTS,
+        error_format=OPENAI,
+        response=ModelList,
+        alternative=AlternativeResponse(AnthropicModelList, AnthropicError),
+        parameters=(HEADER, *PAGING),
+    )
+    @negotiates_error_format
     async def list_models(self, request: Request) -> Response:
-        """`GET /v1/models`."""
+        """The installed models, those loaded from elsewhere, and aliases."""
         models = await self.listed()
         if is_anthropic(request):
             # What does not chat could not be asked by Anthropic's clients.
@@ -74,8 +62,19 @@ class ModelsApi:
             return JSONResponse(AnthropicModelList.of(told, request))
         return JSONResponse(ModelList(data=models))
 
+    @route(
+        "GET",
+        "/v1/models/{id:path}",
+        access=LISTS,
+        error_format=OPENAI,
+        response=Model,
+        alternative=AlternativeResponse(AnthropicModel, AnthropicError),
+        parameters=(HEADER,),
+        errors=(404, 422),
+    )
+    @negotiates_error_format
     async def get_model(self, request: Request) -> Response:
-        """`GET /v1/models/{id}`."""
+        """One installed model."""
         reference: str = request.path_params["id"]
         stored = await asyncio.to_thread(self._services.resolve, reference)
         model = await self._describe(stored)

@@ -14,9 +14,11 @@ from ingle.backends.base.requests import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from .embeddings_api import EMBEDDING_ERRORS
@@ -65,22 +67,17 @@ class RerankApi:
         self._services = services
         self._decoder = msgspec.json.Decoder(RerankRequest)
 
-    def routes(self) -> list[RouteSpec]:
-        """The one."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/rerank",
-                endpoint=self.rerank,
-                summary="Rank documents by how well they answer a query.",
-                request=RerankRequest,
-                response=RerankAnswer,
-                errors=EMBEDDING_ERRORS,
-            )
-        ]
-
+    @route(
+        "POST",
+        "/v1/rerank",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=RerankRequest,
+        response=RerankAnswer,
+        errors=EMBEDDING_ERRORS,
+    )
     async def rerank(self, request: Request) -> Response:
-        """`POST /v1/rerank`."""
+        """Rank documents by how well they answer a query."""
         body = await read_json(request, self._decoder, self._services.config.max_body_bytes)
         if len(body.documents) > MAX_INPUTS:
             raise InvalidBody(

@@ -14,10 +14,12 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
+from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.query_flag import query_flag
 from ...http.request_body import parse, read_json
-from ...http.route_spec import Parameter, RouteSpec, StreamSpec
+from ...http.route_access import INFERENCE
+from ...http.route_spec import Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
@@ -62,85 +64,19 @@ class ResponsesApi:
         self._state = ConversationState(self._store, self._runs)
         self._reader = RequestReader(conversation=self._state.conversation, item=self._state.item)
 
-    def routes(self) -> list[RouteSpec]:
-        """All of them; what has a name of its own stands before what has an id."""
-        return [*self._routes_that_answer(), *self._routes_of_stored()]
-
-    def _routes_that_answer(self) -> list[RouteSpec]:
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/responses",
-                endpoint=self.create,
-                summary="Answer a conversation of items.",
-                request=ResponsesRequest,
-                response=Response,
-                stream=EVENTS,
-                parameters=(PRIVATE_HEADER,),
-                errors=GENERATION_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/v1/responses/input_tokens",
-                endpoint=self.count,
-                summary="How many tokens the input would be.",
-                request=ResponsesRequest,
-                response=InputTokens,
-                errors=GENERATION_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/v1/responses/compact",
-                endpoint=self.compact,
-                summary="A conversation made short.",
-                request=ResponsesRequest,
-                response=CompactedResponse,
-                parameters=(PRIVATE_HEADER,),
-                errors=GENERATION_ERRORS,
-            ),
-        ]
-
-    def _routes_of_stored(self) -> list[RouteSpec]:
-        return [
-            RouteSpec(
-                method="GET",
-                path="/v1/responses/{id}",
-                endpoint=self.get,
-                summary="A stored response, or the events of one made in the background.",
-                response=Response,
-                stream=EVENTS,
-                parameters=EVENT_PARAMETERS,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="DELETE",
-                path="/v1/responses/{id}",
-                endpoint=self.delete,
-                summary="Forget a response.",
-                response=DeletedResponse,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="POST",
-                path="/v1/responses/{id}/cancel",
-                endpoint=self.cancel,
-                summary="Stop a response that is made in the background.",
-                response=Response,
-                errors=(404,),
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/responses/{id}/input_items",
-                endpoint=self.input_items,
-                summary="The items of a response's own request.",
-                response=ItemList,
-                parameters=PAGE_PARAMETERS,
-                errors=(404,),
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/v1/responses",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=ResponsesRequest,
+        response=Response,
+        stream=EVENTS,
+        parameters=(PRIVATE_HEADER,),
+        errors=GENERATION_ERRORS,
+    )
     async def create(self, request: Request) -> HTTPResponse:
-        """`POST /v1/responses`."""
+        """Answer a conversation of items."""
         body = await self._read(request)
         draft = await self._reader.draft(body, _origin(request, body))
         if body.background:
@@ -166,8 +102,17 @@ class ResponsesApi:
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
         return await self._collect(await self._reader.draft(asked, origin))
 
+    @route(
+        "POST",
+        "/v1/responses/input_tokens",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=ResponsesRequest,
+        response=InputTokens,
+        errors=GENERATION_ERRORS,
+    )
     async def count(self, request: Request) -> HTTPResponse:
-        """`POST /v1/responses/input_tokens`."""
+        """How many tokens the input would be."""
         body = await self._read(request)
         body.model = body.model or self._services.config.default_model
         body.background = None
@@ -179,15 +124,35 @@ class ResponsesApi:
             else JSONResponse(InputTokens(input_tokens=found))
         )
 
+    @route(
+        "POST",
+        "/v1/responses/compact",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=ResponsesRequest,
+        response=CompactedResponse,
+        parameters=(PRIVATE_HEADER,),
+        errors=GENERATION_ERRORS,
+    )
     async def compact(self, request: Request) -> HTTPResponse:
-        """`POST /v1/responses/compact`."""
+        """A conversation made short."""
         body = await self._read(request)
         body.background = None
         draft = await self._reader.draft(body, _origin(request, body))
         return await self._asker.whole(request, summary_job(draft), partial(compacted, draft))
 
+    @route(
+        "GET",
+        "/v1/responses/{id}",
+        access=INFERENCE,
+        error_format=OPENAI,
+        response=Response,
+        stream=EVENTS,
+        parameters=EVENT_PARAMETERS,
+        errors=(404,),
+    )
     async def get(self, request: Request) -> HTTPResponse:
-        """`GET /v1/responses/{id}`."""
+        """A stored response, or the events of one made in the background."""
         response_id: str = request.path_params["id"]
         run = self._runs.get(response_id)
         if query_flag(request, "stream"):
@@ -207,8 +172,16 @@ class ResponsesApi:
             return JSONResponse(run.answer.response())
         return JSONResponse((await self._state.stored(response_id)).response)
 
+    @route(
+        "DELETE",
+        "/v1/responses/{id}",
+        access=INFERENCE,
+        error_format=OPENAI,
+        response=DeletedResponse,
+        errors=(404,),
+    )
     async def delete(self, request: Request) -> HTTPResponse:
-        """`DELETE /v1/responses/{id}`."""
+        """Forget a response."""
         response_id: str = request.path_params["id"]
         await self._state.stored(response_id)
         if (run := self._runs.get(response_id)) is not None:
@@ -217,8 +190,16 @@ class ResponsesApi:
         self._store.delete(response_id)
         return JSONResponse(DeletedResponse(id=response_id))
 
+    @route(
+        "POST",
+        "/v1/responses/{id}/cancel",
+        access=INFERENCE,
+        error_format=OPENAI,
+        response=Response,
+        errors=(404,),
+    )
     async def cancel(self, request: Request) -> HTTPResponse:
-        """`POST /v1/responses/{id}/cancel`."""
+        """Stop a response that is made in the background."""
         response_id: str = request.path_params["id"]
         stored = await self._state.stored(response_id)
         if not summarize(stored).background:
@@ -231,8 +212,17 @@ class ResponsesApi:
         await run.cancel()
         return JSONResponse(run.answer.response())
 
+    @route(
+        "GET",
+        "/v1/responses/{id}/input_items",
+        access=INFERENCE,
+        error_format=OPENAI,
+        response=ItemList,
+        parameters=PAGE_PARAMETERS,
+        errors=(404,),
+    )
     async def input_items(self, request: Request) -> HTTPResponse:
-        """`GET /v1/responses/{id}/input_items`."""
+        """The items of a response's own request."""
         stored = await self._state.stored(request.path_params["id"])
         order = request.query_params.get("order", "desc")
         if order not in ("asc", "desc"):

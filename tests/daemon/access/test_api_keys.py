@@ -17,7 +17,11 @@ from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.api_keys import PREFIX, KeyFailure, KeyRing, KeyStore
 from ingle.daemon.access.auth import RequestGate
+from ingle.daemon.http.error_format import OPENAI
 from ingle.daemon.http.http_protocol import CONNECTION
+from ingle.daemon.http.route_access import LISTS
+from ingle.daemon.http.route_index import RouteIndex
+from ingle.daemon.http.route_spec import RouteSpec
 from ingle.daemon.transport.peer import PeerConnection
 
 LISTED = "https://chat.example"
@@ -153,6 +157,7 @@ async def door(store: KeyStore) -> AsyncGenerator[Door]:
 
     gate = RequestGate(
         app,
+        routes=RouteIndex([RouteSpec("GET", "/v1/models", access=LISTS, error_format=OPENAI)]),
         allowed_origins=[LISTED],
         max_body_bytes=1000,
         max_upload_bytes=1000,

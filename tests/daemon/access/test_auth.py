@@ -17,7 +17,11 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.auth import RequestGate
+from ingle.daemon.http.error_format import NATIVE
 from ingle.daemon.http.http_protocol import GuardedProtocol
+from ingle.daemon.http.route_access import FILES
+from ingle.daemon.http.route_index import RouteIndex
+from ingle.daemon.http.route_spec import RouteSpec
 from ingle.daemon.server.daemon_server import Server
 from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.sockets import bind_tcp, bind_unix
@@ -57,6 +61,11 @@ class Recorder:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
+def upload_route(path: str) -> RouteSpec:
+    """A route whose body is limited by `max_upload_bytes`."""
+    return RouteSpec("POST", path, access=FILES, error_format=NATIVE, upload=True)
+
+
 @pytest.fixture
 async def door(ingle_home: Path) -> AsyncGenerator[Door]:
     paths = find_paths({"INGLE_HOME": str(ingle_home)})
@@ -65,6 +74,7 @@ async def door(ingle_home: Path) -> AsyncGenerator[Door]:
     recorder, owner = Recorder(), [os.geteuid()]
     gate = RequestGate(
         recorder,
+        routes=RouteIndex([upload_route("/v1/files"), upload_route("/api/blobs/{digest}")]),
         allowed_origins=[LISTED, "null", "*"],
         max_body_bytes=1000,
         max_upload_bytes=5000,

@@ -22,6 +22,7 @@ from ingle.daemon.access.api_keys import KeyRing, KeyStore
 from ingle.daemon.access.auth import RequestGate
 from ingle.daemon.access.exposure import Exposed, check_exposure
 from ingle.daemon.http.http_protocol import GuardedProtocol
+from ingle.daemon.http.route_index import RouteIndex
 from ingle.daemon.main import main
 from ingle.daemon.server.daemon_server import Server
 from ingle.daemon.settings.config import Config
@@ -177,6 +178,7 @@ async def open_door(
     key = make_key(config)
     gate = RequestGate(
         answer,
+        routes=RouteIndex([]),
         allowed_origins=[],
         allowed_hosts=["127.0.0.2"],
         max_body_bytes=1000,

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from ingle.daemon.access.api_keys import KeyFailure, KeyLimitation, KeyRing, KeyStore, Rate
-from ingle.daemon.access.permission import Permission, Scope
+from ingle.daemon.access.permission import Permission
 from ingle.daemon.access.rate_limit import TokenBucket
-from ingle.daemon.access.route_scopes import ANY, rule_of
+from ingle.daemon.http.route_access import ANY, Scope
 from ingle.daemon.server.route_table import route_table
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def test_each_scope_opens_its_routes_and_no_others(daemon: RunningDaemon) 
     keys = {scope: new_key(daemon, scope) for scope in Scope}
     for spec in route_table(daemon.services):
         path = re.sub(r"\{[^}]*\}", "x", spec.path)
-        needs = rule_of(spec.method, path).needs
+        needs = spec.access.scopes
         for scope, key in keys.items():
             allowed = scope in needs or scope is Scope.ADMIN
             if allowed:
@@ -142,9 +142,8 @@ async def test_known_routes_need_what_they_should(daemon: RunningDaemon) -> None
     """The whole table; a route that nobody has put into a scope is for admins."""
     found: dict[Scope, set[str]] = {scope: set() for scope in Scope}
     for spec in route_table(daemon.services):
-        rule = rule_of(spec.method, re.sub(r"\{[^}]*\}", "x", spec.path))
-        if rule.needs != ANY:
-            for scope in rule.needs:
+        if spec.access != ANY:
+            for scope in spec.access.scopes:
                 found[scope].add(f"{spec.method} {spec.path}")
     assert "POST /ingle/v1/shutdown" in found[Scope.ADMIN]
     asked = {f"POST {path}" for path in ASKING}

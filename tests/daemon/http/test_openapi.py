@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.routing import Route
 
-from ingle.daemon.http.error_format import error_type
 from ingle.daemon.server.app import create_app
 from ingle.daemon.server.route_table import route_table
 
@@ -67,6 +66,10 @@ async def test_every_reference_resolves(daemon: RunningDaemon) -> None:
 
 async def test_every_operation_is_complete(daemon: RunningDaemon) -> None:
     document = await document_of(daemon)
+    formats = {
+        (spec.method.lower(), re.sub(r"\{(\w+):\w+\}", r"{\1}", spec.path)): spec.error_format
+        for spec in route_table(daemon.services)
+    }
     ids: list[str] = []
     for path, item in document["paths"].items():
         for method, operation in item.items():
@@ -78,7 +81,7 @@ async def test_every_operation_is_complete(daemon: RunningDaemon) -> None:
             assert len(success) == 1, path
             assert operation["responses"][success[0]]["content"], path
             assert ("requestBody" in operation) <= (method in ("post", "delete"))
-            shape = error_type(path).__name__
+            shape = formats[method, path].type.__name__
             refused = operation["responses"]["403"]["content"]["application/json"]["schema"]
             assert refused == {"$ref": f"#/components/schemas/{shape}"}
     assert len(ids) == len(set(ids))

@@ -26,7 +26,7 @@ async def test_edited_prompts_are_branches(piped: Piped, fake_daemon: FakeDaemon
     assert [m["content"] for m in fake_daemon.prompts[-1]] == ["Two?", "Second.", "And?"]
 
 
-async def test_rewinding_asks_for_other_words(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_rewinding_asks_for_alternative(piped: Piped, fake_daemon: FakeDaemon) -> None:
     lines = ["One?", "Two?", "/rewind", "1", "One, please?"]
     _, out, errors = await piped("\n".join(lines))
     assert errors == ""

@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....errors import describe
+from ....http.error_format import OPENAI
 from ....http.request_body import parse, read_json, translate
-from ....http.route_spec import RouteSpec, StreamSpec
+from ....http.route_access import INFERENCE
+from ....http.route_spec import StreamSpec, route
 from ....http.sse_writer import StreamStyle, encode_event, loading_comment
 from ....services import Services
 from ...answer_builder import AnswerBuilder
@@ -44,35 +46,19 @@ class CompletionsApi:
         self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=self._error_frame, loading=loading_comment)
 
-    def routes(self) -> list[RouteSpec]:
-        """Both."""
-        return [
-            RouteSpec(
-                method="POST",
-                path="/v1/chat/completions",
-                endpoint=self.chat_completions,
-                summary="Answer a conversation.",
-                request=ChatCompletionRequest,
-                response=ChatCompletion,
-                stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
-                parameters=(PRIVATE_HEADER,),
-                errors=GENERATION_ERRORS,
-            ),
-            RouteSpec(
-                method="POST",
-                path="/v1/completions",
-                endpoint=self.completions,
-                summary="Continue one or several prompts.",
-                request=CompletionRequest,
-                response=Completion,
-                stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
-                parameters=(PRIVATE_HEADER,),
-                errors=GENERATION_ERRORS,
-            ),
-        ]
-
+    @route(
+        "POST",
+        "/v1/chat/completions",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=ChatCompletionRequest,
+        response=ChatCompletion,
+        stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+        errors=GENERATION_ERRORS,
+    )
     async def chat_completions(self, request: Request) -> Response:
-        """`POST /v1/chat/completions`."""
+        """Answer a conversation."""
         body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
         style = chat_style(body)
@@ -80,8 +66,19 @@ class CompletionsApi:
             return await self._whole(request, job, partial(chat_completion, style=style))
         return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
 
+    @route(
+        "POST",
+        "/v1/completions",
+        access=INFERENCE,
+        error_format=OPENAI,
+        request=CompletionRequest,
+        response=Completion,
+        stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+        errors=GENERATION_ERRORS,
+    )
     async def completions(self, request: Request) -> Response:
-        """`POST /v1/completions`."""
+        """Continue one or several prompts."""
         body = await read_json(request, self._completion, self._services.config.max_body_bytes)
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
         style = completion_style(body)
