@@ -30,8 +30,8 @@ from ingle.daemon.server import daemon_server
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.metadata.stored_model import Manifest, write_manifest
-from ingle.models.store.model_store import StoredModel
+from ingle.models.metadata.manifest import Manifest, write_manifest
+from ingle.models.metadata.stored_model import StoredModel
 
 MODEL = "scripted:1"
 STREAMS = (1, 4, 32)

@@ -317,7 +317,7 @@ def wait_for(socket: Path) -> None:
 
 def start(home: Path, *, scripted: bool) -> subprocess.Popen[bytes]:
     """The daemon; the name of its scripted model is `echo:1`."""
-    from ingle.models.metadata.stored_model import Manifest, write_manifest
+    from ingle.models.metadata.manifest import Manifest, write_manifest
 
     folder = home / "models" / "echo" / "1"
     folder.mkdir(parents=True)

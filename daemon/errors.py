@@ -1,4 +1,4 @@
-"""What can go wrong with a request, and the one table from every exception to an answer.
+"""The errors of requests, and the bodies that report them in each API.
 
 RequestError
 ├── InvalidBody           the body is not the JSON that the route takes
@@ -24,7 +24,6 @@ RequestError
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -32,12 +31,6 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
-
-from ingle.backends.base import errors as backends
-from ingle.backends.remote import errors as remote
-from ingle.models import errors as models
-
-log = logging.getLogger("ingle.daemon")
 
 
 class RequestError(Exception):
@@ -357,64 +350,3 @@ _LLAMA_CPP_KINDS = {
     501: "not_supported_error",
     503: "unavailable_error",
 }
-
-# The first row that fits decides, so a subclass stands before its base.
-STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int], ...] = (
-    (models.ModelNotFound, 404),
-    (models.InvalidModel, 422),
-    (models.UnsupportedModel, 422),
-    (models.UnusableName, 400),
-    (models.ModelInUse, 409),
-    (models.NotInStore, 409),
-    (models.PullCancelled, 409),
-    (models.DiskFull, 507),
-    (models.Offline, 503),
-    (models.SourceUnavailable, 502),
-    (models.HashMismatch, 502),
-    (models.PullFailed, 502),
-    (models.ModelError, 500),
-    (backends.RequestRejected, 400),
-    (backends.OutOfMemory, 507),
-    (backends.LoadFailed, 500),
-    (backends.WorkerDied, 503),
-    (remote.NotCleared, 403),
-    (remote.RemoteForbidden, 403),
-    (remote.CannotExpress, 400),
-    (remote.ProviderUnreachable, 504),
-    (remote.RemoteError, 502),
-    (backends.BackendError, 500),
-)
-
-
-def describe(error: BaseException) -> Problem:
-    """The answer for any exception; one that nobody expected is logged, and told as a 500."""
-    if isinstance(error, RequestError):
-        return Problem(
-            status=error.status,
-            code=error.code,
-            message=error.message,
-            hint=error.hint,
-            param=error.param,
-            headers=dict(error.headers),
-        )
-    if isinstance(error, models.ModelError | backends.BackendError):
-        param = error.param if isinstance(error, backends.RequestRejected) else None
-        too_long = error if isinstance(error, backends.ContextExceeded) else None
-        if isinstance(error, models.ModelNotFound):
-            param = "model"
-        return Problem(
-            status=next(status for kind, status in STATUS if isinstance(error, kind)),
-            code=error.code,
-            message=error.message,
-            hint=error.hint,
-            param=param,
-            prompt_tokens=too_long.prompt_tokens if too_long else None,
-            context=too_long.context if too_long else None,
-        )
-    log.error("Unexpected failure in a request", exc_info=error)
-    return Problem(
-        status=500,
-        code="internal_error",
-        message="Something inside the daemon went wrong.",
-        hint="The log says more; please report it.",
-    )

@@ -71,7 +71,7 @@ def port(ingle_home: Path) -> Generator[int]:
 
 
 def _install(folder: Path) -> None:
-    from ingle.models.metadata.stored_model import Manifest, write_manifest
+    from ingle.models.metadata.manifest import Manifest, write_manifest
 
     (folder / "model.gguf").write_bytes(b"GGUF")
     write_manifest(

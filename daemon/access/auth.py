@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..error_status import describe
 from ..errors import (
     BodyTooLarge,
     Forbidden,
@@ -17,7 +18,6 @@ from ..errors import (
     RequestError,
     Unauthorized,
     UnsupportedMediaType,
-    describe,
 )
 from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
 from ..http.json_response import error_response

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import Conflict, InvalidBody, ShuttingDown, StorageFull, describe
+from ..error_status import describe
+from ..errors import Conflict, InvalidBody, ShuttingDown, StorageFull
 from .batch_input import BatchInput, BatchLine
 from .batch_record import BatchProblem, BatchRecord, BatchStatus, BatchStore
 from .batch_results import ResultFile

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from ingle.backends.base.errors import WorkerDied
 
-from ..errors import Problem, QueueFull, ShuttingDown, describe
+from ..error_status import describe
+from ..errors import Problem, QueueFull, ShuttingDown
 from .batch_input import BatchInput, BatchLine
 from .batch_record import BatchRecord
 from .batch_results import ResultError, ResultFile, ResultLine, ResultResponse, new_request_id

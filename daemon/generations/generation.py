@@ -26,7 +26,8 @@ from ingle.backends.base.events import (
 )
 from ingle.backends.base.requests import GenerateRequest
 
-from ..errors import Conflict, ErrorDetail, NotFound, TooManyGenerations, describe
+from ..error_status import describe
+from ..errors import Conflict, ErrorDetail, NotFound, TooManyGenerations
 from ..lifecycle.model_manager import Lease, ModelManager
 from ..lifecycle.request_queue import QueueSlot
 from ..routing.route_header import RouteRecord

@@ -14,7 +14,8 @@ from ingle.models.download.pull_progress import OnPullProgress, PullProgress
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..access.permission import current_permission
-from ..errors import ShuttingDown, describe
+from ..error_status import describe
+from ..errors import ShuttingDown
 from ..event_hub import EventHub
 
 REPORT_SECONDS = 0.25

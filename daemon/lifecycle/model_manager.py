@@ -17,8 +17,8 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import Gauges, ModelInfo
 from ingle.backends.base.requests import Priority
 from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
-from ingle.models.store.model_store import StoredModel
 
 from ..access.permission import current_permission
 from ..errors import Conflict, ModelQuarantined, ModelStopped, ShuttingDown

@@ -12,7 +12,7 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelNotFound
 
-from ..errors import describe
+from ..error_status import describe
 from ..memory.memory_allocator import MemoryAllocator
 from ..memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
 from ..model_process.model_run import ModelRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ..errors import describe
+from ..error_status import describe
 from .model_manager import ModelManager
 
 log = logging.getLogger("ingle.daemon")

@@ -12,8 +12,8 @@ from ingle.backends.base.load_spec import EngineChoice, EngineKind, LoadSpec, Qu
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask, Pooling
-from ingle.models.store.model_store import StoredModel
 
 from ..settings.config import Config
 from .kv_folder import kv_store_spec

@@ -14,9 +14,10 @@ from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.store.model_store import StoredModel
+from ingle.models.metadata.stored_model import StoredModel
 
-from ..errors import ModelStopped, describe
+from ..error_status import describe
+from ..errors import ModelStopped
 from ..load_planning.load_planner import LoadOptions
 from ..machine.boot_clock import boot_time
 from .crash_record import CrashRecord

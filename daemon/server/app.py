@@ -18,7 +18,8 @@ from ingle.models.errors import ModelError
 from ..access.api_keys import KeyRing, KeyStore, Rate
 from ..access.auth import RequestGate
 from ..access.rate_limit import KeyLimits
-from ..errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
+from ..error_status import describe
+from ..errors import MethodNotAllowed, NotFound, Problem, RequestError
 from ..http.access_log import ROUTE, AccessLog
 from ..http.json_response import error_response
 from ..http.request_body import ClientLeft

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..metadata.digest_cache import DigestCache
-from ..metadata.stored_model import Manifest, StoredModel
+from ..metadata.manifest import Manifest
+from ..metadata.stored_model import StoredModel
 from ..sources.download_source import Cancelled, raise_if_cancelled
 from .file_download import Fetched
 from .model_download import WantedModel, manifest_of

@@ -12,13 +12,8 @@ from ..errors import HashMismatch, ModelError, PullFailed
 from ..gguf.gguf_header import read_file_header, read_header
 from ..gguf.gguf_support import check_supported
 from ..json_object import read_json_object
-from ..metadata.stored_model import (
-    Manifest,
-    ManifestFile,
-    StoredModel,
-    describe_file,
-    describe_folder,
-)
+from ..metadata.manifest import Manifest, ManifestFile, describe_file, describe_folder
+from ..metadata.stored_model import StoredModel
 from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import check_settings, read_folder
 from ..safetensors.safetensors_header import read_safetensors_header

@@ -15,7 +15,8 @@ from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard, shard_paths
 from ..gguf.gguf_support import check_supported
 from ..safetensors.model_folder import is_model_folder, read_folder
-from .stored_model import StoredModel, describe_file, describe_folder
+from .manifest import describe_file, describe_folder
+from .stored_model import StoredModel
 
 Stamp = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of a file, or of all files in a folder."""

@@ -1,26 +1,13 @@
-"""An installed model and the manifest that makes a folder of the store one."""
+"""A model on this machine: its name, path and the facts known without opening its files."""
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..catalog import FILE
-from ..gguf.gguf_header import GGUFHeader
-from ..gguf.gguf_names import shard_paths
-from ..model_task import ModelTask, task_of
-from ..safetensors.model_folder import ModelFolder
-from ..sources.partial_file import sync_folder
-from .weights_fingerprint import fingerprint
-
-MANIFEST = "manifest.json"
-_MAX_MANIFEST = 1 << 20
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
-_LONGEST_TEXT = 300
+from ..model_task import ModelTask
 
 
 class FirstMessage(msgspec.Struct, frozen=True):
@@ -64,134 +51,3 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     place: str = ""
     notes: list[str] = []
-
-
-class ManifestFile(msgspec.Struct, frozen=True):
-    """One file of a model in several."""
-
-    name: str
-    size: int
-    sha256: str
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`StoredModel` as it is written down, with the file's name in place of its path.
-
-    `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. A model
-    that lies elsewhere has an absolute `path` instead, and the `place` that keeps it.
-    """
-
-    version: int = 1
-    name: str
-    file: str
-    files: list[ManifestFile] = []
-    path: str = ""
-    place: str = ""
-    size: int
-    sha256: str
-    licence: str
-    description: str
-    parameters: int
-    quantization: str
-    architecture: str
-    context: int
-    chat: bool
-    sampling: dict[str, float] = {}
-    source: str
-    task: ModelTask = ModelTask.GENERATE
-    chat_template: str | None = None
-    dimensions: list[int] = []
-    parent: str = ""
-    system: str = ""
-    messages: list[FirstMessage] = []
-    options: dict[str, Any] = {}
-
-    def __post_init__(self) -> None:
-        known = FILE.fullmatch(self.file) or (not self.file and (self.files or self.path))
-        plain = all(_PLAIN_NAME.fullmatch(file.name) for file in self.files)
-        if self.version != 1 or not known or not plain:
-            raise ValueError("it was written by another version of ingle, or by something else")
-
-
-def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
-    """A model that is used where it lies, named by its path."""
-    return StoredModel(
-        name=str(path),
-        path=path,
-        size=sum(file.stat().st_size for file in header.files),
-        sha256=None,
-        licence=clean_text(header.licence or "unknown"),
-        description=clean_text(header.name),
-        parameters=header.parameters,
-        quantization=header.quantization,
-        architecture=header.architecture,
-        context=header.context,
-        chat=header.has_chat_template,
-        sampling={},
-        source="file",
-        task=task_of(header),
-    )
-
-
-def describe_folder(folder: ModelFolder) -> StoredModel:
-    """A folder of safetensors that is used where it lies, named by its path."""
-    return StoredModel(
-        name=str(folder.path),
-        path=folder.path,
-        size=folder.tensor_bytes,
-        sha256=fingerprint(folder),
-        licence="unknown",
-        description=clean_text(folder.name),
-        parameters=folder.parameters,
-        quantization=folder.quantization,
-        architecture=folder.config.architecture,
-        context=folder.config.context,
-        chat=folder.has_chat_template,
-        sampling={},
-        source="folder",
-    )
-
-
-def read_manifest(path: Path) -> StoredModel:
-    """The model of a manifest; raises `OSError` or `ValueError` where it has none."""
-    with path.open("rb") as file:
-        raw = file.read(_MAX_MANIFEST + 1)
-    if len(raw) > _MAX_MANIFEST:
-        raise ValueError("it is far too large")
-    manifest = msgspec.json.decode(raw, type=Manifest)
-    model = Path(manifest.path) if manifest.path else path.parent / manifest.file
-    _check_sizes(manifest, path.parent, model)
-    known = {
-        name: getattr(manifest, name)
-        for name in StoredModel.__struct_fields__
-        if name != "path" and hasattr(manifest, name)
-    }
-    return StoredModel(path=model, **known)
-
-
-def _check_sizes(manifest: Manifest, folder: Path, model: Path) -> None:
-    """Raise `ValueError` where a file is not the one that was written down."""
-    sizes = {folder / file.name: file.size for file in manifest.files}
-    for path, size in sizes.items():
-        if path.stat().st_size != size:
-            raise ValueError(f"{path.name} is not {size} bytes long")
-    if sizes or model.is_dir():
-        return
-    if sum(path.stat().st_size for path in shard_paths(model)) != manifest.size:
-        raise ValueError(f"{model.name} is not {manifest.size} bytes long")
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Make the model of a folder visible, durably and in one step."""
-    temporary = folder / f"{MANIFEST}.tmp"
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest)))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / MANIFEST)
-    sync_folder(folder)
-
-
-def clean_text(text: str) -> str:
-    """Text of a stranger's file without control characters, which could drive a terminal."""
-    return "".join(letter for letter in text if letter.isprintable())[:_LONGEST_TEXT]

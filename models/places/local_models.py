@@ -14,7 +14,8 @@ import msgspec
 
 from ..errors import ModelError
 from ..metadata.description_cache import DescriptionCache, as_text
-from ..metadata.stored_model import StoredModel, clean_text
+from ..metadata.manifest import clean_text
+from ..metadata.stored_model import StoredModel
 from .found_model import FoundModel, Place
 from .place_names import free_name
 

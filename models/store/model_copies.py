@@ -15,15 +15,8 @@ from ..errors import ModelNotFound, UnsupportedModel, UnusableName
 from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard
 from ..gguf.gguf_support import check_supported
-from ..metadata.stored_model import (
-    MANIFEST,
-    FirstMessage,
-    Manifest,
-    StoredModel,
-    describe_file,
-    read_manifest,
-    write_manifest,
-)
+from ..metadata.manifest import MANIFEST, Manifest, describe_file, read_manifest, write_manifest
+from ..metadata.stored_model import FirstMessage, StoredModel
 from ..model_reference import CatalogReference, parse_reference
 from ..places.found_model import plain_name
 from ..sources.partial_file import disk_failure

@@ -24,7 +24,8 @@ from ..file_lock import FileLock
 from ..gguf.gguf_names import parse_shard
 from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
-from ..metadata.stored_model import MANIFEST, StoredModel, read_manifest, write_manifest
+from ..metadata.manifest import MANIFEST, read_manifest, write_manifest
+from ..metadata.stored_model import StoredModel
 from ..model_reference import CatalogReference, HubReference, PathReference, parse_reference
 from ..places.found_model import Place
 from ..places.local_models import LocalModels, UnusableModel

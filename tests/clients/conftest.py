@@ -20,7 +20,7 @@ import numpy as np
 import platformdirs
 import pytest
 
-from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
 
 _HERE = Path(__file__).parent
 _MIB = 2**20

@@ -58,7 +58,8 @@ from ingle.daemon.transport.sockets import bind_tcp, bind_unix
 from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
-from ingle.models.metadata.stored_model import Manifest, StoredModel, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import ModelStore
 from tests.harness.local_backend import LocalBackend

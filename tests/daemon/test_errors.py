@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingle.backends.base import errors as backends
-from ingle.daemon import errors
+from ingle.daemon import error_status, errors
 from ingle.models import errors as models
 from ingle.models.model_task import ModelTask
 
@@ -34,7 +34,7 @@ def make(kind: Any) -> Exception:
 @pytest.mark.parametrize("kind", TREES, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status_a_code_and_both_shapes(kind: Any) -> None:
     error = make(kind)
-    problem = errors.describe(error)
+    problem = error_status.describe(error)
     assert 400 <= problem.status < 600
     assert problem.code == getattr(error, "code", None)
     native, openai = problem.native().error, problem.openai().error
@@ -64,13 +64,13 @@ def test_every_error_has_a_status_a_code_and_both_shapes(kind: Any) -> None:
     ],
 )
 def test_the_table(error: Exception, status: int, param: str | None) -> None:
-    problem = errors.describe(error)
+    problem = error_status.describe(error)
     assert (problem.status, problem.param) == (status, param)
 
 
 def test_what_nobody_expected_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "ingle.daemon"):
-        problem = errors.describe(ValueError("the inside"))
+        problem = error_status.describe(ValueError("the inside"))
     assert (problem.status, problem.code) == (500, "internal_error")
     assert "the inside" not in problem.openai().error.message
     assert "the inside" in caplog.text

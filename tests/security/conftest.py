@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
 
 SERVE = """
 import sys

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from ingle.backends.base.requests import TokenizeRequest
 
-from ...errors import AnthropicError, describe
+from ...error_status import describe
+from ...errors import AnthropicError
 from ...http.error_format import ANTHROPIC
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from ingle.models.errors import ModelError
 
-from ...errors import AnthropicError, InvalidBody, RequestError, describe
+from ...error_status import describe
+from ...errors import AnthropicError, InvalidBody, RequestError
 from ...http.json_response import JSONResponse
 from ...http.route_spec import Parameter
 

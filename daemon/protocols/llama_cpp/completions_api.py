@@ -16,7 +16,8 @@ from starlette.responses import Response
 from ingle.backends.base.backend import Backend
 from ingle.backends.base.requests import TokenizeRequest
 
-from ...errors import LlamaCppError, describe
+from ...error_status import describe
+from ...errors import LlamaCppError
 from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate

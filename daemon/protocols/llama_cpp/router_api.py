@@ -10,7 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...errors import LlamaCppError, describe
+from ...error_status import describe
+from ...errors import LlamaCppError
 from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from ingle.backends.base.events import FinishReason
 
-from ...errors import describe
+from ...error_status import describe
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import parse, read_body, read_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...errors import describe
+from ...error_status import describe
 from ...http.sse_writer import encode_event
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ...errors import OllamaError, describe
+from ...error_status import describe
+from ...errors import OllamaError
 from ...http.sse_writer import NDJSON, StreamStyle
 
 NDJSON_MEDIA = NDJSON.decode()

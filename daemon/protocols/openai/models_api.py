@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
-from ingle.models.store.model_store import StoredModel
 
 from ...errors import AnthropicError
 from ...http.error_format import OPENAI

@@ -21,7 +21,8 @@ from ingle.backends.base.events import (
 )
 from ingle.models.metadata.stored_model import StoredModel
 
-from ...errors import Problem, describe
+from ...error_status import describe
+from ...errors import Problem
 from ...http.sse_writer import encode_event, loading_comment
 from ..openai.completions.logprobs import chat_logprobs
 from ..sampling_options import merge_sampling

@@ -19,7 +19,7 @@ import pytest
 from ingle.daemon.batches.batch_record import BatchStatus, BatchStore
 from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
 from ingle.daemon.batches.file_store import FileStore
-from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
 
 SERVE = """
 import sys

@@ -10,7 +10,7 @@ import pytest
 
 from ingle.daemon.doctor.redactor import Redactor
 from ingle.daemon.main import main
-from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
 from ingle.tui.chats.chat import Chat
 from ingle.tui.history.history_store import open_history
 

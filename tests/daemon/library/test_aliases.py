@@ -12,7 +12,7 @@ import pytest
 from ingle.daemon.library.aliases import AliasTable
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
-from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
 from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:

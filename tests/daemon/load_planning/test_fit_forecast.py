@@ -19,7 +19,7 @@ from ingle.models.fit.catalog_shape import CatalogShape
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.model_shape import shape_of
 from ingle.models.gguf.gguf_header import read_header
-from ingle.models.metadata.stored_model import describe_file
+from ingle.models.metadata.manifest import describe_file
 
 GB = 10**9
 ALONE = EngineFacts(own=CudaAvailability())

@@ -21,7 +21,8 @@ from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
-from ingle.models.metadata.stored_model import StoredModel, describe_folder
+from ingle.models.metadata.manifest import describe_folder
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.safetensors.model_folder import read_folder
 
 GIB = 2**30

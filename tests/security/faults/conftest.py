@@ -20,7 +20,7 @@ import httpx
 import psutil
 import pytest
 
-from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.metadata.manifest import Manifest, write_manifest
 
 if TYPE_CHECKING:
     from ...conftest import WriteSmallLlama

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....errors import describe
+from ....error_status import describe
 from ....http.error_format import OPENAI
 from ....http.request_body import parse, read_json, translate
 from ....http.route_access import INFERENCE
