@@ -15,12 +15,10 @@ from .elementwise.norm_quantize import ActivationForms, NormQuantize
 from .elementwise.rotary_tables import RotaryTables
 from .errors import KernelError
 from .formats.nf4_tensor import NF4Tensor
-from .formats.prepared_weight import PreparedWeight
 from .formats.quantized_tensor import QuantizedTensor
-from .formats.repacked_nf4 import RepackedNF4, can_repack_nf4, repack_nf4
-from .formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
-from .formats.weight import Weight
-from .formats.weight_kind import kind_of
+from .formats.repacked_nf4 import can_repack_nf4, repack_nf4
+from .formats.repacked_tensor import REPACKED_TYPES, repack
+from .formats.weight import PreparedWeight, Repacked, Weight, format_name
 from .kv_cache.kv_pages import KVPages
 from .launch.kernel_library import KernelLibrary
 from .launch.triton_library import TritonLibrary
@@ -72,11 +70,11 @@ class KernelOperations:
             prepared = repack(weight)
         elif isinstance(weight, NF4Tensor) and can_repack_nf4(weight):
             prepared = repack_nf4(weight)
-        if isinstance(prepared, RepackedTensor | RepackedNF4):
-            self._kinds.add(kind_of(prepared))
+        if isinstance(prepared, Repacked):
+            self._kinds.add(format_name(prepared))
         else:
             self._reads_numbers = True
-        self._examples.setdefault(kind_of(prepared), prepared)
+        self._examples.setdefault(format_name(prepared), prepared)
         return prepared
 
     def check(self, heads: HeadShape, keys: KVPages, values: KVPages) -> None:
@@ -99,7 +97,7 @@ class KernelOperations:
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """See `Operations`."""
-        if isinstance(table, RepackedTensor | RepackedNF4 | torch.Tensor):
+        if isinstance(table, Repacked | torch.Tensor):
             return self._rows.gather(table, token_ids, scale=scale)
         return embedding(token_ids, table, torch.float32) * scale
 

@@ -10,8 +10,7 @@ from .attention.attention_input import AttentionInput
 from .attention.attention_metadata import AttentionMetadata
 from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation
-from .formats.prepared_weight import PreparedWeight
-from .formats.weight import Weight
+from .formats.weight import PreparedWeight, Weight
 from .kv_cache.kv_pages import KVPages
 from .matmul.linear_layer import LinearLayer
 

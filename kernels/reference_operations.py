@@ -12,10 +12,7 @@ from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation
 from .elementwise.rms_norm import rms_norm
 from .elementwise.rope import rotary_tables
-from .formats.prepared_weight import PreparedWeight
-from .formats.repacked_nf4 import RepackedNF4
-from .formats.repacked_tensor import RepackedTensor
-from .formats.weight import Weight
+from .formats.weight import PreparedWeight, Repacked, Weight
 from .kv_cache.kv_append import kv_append
 from .kv_cache.kv_pages import KVPages
 from .matmul.embedding_lookup import embedding
@@ -123,6 +120,6 @@ def dense(x: Activations) -> torch.Tensor:
 
 
 def _plain(weight: PreparedWeight) -> Weight:
-    if isinstance(weight, RepackedTensor | RepackedNF4):
+    if isinstance(weight, Repacked):
         raise TypeError("Repacked weights are for the kernels.")
     return weight

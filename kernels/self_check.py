@@ -14,10 +14,9 @@ from .elementwise.activations import Activations
 from .elementwise.q8_activations import dequantize_q8
 from .elementwise.rms_norm import rms_norm_reference
 from .formats.dequantize import dequantize
-from .formats.prepared_weight import PreparedWeight
 from .formats.repacked_nf4 import RepackedNF4, unpack_nf4
 from .formats.repacked_tensor import RepackedTensor, unpack
-from .formats.weight_kind import kind_of
+from .formats.weight import PreparedWeight, Repacked, format_name
 from .kv_cache.kv_pages import KVPages
 from .kv_cache.quantized_kv_pages import QuantizedKVPages
 from .matmul.linear import linear_reference
@@ -78,7 +77,7 @@ class SelfCheck:
     def _products(self, weights: Sequence[PreparedWeight]) -> Iterator[tuple[str, float]]:
         for weight in weights:
             part, plain = _part(weight), _plain(_part(weight))
-            name, layer = kind_of(weight), LinearLayer(part)
+            name, layer = format_name(weight), LinearLayer(part)
             for tokens in _TOKENS:
                 rows = self._normal(tokens, weight.shape[1])
                 x = self._operations.activations(rows)
@@ -107,7 +106,7 @@ class SelfCheck:
                 x = self._operations.activations(rows)
                 found = self._operations.linear(x, *layers, dtype=torch.float32)
                 expected = [linear_reference(rows, _plain(layer.weight)) for layer in layers]
-                name = f"{kind_of(first)} with {kind_of(second)} by {tokens} rows"
+                name = f"{format_name(first)} with {format_name(second)} by {tokens} rows"
                 yield name, _error(torch.cat(found, dim=1), torch.cat(expected, dim=1))
 
     def _norms(self, size: int) -> Iterator[tuple[str, float]]:
@@ -190,7 +189,7 @@ def _part(weight: PreparedWeight) -> PreparedWeight:
     """The first rows: enough to be wrong in."""
     if isinstance(weight, torch.Tensor):
         return weight[:_ROWS]
-    if isinstance(weight, RepackedTensor | RepackedNF4):
+    if isinstance(weight, Repacked):
         return replace(weight, data=weight.data[:_ROWS])
     return weight.rows(slice(0, _ROWS))
 

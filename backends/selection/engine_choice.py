@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.models.errors import ModelError, UnsupportedModel
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import check_paged_kv_type
@@ -15,13 +16,10 @@ from ..base.load_spec import EngineChoice, EngineKind
 from ..cuda.kernel_coverage import OLDEST_GPU, why_no_kernels
 from .own_engine import CudaAvailability
 
-TENSOR_TYPES = frozenset(
-    ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
-)
-"""What ingle's own engine computes with, of the types that GGUF files have."""
-_FLOAT_TYPES = frozenset(("F32", "F16", "BF16"))
-"""What it is quick with on any GPU: for blocks of the others it needs kernels, or has to unpack
-them anew for every step."""
+TENSOR_TYPES = GGML_FORMATS.keys()
+"""The types of GGUF tensors that ingle's own engine computes with."""
+_FLOAT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.block_elements == 1)
+"""Types that are fast on any GPU; the others need kernels, or are dequantised in every step."""
 _OTHER = "Let llama.cpp run it."
 
 

@@ -12,8 +12,9 @@ from gpu.rows import large_products, rows_rates
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import SHAPES, Shape, kinds_of, random_weight, repacked
 
+from ingle.kernels.formats.weight import Repacked
 from ingle.kernels.matmul.dense_gemv import DenseGemv
-from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, Repacked
+from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv
 
 COLUMNS = (1, 2, 4, 8)
 SPLITS = (1, 4)

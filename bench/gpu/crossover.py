@@ -9,10 +9,11 @@ import torch
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import random_weight, repacked
 
+from ingle.kernels.formats.weight import Repacked
 from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.matmul.quantized_gemm import QuantizedGemm
-from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
+from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, QuantizedGemv
 
 KINDS = ("Q4_K", "Q6_K", "NF4", "Q5_K", "Q8_0", "Q4_0")
 ROWS, INPUTS = 14336, 4096

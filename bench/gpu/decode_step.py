@@ -13,7 +13,8 @@ from gpu.bandwidth import copy_rate
 from gpu.session import Session, Skipped
 from gpu.weights import random_weight, repacked
 
-from ingle.kernels.matmul.quantized_gemv import QuantizedGemv, Repacked
+from ingle.kernels.formats.weight import Repacked
+from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 LAYERS, WIDTH, HIDDEN, KEYS, VOCABULARY = 32, 4096, 14336, 1024, 128256
 COLUMNS = (1, 2, 4, 8)

@@ -12,9 +12,10 @@ from gpu.session import Session, Skipped, copies_for
 from gpu.weights import COMMON_KINDS, KINDS, SHAPES, Shape, random_weight, repacked
 
 from ingle.kernels.elementwise.q8_activations import q8_tiles
+from ingle.kernels.formats.weight import Repacked
 from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
 from ingle.kernels.matmul.quantized_gemm import GemmPlan, QuantizedGemm
-from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, Repacked, quantized_gemv_reference
+from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, quantized_gemv_reference
 
 COLUMNS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 NAMES = ("output of attention", "gate or up", "down")

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
-from ingle.kernels.formats.dequantize import BLOCK_TYPES
 from ingle.kernels.formats.nf4 import dynamic_values
 from ingle.kernels.formats.nf4_tensor import NestedAbsmax, NF4Tensor
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_nf4 import repack_nf4
 from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.matmul.quantized_gemv import Repacked
+from ingle.kernels.formats.weight import Repacked
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
 KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
@@ -63,9 +63,9 @@ def random_weight(
     generator = torch.Generator(device).manual_seed(seed)
     if kind == "NF4":
         return _random_nf4(rows, inputs, device, generator)
-    block = BLOCK_TYPES[kind]
-    data = _bytes(rows, inputs // block.elements * block.bytes, device, generator)
-    blocks = data.view(-1, block.bytes)
+    block = GGML_FORMATS[kind]
+    data = _bytes(rows, inputs // block.block_elements * block.block_bytes, device, generator)
+    blocks = data.view(-1, block.block_bytes)
     places, size = _SCALES[kind]
     for place in places:
         scales = torch.randn(len(blocks), 1, device=device, generator=generator) * size

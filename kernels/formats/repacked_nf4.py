@@ -1,4 +1,4 @@
-"""An NF4 matrix in the order in which the kernels read it."""
+"""An NF4 matrix in the layout that the kernels read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .nf4_tensor import NestedAbsmax, NF4Tensor
-from .weight_tiles import from_tiles, tile_blocks
+from .weight_packing import from_tiles, tile_blocks
 
 _BLOCK, _TILE_BLOCKS = 64, 16
 

@@ -1,41 +1,27 @@
-"""A matrix whose quantised blocks were put into the order in which the kernels read them."""
+"""A quantised matrix in the layout that the kernels read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import NamedTuple
 
 import torch
 
-from .dequantize import BLOCK_TYPES, row_chunks
+from .codecs import CODECS, Repacking
+from .dequantize import row_chunks
 from .quantized_tensor import QuantizedTensor
-from .repacked_blocks import (
-    pack_block_of_five_bits,
-    pack_four_bits,
-    pack_q8_0,
-    unpack_q4_0,
-    unpack_q4_1,
-    unpack_q5_0,
-    unpack_q5_1,
-    unpack_q8_0,
-)
-from .repacked_k_quants import (
-    pack_q4_k,
-    pack_q5_k,
-    pack_q6_k,
-    unpack_q4_k,
-    unpack_q5_k,
-    unpack_q6_k,
-)
+from .weight_format import GGML_FORMATS
+
+REPACKED_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.has_kernels)
+"""The GGUF formats that the kernels read."""
+# Bytes; rows begin at the alignment of the widest loads.
+_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, eq=False)
 class RepackedTensor:
-    """The same weights as a `QuantizedTensor` of `type`, bit for bit, in another order.
+    """The weights of a `QuantizedTensor` of `type`, bit for bit, in another layout.
 
-    `data` (rows, bytes a row) uint8; a row's bytes are a multiple of 16. docs/kernels.md draws
+    `data` is (rows, bytes a row) uint8, with a multiple of 16 bytes a row; docs/kernels.md draws
     the layouts.
     """
 
@@ -57,56 +43,34 @@ class RepackedTensor:
 def repack(weight: QuantizedTensor) -> RepackedTensor:
     """The weights for the kernels; raises `ValueError` for a type not in `REPACKED_TYPES`.
 
-    Next to the weights it takes little memory: rows are repacked some at a time.
+    Takes little memory beside the weights: rows are repacked in chunks.
     """
-    pack, _ = _layout(weight.type)
+    repacking = _repacking(weight.type)
     rows, columns = weight.shape
     size = weight.data.shape[1]
     data = weight.data.new_empty(rows, size + -size % _ALIGNMENT)
     data[:, size:] = 0
-    kind = BLOCK_TYPES[weight.type]
-    count = columns // kind.elements
+    form = GGML_FORMATS[weight.type]
+    count = columns // form.block_elements
     for part in row_chunks(rows, columns, data.device):
-        data[part, :size] = pack(weight.data[part].reshape(-1, count, kind.bytes))
+        data[part, :size] = repacking.pack(weight.data[part].reshape(-1, count, form.block_bytes))
     return RepackedTensor(weight.type, data, columns)
 
 
 def unpack(weight: RepackedTensor) -> QuantizedTensor:
-    """The weights as their file has them: undoes `repack`."""
-    _, undo = _layout(weight.type)
+    """The weights as their file stores them: undoes `repack`."""
+    repacking = _repacking(weight.type)
     rows, columns = weight.shape
-    kind = BLOCK_TYPES[weight.type]
-    count = columns // kind.elements
-    data = weight.data.new_empty(rows, count * kind.bytes)
+    form = GGML_FORMATS[weight.type]
+    count = columns // form.block_elements
+    data = weight.data.new_empty(rows, count * form.block_bytes)
     for part in row_chunks(rows, columns, data.device):
-        data[part] = undo(weight.data[part], count).flatten(1)
+        data[part] = repacking.unpack(weight.data[part], count).flatten(1)
     return QuantizedTensor(weight.type, data, columns)
 
 
-class _Layout(NamedTuple):
-    pack: Callable[[torch.Tensor], torch.Tensor]
-    unpack: Callable[[torch.Tensor, int], torch.Tensor]
-
-
-# Rows begin where the widest loads can begin.
-_ALIGNMENT = 16
-_LAYOUTS: Mapping[str, _Layout] = MappingProxyType(
-    {
-        "Q4_0": _Layout(pack_four_bits, unpack_q4_0),
-        "Q4_1": _Layout(pack_four_bits, unpack_q4_1),
-        "Q5_0": _Layout(pack_block_of_five_bits, unpack_q5_0),
-        "Q5_1": _Layout(pack_block_of_five_bits, unpack_q5_1),
-        "Q8_0": _Layout(pack_q8_0, unpack_q8_0),
-        "Q4_K": _Layout(pack_q4_k, unpack_q4_k),
-        "Q5_K": _Layout(pack_q5_k, unpack_q5_k),
-        "Q6_K": _Layout(pack_q6_k, unpack_q6_k),
-    }
-)
-REPACKED_TYPES = frozenset(_LAYOUTS)
-
-
-def _layout(kind: str) -> _Layout:
-    layout = _LAYOUTS.get(kind)
-    if layout is None:
+def _repacking(kind: str) -> Repacking:
+    codec = CODECS.get(kind)
+    if codec is None or codec.repacking is None:
         raise ValueError(f"Weights of type {kind} have no layout for the kernels.")
-    return layout
+    return codec.repacking

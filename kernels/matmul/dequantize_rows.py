@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ctypes import c_float, c_int
-from types import MappingProxyType
 
 import torch
 
 from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.repacked_tensor import RepackedTensor
+from ..formats.weight import Repacked, format_of
 from ..launch.cuda_driver import Argument, Grid
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
@@ -18,12 +16,6 @@ _SOURCE = "dequantize_rows.cuh"
 # A thread takes so many weights, whose bytes and values are loaded and stored in wide pieces.
 _WEIGHTS = 16
 _MOST_THREADS = 256
-_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        kind: kind.lower()
-        for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
-    }
-)
 
 
 class DequantizeRows:
@@ -34,7 +26,7 @@ class DequantizeRows:
 
     def gather(
         self,
-        weight: RepackedTensor | RepackedNF4 | torch.Tensor,
+        weight: Repacked | torch.Tensor,
         row_ids: torch.Tensor,
         *,
         scale: float = 1.0,
@@ -60,9 +52,7 @@ class DequantizeRows:
             self._launch_repacked("gather_rows", weight, len(row_ids), arguments)
         return out
 
-    def following(
-        self, weight: RepackedTensor | RepackedNF4, first: int, out: torch.Tensor
-    ) -> torch.Tensor:
+    def following(self, weight: Repacked, first: int, out: torch.Tensor) -> torch.Tensor:
         """`out` (rows, columns) of any dtype becomes rows of `weight` from `first` on."""
         rows, columns = weight.shape
         if not 0 <= first <= first + len(out) <= rows:
@@ -75,15 +65,14 @@ class DequantizeRows:
     def _launch_repacked(
         self,
         operation: str,
-        weight: RepackedTensor | RepackedNF4,
+        weight: Repacked,
         rows: int,
         arguments: list[Argument],
     ) -> None:
         if isinstance(weight, RepackedNF4):
-            name, nested = "nf4", weight.nested
+            nested = weight.nested
             arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
-        else:
-            name = _NAMES[weight.type]
+        name = format_of(weight).kernel
         self._launch(f"{operation}_{name}", rows, weight.shape[1], arguments)
 
     def _launch(self, kernel: str, rows: int, columns: int, arguments: list[Argument]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.repacked_tensor import RepackedTensor
+from ..formats.weight import Repacked
 from ..launch.kernel_library import KernelLibrary
 from .dequantize_rows import DequantizeRows
 
@@ -34,7 +33,7 @@ class DequantizedGemm:
     def __call__(
         self,
         x: torch.Tensor,
-        weight: RepackedTensor | RepackedNF4,
+        weight: Repacked,
         bias: torch.Tensor | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:

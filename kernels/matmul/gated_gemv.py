@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ctypes import c_int
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -14,17 +12,14 @@ from ..elementwise.gate_quantize import GATES, GateQuantize
 from ..elementwise.gated_activation import GateActivation
 from ..elementwise.norm_quantize import ActivationForms
 from ..elementwise.q8_activations import GROUP, q8_tiles
-from ..formats.repacked_nf4 import RepackedNF4
 from ..formats.repacked_tensor import RepackedTensor
+from ..formats.weight import Repacked, format_of
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
-from .quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
+from .quantized_gemv import MOST_COLUMNS, QuantizedGemv
 
 MOST_OUTPUTS = 1 << 18
 _WARPS = 4
-_SOURCES: Mapping[str, str] = MappingProxyType(
-    {"Q4_K": "q4_k", "Q5_K": "q5_k", "Q6_K": "q6_k", "Q8_0": "q8_0", "Q4_0": "q4_0"}
-)
 
 
 class GatedLayer(NamedTuple):
@@ -96,7 +91,7 @@ class GatedGemv:
         tensors = gate.data, up.data, tiles, *biases, dense, results, values, self._counts
         dense_type = 0 if dense is None else ELEMENT_TYPES[dense.dtype]
         numbers = rows, inputs, gate.data.shape[1], dense_type, GATES[layer.activation]
-        name = "nf4" if isinstance(gate, RepackedNF4) else _SOURCES[gate.type]
+        name = format_of(gate).kernel
         kernel, grid = f"{name}_gated_c{columns}_s{split}", (-(-rows * split // _WARPS), 1, 1)
         tables = (each for weight in (gate, up) for each in _tables(weight))
         arguments = *map(pointer, tensors), *map(c_int, numbers), *map(pointer, tables)
@@ -122,9 +117,8 @@ class GatedGemv:
 
 def can_fuse(gate: Repacked, up: Repacked) -> bool:
     """Whether there is a kernel that multiplies both."""
-    if isinstance(gate, RepackedTensor) and isinstance(up, RepackedTensor):
-        return gate.type == up.type and gate.type in _SOURCES
-    return isinstance(gate, RepackedNF4) and isinstance(up, RepackedNF4)
+    form = format_of(gate)
+    return form is format_of(up) and form.has_gated_kernel
 
 
 def _tables(weight: Repacked) -> tuple[torch.Tensor, ...]:

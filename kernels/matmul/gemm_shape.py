@@ -6,31 +6,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ..formats.weight_format import WEIGHT_FORMATS
+
 ROWS = 128
 """Of the matrix, in a block."""
 SLAB = 128
 """Inputs that are multiplied at a time."""
 _GROUPS, _SCALE_BYTES = 4, 48
-# A row's slab in shared memory, as each format has it.
 _ROW_BYTES: Mapping[str, int] = MappingProxyType(
-    {
-        "q4_k": 80,
-        "q5_k": 112,
-        "q6_k": 112,
-        "q4_0": 80,
-        "q4_1": 80,
-        "q5_0": 112,
-        "q5_1": 112,
-        "q8_0": 144,
-        "nf4": 80,
-    }
+    {form.kernel: form.gemm_row_bytes for form in WEIGHT_FORMATS.values() if form.has_kernels}
 )
 # What a processor has for all of its blocks; each takes 1 KB more than it asks for.
 _SHARED_BYTES: Mapping[str, int] = MappingProxyType({"sm_90": 228 << 10})
 _SHARED_BYTES_ELSEWHERE, _SHARED_BYTES_OF_A_BLOCK = 100 << 10, 1 << 10
 
 GEMM_SOURCES = frozenset(_ROW_BYTES)
-"""Names of types that have kernels."""
+"""The kernel names of the formats that have GEMM kernels."""
 
 
 class GemmShape(NamedTuple):

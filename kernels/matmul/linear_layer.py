@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..formats.prepared_weight import PreparedWeight
+from ..formats.weight import PreparedWeight
 
 
 @dataclass(frozen=True, eq=False)

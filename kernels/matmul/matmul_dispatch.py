@@ -10,9 +10,7 @@ from ..elementwise.activations import Activations
 from ..elementwise.gate_quantize import GateQuantize
 from ..elementwise.gated_activation import GateActivation
 from ..elementwise.norm_quantize import ActivationForms
-from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.repacked_tensor import RepackedTensor
-from ..formats.weight_kind import kind_of
+from ..formats.weight import Repacked, format_name
 from ..launch.kernel_library import KernelLibrary
 from .dense_gated import DenseGate, DenseGated, can_gate_dense
 from .dense_gemv import DenseGemv, can_multiply_dense
@@ -24,7 +22,7 @@ from .linear_layer import LinearLayer
 from .matmul_tuning import MatmulTuning
 from .paired_gemv import PairedGemv, source_of
 from .quantized_gemm import QuantizedGemm
-from .quantized_gemv import QuantizedGemv, Repacked
+from .quantized_gemv import QuantizedGemv
 
 
 class MatmulDispatch:
@@ -57,9 +55,9 @@ class MatmulDispatch:
     def multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         """`out` (tokens, outputs), maybe a part of wider rows, becomes the layer's outputs."""
         weight, bias = layer.weight, layer.bias
-        if not isinstance(weight, RepackedTensor | RepackedNF4):
+        if not isinstance(weight, Repacked):
             self._multiply_others(x, layer, out)
-        elif not self.as_bytes(kind_of(weight), x.tokens):
+        elif not self.as_bytes(format_name(weight), x.tokens):
             self._multiply_large(x, layer, weight, out)
         else:
             self._product(x, weight).multiply(weight, _tiles(x), out, bias=bias)
@@ -80,9 +78,7 @@ class MatmulDispatch:
     ) -> None:
         """`residual` (tokens, outputs) float32 grows by `scale` times the layer's outputs."""
         weight, bias = layer.weight, layer.bias
-        if isinstance(weight, RepackedTensor | RepackedNF4) and self.as_bytes(
-            kind_of(weight), x.tokens
-        ):
+        if isinstance(weight, Repacked) and self.as_bytes(format_name(weight), x.tokens):
             product = self._product(x, weight)
             product.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
         elif x.dense is not None and can_multiply_dense(weight, x.dense):
@@ -103,9 +99,9 @@ class MatmulDispatch:
         """See `Operations.gated_linear`."""
         first, second = gate.weight, up.weight
         if (
-            isinstance(first, RepackedTensor | RepackedNF4)
-            and isinstance(second, RepackedTensor | RepackedNF4)
-            and x.tokens <= self._table.most_for_gemv(kind_of(first))
+            isinstance(first, Repacked)
+            and isinstance(second, Repacked)
+            and x.tokens <= self._table.most_for_gemv(format_name(first))
             and can_fuse(first, second)
         ):
             layer = GatedLayer(first, second, activation, gate.bias, up.bias)
@@ -144,19 +140,19 @@ class MatmulDispatch:
         """Whether one launch did it."""
         first, second = one.weight, other.weight
         if not (
-            isinstance(first, RepackedTensor)
-            and isinstance(second, RepackedTensor)
+            isinstance(first, Repacked)
+            and isinstance(second, Repacked)
             and source_of(first, second) is not None
         ):
             return False
-        kinds = kind_of(first), kind_of(second)
+        kinds = format_name(first), format_name(second)
         if x.tokens > min(self._table.most_for_gemv(kind) for kind in kinds):
             return False
         self._pairs.multiply(first, second, _tiles(x), out, biases=(one.bias, other.bias))
         return True
 
     def _product(self, x: Activations, weight: Repacked) -> QuantizedGemv | QuantizedGemm:
-        few = x.tokens <= self._table.most_for_gemv(kind_of(weight))
+        few = x.tokens <= self._table.most_for_gemv(format_name(weight))
         return self._gemv if few else self._gemm
 
     def _multiply_large(
@@ -170,7 +166,7 @@ class MatmulDispatch:
 
     def _multiply_others(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         weight, rows = layer.weight, _dense(x)
-        assert not isinstance(weight, RepackedTensor | RepackedNF4)
+        assert not isinstance(weight, Repacked)
         if can_multiply_dense(weight, rows):
             self._dense.multiply(weight, rows, out, bias=layer.bias)
             return

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from ..formats.weight_format import WEIGHT_FORMATS
+
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _USUAL_GEMV = 8
 # Where tensor cores are as quick with floats as wide as 16 bits sum up as with bytes, long prompts
 # had better be multiplied as floats. Cards for games halve floats, not bytes.
 _DATA_CENTRE = frozenset(("sm_80", "sm_90", "sm_100", "sm_103"))
 _MOST_AS_BYTES = 256
-# By their instructions: with more columns than these, sums of four bytes take an H200 longer than
-# memory does, and tensor cores do not.
-_GEMV_ON_HOPPER: Mapping[str, int] = MappingProxyType({"Q4_K": 6, "NF4": 4})
 _ALWAYS = 1 << 30
 
 
@@ -38,7 +37,11 @@ class MatmulTuning:
     @classmethod
     def usual(cls, architecture: str) -> MatmulTuning:
         """What is likely best on an architecture such as `sm_90`."""
-        gemv = _GEMV_ON_HOPPER if architecture == "sm_90" else _NOTHING
+        gemv = {
+            form.name: form.gemv_rows[architecture]
+            for form in WEIGHT_FORMATS.values()
+            if architecture in form.gemv_rows
+        }
         return cls(_MOST_AS_BYTES if architecture in _DATA_CENTRE else _ALWAYS, gemv)
 
     @staticmethod

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ctypes import c_int
-from types import MappingProxyType
 
 import torch
 
-from ..formats.repacked_tensor import RepackedTensor
+from ..formats.weight import Repacked, format_of
 from ..launch.kernel_arguments import pointer
 from ..launch.kernel_library import KernelLibrary
 from .epilogue import store_products
-from .quantized_gemv import MOST_COLUMNS, GemvVariant, QuantizedGemv, Repacked
+from .quantized_gemv import MOST_COLUMNS, GemvVariant, QuantizedGemv
 
 _WARPS = 4
-_SOURCES: Mapping[tuple[str, str], str] = MappingProxyType({("Q4_K", "Q6_K"): "q4_k_q6_k"})
 _NO_BIASES = (None, None)
 
 
@@ -71,6 +68,5 @@ class PairedGemv:
 
 def source_of(first: Repacked, second: Repacked) -> str | None:
     """The kernels that multiply both, or None."""
-    if isinstance(first, RepackedTensor) and isinstance(second, RepackedTensor):
-        return _SOURCES.get((first.type, second.type))
-    return None
+    one, other = format_of(first), format_of(second)
+    return f"{one.kernel}_{other.kernel}" if other.name in one.paired_with else None

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import torch
 
 from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.repacked_tensor import RepackedTensor
+from ..formats.weight import Repacked, format_of
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import pointer
 from ..launch.kernel_library import KernelLibrary
 from .epilogue import add_products, store_products
-from .gemm_shape import GEMM_SHAPES, GEMM_SOURCES, ROWS, SLAB
+from .gemm_shape import GEMM_SHAPES, ROWS, SLAB
 
 # A block that has fewer slabs than this spends its time with beginning and ending.
 _LEAST_SLABS = 4
@@ -56,7 +56,7 @@ class QuantizedGemm:
 
     def multiply(
         self,
-        weight: RepackedTensor | RepackedNF4,
+        weight: Repacked,
         tiles: torch.Tensor,
         out: torch.Tensor,
         bias: torch.Tensor | None = None,
@@ -74,7 +74,7 @@ class QuantizedGemm:
 
     def multiply_add(
         self,
-        weight: RepackedTensor | RepackedNF4,
+        weight: Repacked,
         tiles: torch.Tensor,
         residual: torch.Tensor,
         bias: torch.Tensor | None = None,
@@ -89,17 +89,19 @@ class QuantizedGemm:
         epilogue = add_products(residual, tiles.shape[1], weight.shape[0], bias, scale)
         self._launch(weight, tiles, epilogue, plan)
 
-    def plan(self, weight: RepackedTensor | RepackedNF4, columns: int) -> GemmPlan:
+    def plan(self, weight: Repacked, columns: int) -> GemmPlan:
         """The cheapest blocks for so many columns, and enough of them to occupy the GPU."""
         rows, inputs = weight.shape
         wide = min(self._costs, key=lambda each: (-(-columns // each) * self._costs[each], each))
         slabs = -(-rows // ROWS) * -(-columns // wide) * -(-inputs // SLAB)
-        blocks = GEMM_SHAPES[wide].resident_blocks(_source(weight), self._library.architecture)
+        blocks = GEMM_SHAPES[wide].resident_blocks(
+            format_of(weight).kernel, self._library.architecture
+        )
         return GemmPlan(wide, max(1, min(self._library.processors * blocks, slabs // _LEAST_SLABS)))
 
     def _launch(
         self,
-        weight: RepackedTensor | RepackedNF4,
+        weight: Repacked,
         tiles: torch.Tensor,
         epilogue: Sequence[Argument],
         plan: GemmPlan | None,
@@ -109,7 +111,7 @@ class QuantizedGemm:
         if len(tiles) != -(-inputs // 1024) or not tiles.is_contiguous():
             raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
         wide, blocks = plan or self.plan(weight, columns)
-        shape, source = GEMM_SHAPES[wide], _source(weight)
+        shape, source = GEMM_SHAPES[wide], format_of(weight).kernel
         if blocks > len(self._arrivals) or blocks * wide * 2 * ROWS > len(self._partials):
             raise ValueError(f"There is no room for the sums of {blocks} blocks.")
         sizes = (c_int(n) for n in (rows, inputs, weight.data.shape[1], columns))
@@ -129,10 +131,3 @@ class QuantizedGemm:
             arguments,
             shared_bytes=shape.shared_bytes(source),
         )
-
-
-def _source(weight: RepackedTensor | RepackedNF4) -> str:
-    name = "nf4" if isinstance(weight, RepackedNF4) else weight.type.lower()
-    if name not in GEMM_SOURCES:
-        raise ValueError(f"Weights of type {name.upper()} have no kernels for many columns.")
-    return name

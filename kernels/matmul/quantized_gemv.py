@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import c_int
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -14,7 +13,7 @@ from ..formats.dequantize import dequantize
 from ..formats.nf4_tensor import NF4Tensor
 from ..formats.quantized_tensor import QuantizedTensor
 from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.repacked_tensor import REPACKED_TYPES, RepackedTensor
+from ..formats.weight import Repacked, format_of
 from ..launch.cuda_driver import Argument, Grid
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
@@ -24,11 +23,6 @@ MOST_COLUMNS = 8
 _WARPS = 4
 # Fewer warps than this for a processor leave it waiting for memory.
 _WARPS_WANTED = 16
-_SOURCES: Mapping[str, str] = MappingProxyType(
-    {kind: kind.lower() for kind in sorted(REPACKED_TYPES)}
-)
-
-Repacked = RepackedTensor | RepackedNF4
 
 
 class GemvVariant(NamedTuple):
@@ -122,12 +116,11 @@ class QuantizedGemv:
         chosen = variant or self.variant(rows)
         sizes = (c_int(n) for n in (rows, inputs, weight.data.shape[1]))
         arguments: list[Argument] = [pointer(weight.data), pointer(tiles), *sizes, *epilogue]
+        name = format_of(weight).kernel
         if isinstance(weight, RepackedNF4):
-            name = "nf4_exact" if exact else "nf4"
+            name = "nf4_exact" if exact else name
             nested = weight.nested
             arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
-        else:
-            name = _SOURCES[weight.type]
         kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
         block = (32 * _WARPS, 1, 1)
         self._library.launch(f"{name}.cuh", kernel, _grid(rows, chosen), block, arguments)

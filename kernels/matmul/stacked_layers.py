@@ -8,8 +8,8 @@ from itertools import accumulate, groupby, pairwise
 
 import torch
 
-from ..formats.prepared_weight import PreparedWeight
 from ..formats.repacked_tensor import RepackedTensor
+from ..formats.weight import PreparedWeight
 from .linear_layer import LinearLayer
 
 

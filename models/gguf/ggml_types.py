@@ -1,8 +1,10 @@
-"""Numbers that GGUF files use for tensor types and quantization mixes."""
+"""The numbers of tensor types and quantisation mixes in GGUF files."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 
 
 class TensorType(NamedTuple):
@@ -13,21 +15,11 @@ class TensorType(NamedTuple):
     block_bytes: int
 
 
-# From ggml.h and the block structs of ggml-common.h; the gaps are types that were withdrawn.
-TENSOR_TYPES: dict[int, TensorType] = {
-    0: TensorType("F32", 1, 4),
-    1: TensorType("F16", 1, 2),
-    2: TensorType("Q4_0", 32, 18),
-    3: TensorType("Q4_1", 32, 20),
-    6: TensorType("Q5_0", 32, 22),
-    7: TensorType("Q5_1", 32, 24),
-    8: TensorType("Q8_0", 32, 34),
+# Types that only llama.cpp computes with. From ggml.h and the block structs of ggml-common.h.
+_OTHER_TYPES: dict[int, TensorType] = {
     9: TensorType("Q8_1", 32, 36),
     10: TensorType("Q2_K", 256, 84),
     11: TensorType("Q3_K", 256, 110),
-    12: TensorType("Q4_K", 256, 144),
-    13: TensorType("Q5_K", 256, 176),
-    14: TensorType("Q6_K", 256, 210),
     15: TensorType("Q8_K", 256, 292),
     16: TensorType("IQ2_XXS", 256, 66),
     17: TensorType("IQ2_XS", 256, 74),
@@ -43,7 +35,6 @@ TENSOR_TYPES: dict[int, TensorType] = {
     27: TensorType("I64", 1, 8),
     28: TensorType("F64", 1, 8),
     29: TensorType("IQ1_M", 256, 56),
-    30: TensorType("BF16", 1, 2),
     34: TensorType("TQ1_0", 256, 54),
     35: TensorType("TQ2_0", 256, 66),
     39: TensorType("MXFP4", 32, 17),
@@ -51,8 +42,14 @@ TENSOR_TYPES: dict[int, TensorType] = {
     41: TensorType("Q1_0", 128, 18),
     42: TensorType("Q2_0", 64, 18),
 }
+TENSOR_TYPES: dict[int, TensorType] = _OTHER_TYPES | {
+    form.ggml_type: TensorType(form.name, form.block_elements, form.block_bytes)
+    for form in WEIGHT_FORMATS.values()
+    if form.ggml_type is not None
+}
+"""Every type by its number; the gaps are types that were withdrawn."""
 
-# `general.file_type`, llama.h's llama_ftype, by the names people use for the mixes.
+# `general.file_type`, llama.h's llama_ftype, by the common names of the mixes.
 FILE_TYPES: dict[int, str] = {
     0: "F32",
     1: "F16",

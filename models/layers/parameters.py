@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.formats.prepared_weight import PreparedWeight
+from ingle.kernels.formats.weight import PreparedWeight
 from ingle.kernels.matmul.linear_layer import LinearLayer
 from ingle.kernels.operations import Operations
 

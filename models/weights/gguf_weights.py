@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import torch
 
-from ingle.kernels.formats.dequantize import BLOCK_TYPES
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..gguf.gguf_header import GGUFHeader, TensorInfo, read_header
@@ -58,11 +58,11 @@ class GGUFWeights:
         return QuantizedTensor(tensor.type, raw.view(prod(rows), -1), columns)
 
     def _check_type(self, tensor: TensorInfo) -> None:
-        if tensor.type not in BLOCK_TYPES:
+        if tensor.type not in GGML_FORMATS:
             raise UnsupportedModel(
                 f"{self.header.path} stores {tensor.name!r} as {tensor.type}, which only llama.cpp"
                 " computes with.",
-                hint=f"Run it with llama.cpp, or choose one of {', '.join(BLOCK_TYPES)}.",
+                hint=f"Run it with llama.cpp, or choose one of {', '.join(GGML_FORMATS)}.",
             )
         if tensor.type not in _PLAIN and len(tensor.shape) > 2:
             raise UnsupportedModel(

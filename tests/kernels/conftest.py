@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.kernels.formats.dequantize import BLOCK_TYPES
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 MakeQuantized = Callable[..., QuantizedTensor]
 
@@ -34,10 +34,10 @@ def make_quantized() -> MakeQuantized:
     def make(
         kind: str, rows: int, columns: int, seed: int = 0, *, tame: bool = False
     ) -> QuantizedTensor:
-        block = BLOCK_TYPES[kind]
+        block = GGML_FORMATS[kind]
         random = np.random.default_rng(seed)
         blocks = random.integers(
-            0, 256, (rows * columns // block.elements, block.bytes), dtype=np.uint8
+            0, 256, (rows * columns // block.block_elements, block.block_bytes), dtype=np.uint8
         )
         for place in _SCALES.get(kind, ()) if tame else ():
             scales = random.normal(0, 1e-3, (len(blocks), 1)).astype(np.float16)

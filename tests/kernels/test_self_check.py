@@ -11,10 +11,9 @@ from gpu.weights import random_weight
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.formats.prepared_weight import PreparedWeight
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.formats.weight_kind import kind_of
+from ingle.kernels.formats.weight import PreparedWeight, format_name
 from ingle.kernels.kv_cache.key_bias import KeyBias
 from ingle.kernels.kv_cache.kv_append import kv_append
 from ingle.kernels.kv_cache.kv_pages import KVPages
@@ -139,6 +138,6 @@ def test_kinds_side_by_side_are_checked() -> None:
 def test_kinds_have_names() -> None:
     weight = random_weight("Q6_K", 8, 256, CPU)
     assert isinstance(weight, QuantizedTensor)
-    assert kind_of(weight) == kind_of(repack(weight)) == "Q6_K"
-    assert kind_of(torch.zeros(2, 2, dtype=torch.bfloat16)) == "bfloat16"
-    assert kind_of(random_weight("NF4", 8, 256, CPU)) == "NF4"
+    assert format_name(weight) == format_name(repack(weight)) == "Q6_K"
+    assert format_name(torch.zeros(2, 2, dtype=torch.bfloat16)) == "bfloat16"
+    assert format_name(random_weight("NF4", 8, 256, CPU)) == "NF4"

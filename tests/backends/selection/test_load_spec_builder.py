@@ -15,7 +15,7 @@ from ingle.backends.base.load_spec import EngineChoice, EngineKind
 from ingle.backends.selection.engine_choice import TENSOR_TYPES, choose_engine
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
 from ingle.backends.selection.own_engine import CudaAvailability
-from ingle.kernels.formats.dequantize import BLOCK_TYPES
+from ingle.kernels.formats.codecs import CODECS
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.kv_type import KVType
@@ -159,7 +159,7 @@ def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
 
 
 def test_the_types_are_those_of_the_kernels() -> None:
-    assert frozenset(BLOCK_TYPES) == TENSOR_TYPES
+    assert CODECS.keys() == TENSOR_TYPES
 
 
 def test_pytorch_is_found_without_being_imported() -> None:

@@ -10,12 +10,13 @@ import torch
 from gguf import GGMLQuantizationType, quants
 
 from ingle.kernels.elementwise.q8_activations import dequantize_q8
-from ingle.kernels.formats.dequantize import BLOCK_TYPES, dequantize
+from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.formats.nf4_tensor import NF4Tensor
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
 from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 MakeGemv = Callable[..., QuantizedGemv]
@@ -110,10 +111,12 @@ def test_the_reference_agrees_with_gguf(
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_blocks(make_gemv: MakeGemv, kind: str) -> None:
     """The largest quants, scales and activations at once: no sum of integers overflows."""
-    block = BLOCK_TYPES[kind]
+    block = GGML_FORMATS[kind]
     places = (208,) if kind == "Q6_K" else (0,) if kind.endswith("_0") else (0, 2)
     for byte in (0xFF, 0x80, 0x7F, 0x00):
-        blocks = torch.full((4, 1024 // block.elements, block.bytes), byte, dtype=torch.uint8)
+        blocks = torch.full(
+            (4, 1024 // block.block_elements, block.block_bytes), byte, dtype=torch.uint8
+        )
         for place in places:
             blocks[..., place : place + 2] = torch.tensor([0x00, 0x3C], dtype=torch.uint8)
         weight, gemv = QuantizedTensor(kind, blocks.view(4, -1), 1024), make_gemv()

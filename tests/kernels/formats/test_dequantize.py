@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ingle.kernels.formats.dequantize import BLOCK_TYPES, dequantize, row_chunks
+from ingle.kernels.formats.dequantize import dequantize, row_chunks
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.models.gguf.ggml_types import TENSOR_TYPES
 from ingle.models.gguf.gguf_header import TensorInfo, read_header
 
@@ -37,7 +38,7 @@ def assert_same_bits(ours: torch.Tensor, theirs: NDArray[np.float32]) -> None:
     assert np.all(same | (np.isnan(found) & np.isnan(theirs)))
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_random_bytes_are_what_the_reference_makes_of_them(
     make_quantized: MakeQuantized, kind: str
 ) -> None:
@@ -45,29 +46,29 @@ def test_random_bytes_are_what_the_reference_makes_of_them(
     assert_same_bits(dequantize(weight), reference(weight.data.numpy(), kind))
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_scales_at_the_edges_of_their_range(make_quantized: MakeQuantized, kind: str) -> None:
     weight = make_quantized(kind, len(HALVES) ** 2, 256)
     pairs = np.array([(a, b) for a in HALVES for b in HALVES], dtype="<u2").view(np.uint8)
-    block = BLOCK_TYPES[kind]
+    block = GGML_FORMATS[kind]
     place = 208 if kind == "Q6_K" else 0
-    width = min(4, block.bytes - place)
-    blocks = weight.data.view(len(pairs), -1, block.bytes)
+    width = min(4, block.block_bytes - place)
+    blocks = weight.data.view(len(pairs), -1, block.block_bytes)
     blocks[:, :, place : place + width] = torch.as_tensor(pairs)[:, None, :width]
     assert_same_bits(dequantize(weight), reference(weight.data.numpy(), kind))
 
 
 @given(data=st.data())
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_any_block_is_what_the_reference_makes_of_it(kind: str, data: st.DataObject) -> None:
-    block = BLOCK_TYPES[kind]
-    raw = data.draw(st.binary(min_size=2 * block.bytes, max_size=2 * block.bytes))
+    block = GGML_FORMATS[kind]
+    raw = data.draw(st.binary(min_size=2 * block.block_bytes, max_size=2 * block.block_bytes))
     blocks = np.frombuffer(raw, dtype=np.uint8).reshape(2, -1).copy()
-    weight = QuantizedTensor(kind, torch.as_tensor(blocks), block.elements)
+    weight = QuantizedTensor(kind, torch.as_tensor(blocks), block.block_elements)
     assert_same_bits(dequantize(weight), reference(blocks, kind))
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_half_precision_is_the_single_precision_rounded_once(
     make_quantized: MakeQuantized, kind: str
 ) -> None:
@@ -84,9 +85,9 @@ def test_half_precision_is_the_single_precision_rounded_once(
 
 def test_the_layouts_are_those_that_files_have() -> None:
     known = {kind.name: (kind.block_elements, kind.block_bytes) for kind in TENSOR_TYPES.values()}
-    assert {name: (kind.elements, kind.bytes) for name, kind in BLOCK_TYPES.items()} == {
-        name: known[name] for name in BLOCK_TYPES
-    }
+    assert {
+        name: (kind.block_elements, kind.block_bytes) for name, kind in GGML_FORMATS.items()
+    } == {name: known[name] for name in GGML_FORMATS}
 
 
 def test_many_rows_are_unpacked_some_at_a_time(make_quantized: MakeQuantized) -> None:
@@ -101,9 +102,9 @@ def test_chunks_cover_all_rows_once(rows: int, columns: int) -> None:
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(rows))
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_blocks_may_lie_anywhere_in_memory(make_quantized: MakeQuantized, kind: str) -> None:
-    weight = make_quantized(kind, 1, BLOCK_TYPES[kind].elements)
+    weight = make_quantized(kind, 1, GGML_FORMATS[kind].block_elements)
     shifted = torch.zeros(weight.nbytes + 1, dtype=torch.uint8)
     shifted[1:] = weight.data.flatten()
     moved = QuantizedTensor(kind, shifted[1:].view(1, -1), weight.columns)

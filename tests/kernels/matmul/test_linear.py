@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.formats.dequantize import BLOCK_TYPES, dequantize, row_chunks
+from ingle.kernels.formats.dequantize import dequantize, row_chunks
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.kernels.matmul.linear import linear
 
 MakeQuantized = Callable[..., QuantizedTensor]
@@ -17,7 +18,7 @@ def error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_quantised_weights_multiply_as_their_values_do(
     make_quantized: MakeQuantized, kind: str
 ) -> None:

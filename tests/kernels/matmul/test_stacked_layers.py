@@ -6,9 +6,9 @@ import pytest
 import torch
 from gpu.weights import random_weight
 
-from ingle.kernels.formats.prepared_weight import PreparedWeight
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_tensor import RepackedTensor, repack
+from ingle.kernels.formats.weight import PreparedWeight
 from ingle.kernels.matmul.linear_layer import LinearLayer
 from ingle.kernels.matmul.stacked_layers import join_layers, stack_layers
 

@@ -12,8 +12,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.kernels.formats.dequantize import BLOCK_TYPES, dequantize
+from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.models.errors import InvalidModel, ModelNotFound, UnsupportedModel
 from ingle.models.gguf.ggml_types import TENSOR_TYPES
 from ingle.models.weights.gguf_weights import GGUFWeights
@@ -49,7 +50,7 @@ def touch_all(weights: GGUFWeights) -> float:
     return total
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize("kind", GGML_FORMATS)
 def test_tensors_are_what_the_reference_reader_gives(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write, kind: str
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         GGUFWeights(tmp_path / "absent.gguf")
 
 
-@pytest.mark.parametrize("kind", sorted(set(NUMBERS) - set(BLOCK_TYPES)))
+@pytest.mark.parametrize("kind", sorted(set(NUMBERS) - set(GGML_FORMATS)))
 def test_types_without_a_kernel_name_the_way_out(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write, kind: str
 ) -> None:

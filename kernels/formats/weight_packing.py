@@ -1,4 +1,7 @@
-"""Rows of weights cut into tiles, each of which has one part of all its blocks after the other."""
+"""Packing of weights for the kernels: tiles of blocks, and groups of five-bit weights.
+
+csrc/weight_group.cuh describes how the kernels unpack them.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +40,22 @@ def from_tiles(
         torch.cat((part.reshape(rows, tiles * blocks, size), rest.reshape(rows, left, size)), dim=1)
         for part, rest, size in pairs
     ]
+
+
+def pack_five_bits(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of `weights` (..., 32) uint8 below 32: nibbles (..., 16) and fifth bits (..., 4)."""
+    first, last = weights[..., :16], weights[..., 16:]
+    nibbles = first & 15 | last >> 1 << 4
+    words = (*weights.shape[:-1], 4, 4)
+    f0, f1, f2, f3 = (first >> 4).reshape(words).unbind(-2)
+    l0, l1, l2, l3 = (last & 1).reshape(words).unbind(-2)
+    low = f3 | l1 << 1 | f1 << 2 | l0 << 3
+    return nibbles, low | f0 << 4 | l2 << 5 | f2 << 6 | l3.roll(-1, -1) << 7
+
+
+def unpack_five_bits(nibbles: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
+    """The weights again: undoes `pack_five_bits`."""
+    fifth = torch.stack((bits >> 4, bits >> 2, bits >> 6, bits), dim=-2).flatten(-2) & 1
+    lowest = torch.stack((bits >> 3, bits >> 1, bits >> 5, (bits >> 7).roll(1, -1)), dim=-2)
+    last = nibbles >> 4 << 1 | lowest.flatten(-2) & 1
+    return torch.cat((nibbles & 15 | fifth << 4, last), dim=-1)

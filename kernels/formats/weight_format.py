@@ -1,0 +1,113 @@
+"""The storage formats of weights that ingle's own engine computes with: one row each.
+
+Imports no torch, so that the daemon can ask which formats there are. What a format computes is its
+codec (`codecs.py`); its kernels are `csrc/{kernel}.cuh`, `csrc/{kernel}_gemm.cuh` and, with
+`has_gated_kernel`, `csrc/gated_{kernel}.cuh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightFormat:
+    """A format: `block_bytes` bytes hold `block_elements` consecutive weights of a row.
+
+    `name` is ggml's, and `ggml_type` its number in GGUF files; None for formats of other files.
+    """
+
+    name: str
+    ggml_type: int | None
+    block_elements: int
+    block_bytes: int
+    gemm_row_bytes: int = 0
+    """Bytes of 128 weights in shared memory of csrc/gemm.cuh; 0 for a format without kernels."""
+    has_gated_kernel: bool = False
+    """Whether one kernel multiplies by gate and up, and applies the activation."""
+    paired_with: frozenset[str] = frozenset()
+    """The formats of a second matrix that one kernel multiplies with this one."""
+    gemv_rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The most batch rows for which GEMV is fastest, by architecture; elsewhere the usual 8."""
+
+    @property
+    def kernel(self) -> str:
+        """What the names of its kernels begin with."""
+        return self.name.lower()
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether there are GEMV, GEMM and dequantise kernels, which read repacked weights."""
+        return self.gemm_row_bytes > 0
+
+
+# Block sizes: ggml.h and the block structs of ggml-common.h. GEMV on sm_90, by instruction counts:
+# with more batch rows, dp4a takes an H200 longer than memory does, and tensor cores do not.
+_FORMATS = (
+    WeightFormat(name="F32", ggml_type=0, block_elements=1, block_bytes=4),
+    WeightFormat(name="F16", ggml_type=1, block_elements=1, block_bytes=2),
+    WeightFormat(name="BF16", ggml_type=30, block_elements=1, block_bytes=2),
+    WeightFormat(
+        name="Q4_0",
+        ggml_type=2,
+        block_elements=32,
+        block_bytes=18,
+        gemm_row_bytes=80,
+        has_gated_kernel=True,
+    ),
+    WeightFormat(name="Q4_1", ggml_type=3, block_elements=32, block_bytes=20, gemm_row_bytes=80),
+    WeightFormat(name="Q5_0", ggml_type=6, block_elements=32, block_bytes=22, gemm_row_bytes=112),
+    WeightFormat(name="Q5_1", ggml_type=7, block_elements=32, block_bytes=24, gemm_row_bytes=112),
+    WeightFormat(
+        name="Q8_0",
+        ggml_type=8,
+        block_elements=32,
+        block_bytes=34,
+        gemm_row_bytes=144,
+        has_gated_kernel=True,
+    ),
+    WeightFormat(
+        name="Q4_K",
+        ggml_type=12,
+        block_elements=256,
+        block_bytes=144,
+        gemm_row_bytes=80,
+        has_gated_kernel=True,
+        paired_with=frozenset({"Q6_K"}),
+        gemv_rows={"sm_90": 6},
+    ),
+    WeightFormat(
+        name="Q5_K",
+        ggml_type=13,
+        block_elements=256,
+        block_bytes=176,
+        gemm_row_bytes=112,
+        has_gated_kernel=True,
+    ),
+    WeightFormat(
+        name="Q6_K",
+        ggml_type=14,
+        block_elements=256,
+        block_bytes=210,
+        gemm_row_bytes=112,
+        has_gated_kernel=True,
+    ),
+    WeightFormat(
+        name="NF4",
+        ggml_type=None,
+        block_elements=64,
+        block_bytes=33,
+        gemm_row_bytes=80,
+        has_gated_kernel=True,
+        gemv_rows={"sm_90": 4},
+    ),
+)
+WEIGHT_FORMATS: Mapping[str, WeightFormat] = MappingProxyType(
+    {each.name: each for each in _FORMATS}
+)
+GGML_FORMATS: Mapping[str, WeightFormat] = MappingProxyType(
+    {each.name: each for each in _FORMATS if each.ggml_type is not None}
+)
+"""The formats of tensors in GGUF files."""
