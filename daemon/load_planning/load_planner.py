@@ -166,7 +166,7 @@ class ModelLoadPlanner:
 
         recorded, config, own = entry.shape, self._config, self.facts.own
         assert recorded is not None
-        known = recorded.architecture in FAMILIES and TENSOR_TYPES >= set(recorded.matrices)
+        known = recorded.architecture in FAMILIES and set(recorded.matrices) <= TENSOR_TYPES
         ours = known and own.has_torch and own.gpu_memory > 0 and config.engine != "llama.cpp"
         costs = ModelCosts(
             shape=recorded.shape(
