@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from .gguf.gguf_header import GGUFHeader
+if TYPE_CHECKING:
+    from .gguf.gguf_header import GGUFHeader
 
 ENCODERS = frozenset(
     {

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -28,11 +28,14 @@ from ingle.backends.base.requests import GenerateRequest
 
 from ..error_status import describe
 from ..errors import Conflict, ErrorDetail, NotFound, TooManyGenerations
-from ..lifecycle.model_manager import Lease, ModelManager
-from ..lifecycle.request_queue import QueueSlot
-from ..routing.route_header import RouteRecord
-from ..routing.routed_backend import OpenLocal
 from .generation_log import GenerationLog, LoggedEvent
+
+if TYPE_CHECKING:
+    from ..lifecycle.lease import Lease
+    from ..lifecycle.model_manager import ModelManager
+    from ..lifecycle.request_queue import QueueSlot
+    from ..routing.route_header import RouteRecord
+    from ..routing.routed_backend import OpenLocal
 
 MAX_RUNNING = 64
 KEEP_SECONDS = 600.0

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied, WrongTask
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.model_info import Gauges
 from ingle.backends.base.requests import Priority
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
@@ -34,6 +33,7 @@ from ..model_process.loaded_model import LoadedModel
 from ..model_process.model_run import ModelRun, ModelState
 from ..model_process.usage_record import UsageRecord
 from .keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
+from .lease import Lease
 from .model_starter import ModelStarter
 from .owner_limits import OwnerLimits
 from .request_queue import QueueSlot, RequestQueue
@@ -43,18 +43,6 @@ log = logging.getLogger("ingle.daemon")
 
 ABANDON_SECONDS = 10.0
 AUTOMATIC = LoadOptions()
-
-
-@dataclass
-class Lease:
-    """The right to use a model; one that is loaded stays so until the lease is given back.
-
-    `model` and `info` may change until the first event: a route can lead to another model.
-    """
-
-    model: StoredModel
-    backend: Backend
-    info: ModelInfo
 
 
 class ModelManager:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import LoadFailed, OutOfMemory, WorkerDied
@@ -13,10 +14,12 @@ from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelNotFound
 
 from ..error_status import describe
-from ..memory.memory_allocator import MemoryAllocator
 from ..memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
-from ..model_process.model_run import ModelRun
-from .owner_limits import OwnerLimits
+
+if TYPE_CHECKING:
+    from ..memory.memory_allocator import MemoryAllocator
+    from ..model_process.model_run import ModelRun
+    from .owner_limits import OwnerLimits
 
 log = logging.getLogger("ingle.daemon")
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..error_status import describe
-from .model_manager import ModelManager
+
+if TYPE_CHECKING:
+    from .model_manager import ModelManager
 
 log = logging.getLogger("ingle.daemon")
 

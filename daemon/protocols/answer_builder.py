@@ -20,7 +20,7 @@ from ingle.backends.base.events import (
 from ingle.backends.base.model_info import ModelInfo
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..lifecycle.model_manager import Lease
+from ..lifecycle.lease import Lease
 from .job import Job
 
 

@@ -11,7 +11,7 @@ from ingle.backends.base.conversation import Infill
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
 
-from ..lifecycle.model_manager import Lease
+from ..lifecycle.lease import Lease
 from ..routing.policy.routing_preference import NO_PREFERENCE, RoutingPreference
 from .sampling_options import SamplingOptions, merge_sampling
 

@@ -23,7 +23,7 @@ from ingle.backends.base.requests import GenerateRequest
 
 from ..http.json_response import JSONResponse
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
-from ..lifecycle.model_manager import Lease
+from ..lifecycle.lease import Lease
 from ..load_planning.load_planner import LoadOptions
 from ..routing.route_header import RouteRecord, current_note
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route

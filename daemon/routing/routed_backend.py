@@ -37,7 +37,7 @@ from ingle.backends.remote.providers import Provider
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..errors import RequestError
-from ..lifecycle.model_manager import Lease
+from ..lifecycle.lease import Lease
 from .escalation import MeanSurprisal
 from .policy.policy_decision import Verdict
 from .policy.routing_plan import RoutingPlan

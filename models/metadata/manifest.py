@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..catalog import FILE
-from ..gguf.gguf_header import GGUFHeader
 from ..gguf.gguf_names import shard_paths
 from ..model_task import ModelTask, task_of
-from ..safetensors.model_folder import ModelFolder
 from ..sources.partial_file import sync_folder
 from .stored_model import FirstMessage, StoredModel
 from .weights_fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from ..gguf.gguf_header import GGUFHeader
+    from ..safetensors.model_folder import ModelFolder
 
 MANIFEST = "manifest.json"
 _MAX_MANIFEST = 1 << 20

@@ -51,3 +51,12 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     place: str = ""
     notes: list[str] = []
+
+
+class UnusableModel(msgspec.Struct, frozen=True):
+    """A model file or folder that cannot be used, and the reason."""
+
+    name: str
+    path: str
+    place: str
+    reason: str

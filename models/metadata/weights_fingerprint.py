@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidModel
 from ..safetensors.folder_files import CONFIG
-from ..safetensors.model_folder import ModelFolder
+
+if TYPE_CHECKING:
+    from ..safetensors.model_folder import ModelFolder
 
 _SAMPLE = 4096
 _VERSION = b"1"

@@ -15,7 +15,7 @@ import msgspec
 from ..errors import ModelError
 from ..metadata.description_cache import DescriptionCache, as_text
 from ..metadata.manifest import clean_text
-from ..metadata.stored_model import StoredModel
+from ..metadata.stored_model import StoredModel, UnusableModel
 from .found_model import FoundModel, Place
 from .place_names import free_name
 
@@ -25,15 +25,6 @@ _FRESH_SECONDS = 1.0
 """How long a survey is taken for true; a client may ask for every model in turn."""
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repeat_penalty")
 _LARGEST = 1e4
-
-
-class UnusableModel(msgspec.Struct, frozen=True):
-    """Something in a place that was meant to be a model, and why it is not used."""
-
-    name: str
-    path: str
-    place: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,7 +21,9 @@ from ..model_reference import CatalogReference, parse_reference
 from ..places.found_model import plain_name
 from ..sources.partial_file import disk_failure
 from .blob_folder import BlobFolder, checked_digest
-from .model_store import ModelStore
+
+if TYPE_CHECKING:
+    from .model_store import ModelStore
 
 _FILE = "model.gguf"
 _BLOBS = ".blobs"

@@ -25,10 +25,10 @@ from ..gguf.gguf_names import parse_shard
 from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
 from ..metadata.manifest import MANIFEST, read_manifest, write_manifest
-from ..metadata.stored_model import StoredModel
+from ..metadata.stored_model import StoredModel, UnusableModel
 from ..model_reference import CatalogReference, HubReference, PathReference, parse_reference
 from ..places.found_model import Place
-from ..places.local_models import LocalModels, UnusableModel
+from ..places.local_models import LocalModels
 from ..places.place_names import identity, merge_listings
 from ..sources.download_source import Cancelled, raise_if_cancelled
 from ..sources.package_index_source import SCRATCH_PREFIX

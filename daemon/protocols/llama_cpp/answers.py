@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
-from ...lifecycle.model_manager import Lease
+from ...lifecycle.lease import Lease
 from ..answer_builder import AnswerBuilder, CollectedAnswer
 from ..job import Job
 from ..sampling_options import merge_sampling

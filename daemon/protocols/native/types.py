@@ -10,8 +10,8 @@ from msgspec import Meta
 from ingle.backends.base.load_spec import EngineChoice, Quantize
 from ingle.models.download.pull_progress import PullProgress
 from ingle.models.kv_type import KVType
+from ingle.models.metadata.stored_model import UnusableModel
 from ingle.models.model_task import ModelTask
-from ingle.models.places.local_models import UnusableModel
 
 from ...load_planning.fit_forecast import ModelFit
 from ...machine.device_meters import DeviceGauges

@@ -10,7 +10,7 @@ from msgspec import structs
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
-from ...lifecycle.model_manager import Lease
+from ...lifecycle.lease import Lease
 from ..job import Job
 
 _MARK = "An answer that stands for the one before."

@@ -22,7 +22,7 @@ from ...http.request_body import parse, read_body
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
-from ...lifecycle.model_manager import Lease
+from ...lifecycle.lease import Lease
 from ...services import Services
 from ..request_origin import RequestOrigin
 from .embeddings_types import (

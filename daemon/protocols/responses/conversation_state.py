@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...errors import InvalidBody, NotFound
 from ...stores.response_store import ResponseStore, StoredResponse
-from .background_runs import BackgroundRuns
 from .items import HostedCall, HostedOutput, Item, ItemIds
 from .response_types import Response, ResponseError, Status
+
+if TYPE_CHECKING:
+    from .background_runs import BackgroundRuns
 
 LOST = ResponseError("server_error", "The daemon was restarted while this response was being made.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import UNSET, structs
@@ -22,13 +22,10 @@ from ingle.backends.base.events import (
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...error_status import describe
-from ...errors import Problem
 from ...http.sse_writer import encode_event, loading_comment
 from ..openai.completions.logprobs import chat_logprobs
 from ..sampling_options import merge_sampling
-from .items import ItemStatus, OutputItem
 from .output_items import OpenCustomCall, OpenFunctionCall, OpenMessage, OpenReasoning
-from .response_draft import ResponseDraft
 from .response_types import (
     IncompleteDetails,
     IngleDetails,
@@ -49,6 +46,11 @@ from .stream_events import (
     StreamEvent,
     event_name,
 )
+
+if TYPE_CHECKING:
+    from ...errors import Problem
+    from .items import ItemStatus, OutputItem
+    from .response_draft import ResponseDraft
 
 CONTEXT_EXCEEDED = "context_length_exceeded"
 _NAMES = {event: event_name(event) for event in STREAM_EVENTS}

@@ -10,7 +10,7 @@ from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
-from ...lifecycle.model_manager import Lease
+from ...lifecycle.lease import Lease
 from ..job import Job
 
 SHARE_FOR_ANSWER = 4

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...answer_builder import AnswerBuilder
+if TYPE_CHECKING:
+    from ...answer_builder import AnswerBuilder
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):

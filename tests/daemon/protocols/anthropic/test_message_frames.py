@@ -22,7 +22,7 @@ from ingle.backends.base.events import (
 )
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
-from ingle.daemon.lifecycle.model_manager import Lease
+from ingle.daemon.lifecycle.lease import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.anthropic.answers import message
 from ingle.daemon.protocols.anthropic.message_frames import MessageFrames

@@ -23,7 +23,7 @@ from ingle.backends.base.events import (
 )
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
-from ingle.daemon.lifecycle.model_manager import Lease
+from ingle.daemon.lifecycle.lease import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.job import Job
 from ingle.daemon.protocols.openai.completions.answer_style import AnswerStyle

@@ -1,0 +1,23 @@
+"""Leases: the right to use a loaded model for one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingle.backends.base.backend import Backend
+    from ingle.backends.base.model_info import ModelInfo
+    from ingle.models.metadata.stored_model import StoredModel
+
+
+@dataclass
+class Lease:
+    """The right to use a model, which stays loaded until the lease is released.
+
+    `model` and `info` may change until the first event: routing can choose another model.
+    """
+
+    model: StoredModel
+    backend: Backend
+    info: ModelInfo
