@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,10 +19,18 @@ from ingle.kernels.build.cuda_compilers import ARCHITECTURES, CubinCache, NvrtcC
 from ingle.kernels.build.kernel_source import kernel_sources
 from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
-LIMITS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("limits.toml").read_text())
-SOURCES = [name for name in LIMITS if name.endswith(".cuh")]
+from .limits_record import LIMITS, SOURCES, changed
+
+ALL_SOURCES = [
+    pytest.param(name, marks=() if changed(name) else pytest.mark.slow) for name in SOURCES
+]
 # Of quantised weights: kernels for one to eight columns.
-PRODUCTS = [name for name in SOURCES if len(LIMITS[name].get("instructions", ())) == 8]
+PRODUCTS = [
+    source
+    for source in ALL_SOURCES
+    if len(LIMITS[str(source.values[0])].get("instructions", ())) == 8
+    and source.values[0] != "nf4_exact.cuh"
+]
 # Opcodes that read or write global memory, but for copies to shared memory, which are of weights.
 TOUCHING = ("LDG.", "LD.", "STG.", "ST.", "REDG.", "ATOM")
 Reports = dict[str, KernelReport]
@@ -87,7 +94,7 @@ def check_matrix_products(kernel: str, facts: KernelReport, limits: dict[str, An
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", ALL_SOURCES)
 def test_limits(report: Report, source: str, architecture: str) -> None:
     limits = LIMITS[source]
     found = report(source, architecture)
@@ -114,7 +121,7 @@ def test_limits(report: Report, source: str, architecture: str) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["sm_90", "sm_120"])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", ALL_SOURCES)
 def test_only_weights_are_read_before_the_previous_kernel_has_ended(
     report: Report, source: str, architecture: str
 ) -> None:
@@ -130,17 +137,19 @@ def test_only_weights_are_read_before_the_previous_kernel_has_ended(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_one_column_stays_below_what_hopper_can_feed(report: Report, architecture: str) -> None:
+@pytest.mark.parametrize("source", PRODUCTS)
+def test_one_column_stays_below_what_hopper_can_feed(
+    report: Report, source: str, architecture: str
+) -> None:
     """The budget of docs/kernels.md: 4 bits a weight leave four instructions for it on an H200."""
     budget = 2.0 if architecture == "sm_90" else 2.3
-    for source in (name for name in PRODUCTS if name != "nf4_exact.cuh"):
-        factor = 1.0 if source == "q4_k.cuh" else 1.5
-        for kernel, facts in report(source, architecture).items():
-            if columns_of(kernel) == 1:
-                assert facts.loop_instructions / facts.weights(1) <= budget * factor, kernel
+    factor = 1.0 if source == "q4_k.cuh" else 1.5
+    for kernel, facts in report(source, architecture).items():
+        if columns_of(kernel) == 1:
+            assert facts.loop_instructions / facts.weights(1) <= budget * factor, kernel
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", ALL_SOURCES)
 def test_ada_would_run_about_the_same_instructions_as_ampere(report: Report, source: str) -> None:
     """So a package needs no cubins for sm_89: those for sm_86 run there."""
 
