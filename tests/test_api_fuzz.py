@@ -121,6 +121,7 @@ def fuzz(port: int, cases: int, folder: Path, phases: str) -> None:
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_nothing_is_found(port: int, tmp_path: Path) -> None:
     fuzz(port, 8, tmp_path, "fuzzing")
 

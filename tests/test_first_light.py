@@ -151,6 +151,7 @@ def test_greedy_text_equals_the_reference(
     assert ours["choices"][0]["text"] == theirs["choices"][0]["text"]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue]
 
 
+@pytest.mark.slow
 async def test_eight_clients_stream_at_once(daemon: RunningDaemon) -> None:
     """Every stream has begun before the first one ends: they share the steps."""
 
@@ -192,6 +193,7 @@ RECIPE: list[ChatCompletionMessageParam] = [
 ]
 
 
+@pytest.mark.slow
 async def test_the_openai_client_parses_answers_into_models(daemon: RunningDaemon) -> None:
     """Whole and streamed, several at once, greedy and not."""
 

@@ -148,6 +148,7 @@ def agree(found: Answer, expected: Answer) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_same_words_as_llama_cpp(daemon: Daemon) -> None:
     daemon.load("llama.cpp")
     expected = [daemon.complete(prompt, tokens=8) for prompt in PROMPTS]

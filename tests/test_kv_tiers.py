@@ -93,6 +93,7 @@ def home(smollm2_path: Path) -> Iterator[Home]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_after_a_swap_and_a_restart(home: Home) -> None:
     answer, prompt, cached = home.chat(QUESTION)
     assert prompt > 600
@@ -117,6 +118,7 @@ def test_a_conversation_goes_on_after_a_swap_and_a_restart(home: Home) -> None:
     assert cached >= later_prompt - 32
 
 
+@pytest.mark.slow
 def test_what_rested_is_there_even_after_a_kill(home: Home) -> None:
     _, prompt, _ = home.chat(QUESTION)
     deadline = time.monotonic() + 20

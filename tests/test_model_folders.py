@@ -37,6 +37,7 @@ def ingle(ingle_home: Path, tmp_path: Path) -> Iterator[Command]:
     run("stop")
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_folder_names_paris(ingle: Command, smollm2_folder: Path) -> None:
     named = f"./{smollm2_folder.name}"
@@ -52,6 +53,7 @@ def test_a_folder_names_paris(ingle: Command, smollm2_folder: Path) -> None:
     assert answer["cached_tokens"] > 0
 
 
+@pytest.mark.slow
 def test_four_bits_are_a_choice_of_the_load(
     ingle: Command, make_folder: Callable[..., Path]
 ) -> None:

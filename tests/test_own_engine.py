@@ -45,6 +45,7 @@ def ingle(ingle_home: Path) -> Iterator[Commands]:
     commands("stop")
 
 
+@pytest.mark.slow
 def test_both_engines_name_paris(ingle: Commands, smollm2_path: Path) -> None:
     system = "You are a helpful assistant who answers every question in one short sentence."
     greedy = ("--temperature", "0", "--max-tokens", "16", "--system", system)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
@@ -57,6 +59,7 @@ def _network(name: str) -> bool:
     return any(".".join(parts[:end]) in MODULES for end in range(1, len(parts) + 1))
 
 
+@pytest.mark.slow
 def test_only_these_modules_can_open_a_connection() -> None:
     able = {
         path.relative_to(ROOT).as_posix()

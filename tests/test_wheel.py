@@ -8,11 +8,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
+@pytest.mark.slow
 def test_kernels_and_the_data_of_detectors_are_in_the_wheel(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     for folder in FOLDERS:

@@ -45,6 +45,7 @@ class Forgetful(Line):
     before = "termios.tcflush(0, termios.TCIFLUSH)"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 @pytest.mark.parametrize(("kind", "kept"), [(Line, 5), (Forgetful, 0)])
 def test_keys_that_were_typed_ahead_are_counted(

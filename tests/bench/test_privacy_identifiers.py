@@ -40,6 +40,7 @@ def test_an_interval_holds_its_share() -> None:
     assert Rate(0, 0).interval == (0.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["tuning", "held out"])
 def test_a_slice_reaches_its_floors(split: str) -> None:
     """Below the goals by what chance may take from so few."""

@@ -65,6 +65,7 @@ def client(daemon: Daemon) -> Iterator[openai.OpenAI]:
         yield client
 
 
+@pytest.mark.slow
 def test_openai_streams(client: openai.OpenAI) -> None:
     stream = client.chat.completions.create(
         model="smollm2",
@@ -299,6 +300,7 @@ async def provider(daemon: Daemon) -> AsyncIterator[OpenAIProvider]:
         yield OpenAIProvider(openai_client=client)
 
 
+@pytest.mark.slow
 async def test_pydantic_ai_streams(provider: OpenAIProvider) -> None:
     agent = Agent(OpenAIChatModel("smollm2", provider=provider))
     async with agent.run_stream(CAPITAL, model_settings={"temperature": 0}) as result:
@@ -322,6 +324,7 @@ class Capital(BaseModel):
     city: str
 
 
+@pytest.mark.slow
 async def test_pydantic_ai_gets_objects(provider: OpenAIProvider) -> None:
     """The answer is the call of a tool, which SmolLM2 knows nothing about: a grammar forces it."""
     agent = Agent(OpenAIChatModel("smollm2", provider=provider), output_type=Capital)

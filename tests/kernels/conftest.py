@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,3 +47,17 @@ def make_quantized() -> MakeQuantized:
         return QuantizedTensor(kind, data, columns)
 
     return make
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow all but six cases of a test over a grid, spread evenly; nightly runs all."""
+    grids: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and isinstance(item, pytest.Function):
+            grids.setdefault((str(item.path), item.originalname), []).append(item)
+    for cases in grids.values():
+        kept = {round(place * (len(cases) - 1) / 5) for place in range(6)}
+        for place, item in enumerate(cases):
+            if place not in kept:
+                item.add_marker(pytest.mark.slow)

@@ -99,6 +99,7 @@ def status_of(process: subprocess.Popen[str]) -> int:
     return int(process.stdout.readline())
 
 
+@pytest.mark.slow
 def test_killed_at_twenty_random_points_the_file_is_right(
     server: FileServer,
     content: bytes,
@@ -251,6 +252,7 @@ def daemons_home(ingle_home: Path, server: FileServer) -> Generator[Path]:
         stopping.communicate(timeout=30)
 
 
+@pytest.mark.slow
 def test_clients_of_one_daemon_share_a_download_that_survives_its_death(
     server: FileServer, serve_hub: ServeHub, content: bytes, daemons_home: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_nothing_listens_there_unless_somebody_says_so(
         socket.create_connection((address, daemon.port), timeout=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everywhere", [True, False])
 def test_other_machines_get_tls_a_key_and_its_scope(
     watch_daemon: WatchDaemon, ingle_home: Path, tmp_path: Path, address: str, everywhere: bool

@@ -77,6 +77,7 @@ def test_it_paints_before_textual_and_keeps_what_is_typed(
         assert terminal.is_restored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -91,6 +92,7 @@ def test_a_signal_before_textual_gives_the_terminal_back(
         assert terminal.is_restored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_being_asked_to_end_gives_the_terminal_back(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path, number: signal.Signals

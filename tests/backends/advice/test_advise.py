@@ -48,6 +48,7 @@ def test_recorded_machines(machine_of: ReadMachine, models: list[Candidate], nam
     assert 0 < best.speed.decode_full <= best.speed.decode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("need", NEEDS)
 def test_never_over_memory(
     machines: dict[str, bytes], machine_of: ReadMachine, models: list[Candidate], need: Need
@@ -88,6 +89,7 @@ def plain_site(
     return replace(site, room=room, has_own=own, has_torch=own, llama_works=True)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

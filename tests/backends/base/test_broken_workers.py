@@ -169,6 +169,7 @@ async def test_a_worker_that_cannot_read_its_stdin_ends(scripted_spec: MakeSpec)
     await worker.stop(grace=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

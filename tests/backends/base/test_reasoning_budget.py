@@ -150,6 +150,7 @@ async def test_log_probabilities_stay_with_their_tokens(scripted_spec: MakeSpec)
                 assert [token.token_id for token in event.logprobs] == event.token_ids
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("engine", [EngineKind.LLAMA_CPP, EngineKind.CUDA])
 async def test_a_real_model_goes_on_as_if_it_had_ended_the_thought_itself(

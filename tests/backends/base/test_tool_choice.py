@@ -96,6 +96,7 @@ async def ask_all(model: WorkerProcess, numbers: range, **fields: Any) -> Counte
     return called
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_a_small_model_makes_the_calls_it_must(smollm2_path: Path) -> None:
     """One call each: asked for several, this model goes on until its tokens are used up."""

@@ -91,6 +91,7 @@ def test_sixteen_at_once_say_what_each_says_alone(
     assert len({tuple(text) for text in alone}) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 5, 33, 64])
 def test_prompts_may_be_read_in_any_chunks(
     load_model: LoadModel, tiny_path: Path, alone: list[list[int]], batch: int
@@ -156,6 +157,7 @@ def test_drafts_change_nothing_but_the_steps(
             assert rate == right
 
 
+@pytest.mark.slow
 def test_who_was_preempted_goes_on_with_the_same_text(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
@@ -188,6 +190,7 @@ def test_cancelling_one_leaves_the_others_alone(
     assert texts[3] == alone[3][: len(texts[3])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kv_type", [KVType.F32, KVType.Q8_0, KVType.Q4_0])
 def test_unused_places_are_never_read(
     load_model: LoadModel, tiny_path: Path, kv_type: KVType

@@ -59,6 +59,7 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
     return torch.cat(rows)
 
 
+@pytest.mark.slow
 def test_smollm2_hardly_notices(smollm2_path: Path) -> None:
     """The smallest model notices most; llama.cpp's activations of 8 bits cost it 3e-3."""
     files = open_model(smollm2_path)

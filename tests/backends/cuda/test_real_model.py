@@ -118,6 +118,7 @@ def assert_tied(scores: TokenLogprobs, other: int) -> None:
     assert scores.logprob - top[other] < BAND
 
 
+@pytest.mark.slow
 def test_greedy_text_is_llama_cpps_but_for_ties(
     spec: LoadSpec, asked: list[list[int]], together: list[tuple[list[int], list[TokenLogprobs]]]
 ) -> None:
@@ -157,6 +158,7 @@ class Guesser:
     def forget(self, sequence: Sequence) -> None: ...
 
 
+@pytest.mark.slow
 def test_alone_cached_or_guessed_it_is_the_same_text(
     ours: CudaModelRunner,
     asked: list[list[int]],
@@ -172,6 +174,7 @@ def test_alone_cached_or_guessed_it_is_the_same_text(
     assert 0 < engine.gauges().accepted_tokens_total < engine.gauges().drafted_tokens_total
 
 
+@pytest.mark.slow
 def test_running_ahead_changes_nothing(ours: CudaModelRunner, asked: list[list[int]]) -> None:
     """Some greedy, some drawn by a seed, one cancelled in the middle, one that ends by itself."""
     outcomes: list[list[tuple[list[int], FinishReason | None, int]]] = []
@@ -235,6 +238,7 @@ async def say(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int
     return answer, cached, reason
 
 
+@pytest.mark.slow
 async def test_a_worker_answers_and_remembers(spec: LoadSpec, tmp_path: Path) -> None:
     """Text, a grammar, a seed, what is private, and a second life of the worker."""
     store = KVStoreSpec(folder=str(tmp_path), model="cd" * 32, disk_bytes=2**30, memory_bytes=2**28)

@@ -245,6 +245,7 @@ def test_all_at_once(samplers: Samplers) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_mirostat_draws_as_often(samplers: Samplers, version: int) -> None:
     """Fresh chains, each with a seed of its own, against the chances of our first draw."""

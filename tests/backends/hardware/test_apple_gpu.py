@@ -54,5 +54,6 @@ def test_gpu_cores() -> None:
     assert parse_gpu_cores("") == 0
 
 
+@pytest.mark.slow
 def test_other_machines_have_none() -> None:
     assert read_apple_gpu("AMD EPYC", GIB, GIB) == []

@@ -16,6 +16,7 @@ CPU = Cpu(model="this one", compute_threads=1)
 BROKEN = ("python", "-P", "-c", "import sys; sys.exit('libcudart.so.13 is missing')")
 
 
+@pytest.mark.slow
 def test_this_machine_is_read_and_kept(tmp_path: Path) -> None:
     keep = tmp_path / "state/probe.json"
     machine = read_machine(tmp_path, keep)
@@ -56,6 +57,7 @@ def test_a_file_that_is_broken_is_as_none(tmp_path: Path) -> None:
     assert probe_machine(CPU, keep).bandwidth
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert probe_machine(CPU, tmp_path / "file/probe.json").bandwidth

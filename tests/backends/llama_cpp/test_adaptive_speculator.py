@@ -156,6 +156,7 @@ def _compute(runner: OpenRunner, sequence: Sequence, count: int, drafts: int = 0
     sequence.num_computed += count
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("length", [3, 12])
 def test_copied_text_is_the_same_and_takes_fewer_steps(runner: OpenRunner, length: int) -> None:
@@ -175,6 +176,7 @@ def test_a_story_is_the_same(runner: OpenRunner) -> None:
     assert_same_but_for_ties(runner, plain, generate(runner, prompt, speculation))
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_several_at_once_are_the_same(runner: OpenRunner) -> None:
     """Drafts of one sequence beside those of others, of other lengths, and none."""

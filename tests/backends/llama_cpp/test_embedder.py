@@ -129,6 +129,7 @@ def test_nomic_equals_the_reference(nomic_path: Path) -> None:
     assert ours[0] @ ours[1] > ours[0] @ ours[2]
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_causal_model_embeds_by_its_last_token(smollm2_path: Path) -> None:
     """The model was not trained for it: what is tested is that all tokens but the last count too.

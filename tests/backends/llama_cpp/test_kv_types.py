@@ -65,6 +65,7 @@ def perplexity(logits: Logits, tokens: list[int]) -> float:
     return float(np.exp(np.mean(np.log(sums) - chosen)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kv_type", "largest", "mean", "agreeing", "perplexity_ratio"),
     [(KVType.Q8_0, 4.0, 0.4, 0.9, 1.05), (KVType.Q4_0, 20.0, 1.5, 0.7, 1.2)],
@@ -92,6 +93,7 @@ def test_a_quantized_cache_says_nearly_the_same(
     assert perplexity(logits[:-1], following) == pytest.approx(expected, rel=perplexity_ratio - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kv_type", QUANTIZED)
 def test_shared_cut_and_restored_prefixes_are_exact(
     smollm2_path: Path, load_model: LoadModel, compute: Compute, text: list[int], kv_type: KVType
@@ -117,6 +119,7 @@ def test_shared_cut_and_restored_prefixes_are_exact(
     assert np.array_equal(compute(runner, 2, text, MEASURED, start=PROMPT), cold)
 
 
+@pytest.mark.slow
 def test_flash_attention_computes_the_same(
     smollm2_path: Path,
     load_model: LoadModel,

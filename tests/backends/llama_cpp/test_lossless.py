@@ -132,6 +132,7 @@ def deviation(counts: NDArray[np.int64], transitions: Probabilities) -> float:
     return ((square / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adversary", ["likeliest", "unlikeliest", "random"])
 def test_drafts_leave_the_distribution_alone(
     runner: OpenRunner, transitions: Probabilities, adversary: str

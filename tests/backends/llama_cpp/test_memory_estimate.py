@@ -37,6 +37,7 @@ def load(path: Path, load_model: Callable[..., LlamaModelRunner]) -> Callable[..
     return load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", [1000, 4096])
 @pytest.mark.parametrize("kv_type", KVType)
 def test_cache_and_buffers(

@@ -84,6 +84,7 @@ def test_tokens_equal_the_references(runner: LlamaModelRunner, reference: llama_
         assert ours == reference.tokenize(text.encode(), add_bos=True, special=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_output_equals_the_reference(
     runner: LlamaModelRunner, reference: llama_cpp.Llama, prompt: str
@@ -120,6 +121,7 @@ def test_forks_of_one_prompt_draw_what_they_would_alone(runner: LlamaModelRunner
         assert generated(sequence) == generated(alone)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_and_another_differs(runner: LlamaModelRunner) -> None:
     def draw(seed: int) -> list[int]:
         sequence = sequence_of(runner, PROMPTS[3], SamplingParams(temperature=1.5, seed=seed))
@@ -145,6 +147,7 @@ def test_logit_bias_forbids_and_forces(runner: LlamaModelRunner) -> None:
     assert generated(one) == [100] * 4
 
 
+@pytest.mark.slow
 def test_penalties_count_generated_tokens_only(runner: LlamaModelRunner) -> None:
     """A token of the prompt costs nothing; each one generated makes its repetition dearer."""
     plain = sequence_of(runner, PROMPTS[3], max_tokens=48)
@@ -158,6 +161,7 @@ def test_penalties_count_generated_tokens_only(runner: LlamaModelRunner) -> None
     assert len(set(generated(penalised))) > len(set(generated(plain)))
 
 
+@pytest.mark.slow
 def test_preempted_sequences_resume(smollm2_path: Path) -> None:
     runner = make_runner(smollm2_path, context=256, slots=4)
     try:
@@ -208,6 +212,7 @@ def test_a_truncated_file_does_not_load(smollm2_path: Path, tmp_path: Path, keep
     assert "failed to load model" not in caught.value.message, "that is no reason"
 
 
+@pytest.mark.slow
 def test_a_warm_turn_goes_on_as_the_reference_does(
     runner: LlamaModelRunner, reference: llama_cpp.Llama
 ) -> None:
@@ -257,6 +262,7 @@ class Oracle:
     def forget(self, sequence: Sequence) -> None: ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampling", [GREEDY, SamplingParams(temperature=0.9, seed=5, repeat_penalty=1.2)]
 )
@@ -277,6 +283,7 @@ def test_drafts_change_nothing(runner: LlamaModelRunner, sampling: SamplingParam
     assert gauges.kv_used == 0
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
     """Taken in two parts and put into another slot, it goes on as the sequence would."""
     encode = runner.tokenizer.encode
@@ -320,6 +327,7 @@ def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
     CellCache(runner)
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_whoever_else_is_in_the_batch(runner: LlamaModelRunner) -> None:
     """Where no two tokens are nearly as likely: other batches move logits in their last digits."""
     sampling = SamplingParams(temperature=0.3, top_k=5, repeat_penalty=1.1, seed=7)
@@ -356,6 +364,7 @@ def test_logprobs_are_the_log_softmax_of_the_references_logits(
         reference.eval([score.token_id])
 
 
+@pytest.mark.slow
 def test_drafted_tokens_have_logprobs_too(runner: LlamaModelRunner) -> None:
     def scored(speculator: Oracle | None) -> list[tuple[int, float]]:
         sequence = sequence_of(runner, PROMPTS[2], max_tokens=12)

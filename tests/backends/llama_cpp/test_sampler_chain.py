@@ -162,6 +162,7 @@ def test_dynamic_temperature_follows_the_entropy(make_chain: MakeChain) -> None:
     assert_drawn(chain, logits_of(p), expected / expected.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_mirostat_holds_the_surprise_at_its_target(make_chain: MakeChain, version: int) -> None:
     p = zipf(20000)

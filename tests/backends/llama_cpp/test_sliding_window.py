@@ -50,6 +50,7 @@ def ask(engine: Engine, tokens: list[int]) -> Sequence:
     return sequence
 
 
+@pytest.mark.slow
 def test_an_edit_far_behind_the_window_reuses_up_to_it(
     runner: LlamaModelRunner,
     conversation: list[int],
@@ -68,6 +69,7 @@ def test_an_edit_far_behind_the_window_reuses_up_to_it(
     assert np.array_equal(warm, cold)
 
 
+@pytest.mark.slow
 def test_no_cell_is_recycled(
     runner: LlamaModelRunner, conversation: list[int], compute: Callable[..., Logits]
 ) -> None:

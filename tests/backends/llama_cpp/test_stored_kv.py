@@ -76,6 +76,7 @@ def generated(sequence: Sequence) -> list[int]:
     return sequence.token_ids[sequence.prompt_length :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [None, 600], ids=["next turn", "edit"])
 def test_another_life_says_the_same(smollm2_path: Path, tmp_path: Path, kept: int | None) -> None:
     with life(smollm2_path, tmp_path) as first:
@@ -92,6 +93,7 @@ def test_another_life_says_the_same(smollm2_path: Path, tmp_path: Path, kept: in
         assert generated(came_back) == generated(stayed)
 
 
+@pytest.mark.slow
 def test_what_had_to_go_comes_back_from_memory(smollm2_path: Path, tmp_path: Path) -> None:
     with life(smollm2_path, tmp_path, disk=0, context=1280) as alive:
         told = alive.ask(alive.encode(TEXT), 40)
@@ -107,6 +109,7 @@ def test_what_had_to_go_comes_back_from_memory(smollm2_path: Path, tmp_path: Pat
         assert generated(again)[:8] == generated(stayed)[:8]
 
 
+@pytest.mark.slow
 def test_a_token_takes_what_its_keys_and_values_take(smollm2_path: Path, tmp_path: Path) -> None:
     with life(smollm2_path, tmp_path) as alive:
         told = alive.ask(alive.encode(TEXT), 4)

@@ -236,6 +236,7 @@ def assert_valid(value: dict[str, Any], text: str) -> None:
     validator.validate(json.loads(text))
 
 
+@pytest.mark.slow
 def test_two_hundred_schemas_all_validate(runner: LlamaModelRunner, ask: Ask) -> None:
     """Sixteen at a time, half of them greedy and half at temperature 1."""
     values = schemas(200)
@@ -259,6 +260,7 @@ TREE = closed(
 )
 
 
+@pytest.mark.slow
 def test_recursion_follows_the_schema_to_any_depth(runner: LlamaModelRunner, ask: Ask) -> None:
     """Some answers end, others are cut off, but none leaves the schema."""
     value = {"$ref": "#/$defs/tree", "$defs": {"tree": TREE}}
@@ -303,6 +305,7 @@ def test_max_tokens_breaks_an_answer_off(runner: LlamaModelRunner, ask: Ask) -> 
     assert answer(runner, sequence).startswith('"')
 
 
+@pytest.mark.slow
 def test_samplers_work_within_a_grammar(runner: LlamaModelRunner, ask: Ask) -> None:
     """Seeds repeat, bias decides, and penalties count what was generated."""
     digits = Grammar(GrammarKind.REGEX, "[0-9]{12}")
@@ -324,6 +327,7 @@ def test_samplers_work_within_a_grammar(runner: LlamaModelRunner, ask: Ask) -> N
     )
 
 
+@pytest.mark.slow
 def test_an_allowed_answer_is_the_one_given_anyway(runner: LlamaModelRunner, ask: Ask) -> None:
     """A grammar that forbids nothing the model wants to say changes nothing."""
     free = ask(Grammar(GrammarKind.REGEX, r"(?s:.*)"), max_tokens=24)
@@ -376,6 +380,7 @@ def test_guesses_are_masked_too(
     assert drafted.accepted_tokens
 
 
+@pytest.mark.slow
 def test_a_preempted_sequence_goes_on_where_its_grammar_was(
     smollm2_path: Path, runner: LlamaModelRunner, ask: Ask
 ) -> None:

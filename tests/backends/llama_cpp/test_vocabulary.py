@@ -23,6 +23,7 @@ WITH_VECTORS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_VECTORS)
 def test_every_text_has_the_tokens_that_llama_cpp_expects(
     vocabularies: Path, read_vectors: ReadVectors, name: str
@@ -38,6 +39,7 @@ def test_every_text_has_the_tokens_that_llama_cpp_expects(
     assert found == vectors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_VECTORS)
 def test_long_texts_have_the_tokens_of_whole_ones(
     vocabularies: Path, monkeypatch: pytest.MonkeyPatch, name: str

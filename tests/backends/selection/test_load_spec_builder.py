@@ -136,6 +136,7 @@ def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> 
         chosen(header, own=GPU, wanted="cuda", pooling=Pooling.MEAN)
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_not_installed_says_how_to_install_it(header: GGUFHeader) -> None:
     with pytest.raises(LoadFailed) as caught:
         chosen(header, own=CudaAvailability(gpu_memory=2**30), wanted="cuda")

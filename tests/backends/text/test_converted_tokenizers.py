@@ -37,6 +37,7 @@ def read_strings(path: Path, key: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORDS)
 def test_texts_have_the_tokens_that_llama_cpp_expects(
     vocabularies: Path, read_vectors: ReadVectors, tmp_path: Path, name: str

@@ -141,6 +141,7 @@ def test_a_silent_worker_has_time_to_lose_patience() -> None:
     assert worker_process._WATCH_INTERVAL > 2 * LONGEST_WAIT  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.slow
 async def test_two_workers_compute_in_turns(
     scripted_spec: MakeSpec, start_worker: StartWorker, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ async def test_a_worker_that_dies_in_its_step_frees_the_machine(
     assert await later == "fine"
 
 
+@pytest.mark.slow
 async def test_a_worker_answers_although_another_never_ends_its_step(
     scripted_spec: MakeSpec, start_worker: StartWorker, hung_worker: WorkerProcess
 ) -> None:

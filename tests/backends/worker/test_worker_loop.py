@@ -121,6 +121,7 @@ def test_queueing_counts_from_the_arrival(scripted_spec: MakeSpec) -> None:
         assert end.queue_seconds > 0.15
 
 
+@pytest.mark.slow
 def test_a_new_prompt_does_not_miss_the_next_long_step(
     scripted_spec: MakeSpec, tmp_path: Path
 ) -> None:

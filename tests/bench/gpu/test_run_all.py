@@ -61,6 +61,7 @@ def test_the_models_logits_are_compared() -> None:
     assert result["lines"][-1] == "skipped: timings: it needs a GPU"
 
 
+@pytest.mark.slow
 def test_the_whole_engine_runs() -> None:
     result = run_part("engine", on_cpu=True, seconds=600)
     assert result["status"] == "ok", result
@@ -107,6 +108,7 @@ def test_a_part_that_dies_or_hangs_leaves_a_result() -> None:
     assert "ended without a result: 2" in result["lines"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.skipif(os.name != "posix", reason="a shell script")
 def test_one_call_leaves_json(tmp_path: Path) -> None:

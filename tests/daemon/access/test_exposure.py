@@ -218,6 +218,7 @@ async def test_other_addresses_speak_tls_and_loopback_stays_plain(
             await client.get(f"https://127.0.0.1:{door.port}/")
 
 
+@pytest.mark.slow
 async def test_a_body_that_comes_with_the_handshake_is_not_lost(
     config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:

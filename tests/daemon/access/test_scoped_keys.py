@@ -81,6 +81,7 @@ def code_of(answer: httpx.Response) -> str:
     return found[1] if found else ""
 
 
+@pytest.mark.slow
 async def test_a_key_for_one_model_opens_no_other_in_any_protocol(daemon: RunningDaemon) -> None:
     key = new_key(daemon, models=("other*",))
     for path, body in {**ASKING, **CHANGING}.items():

@@ -138,6 +138,7 @@ def wait_for(home: Path, batch_id: str, completed: int) -> dict[str, Any]:
     raise AssertionError("the batch does not end")
 
 
+@pytest.mark.slow
 def test_no_result_is_lost_or_doubled(ingle_home: Path) -> None:
     batch, ids = run(ingle_home, 10_000, kills=2)
     assert batch["request_counts"] == {"total": 10_000, "completed": 10_000, "failed": 0}
@@ -201,6 +202,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [0, BEFORE_CANCEL])
 def test_a_kill_at_any_rename_loses_no_result_and_asks_nothing_twice(
     tmp_path: Path, most: int

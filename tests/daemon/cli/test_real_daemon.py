@@ -32,6 +32,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_life_of_a_daemon(paths: Paths, ingle: Run) -> None:
     listed = ingle("list", "--json")
     assert listed.returncode == 0, listed.stderr
@@ -60,6 +61,7 @@ def test_commands_at_once_share_one_daemon(paths: Paths, command: list[str]) -> 
     assert "".join(errors for _, errors in answers).count("Started the ingle daemon") == 1
 
 
+@pytest.mark.slow
 def test_second_serve_says_where_the_first_is(paths: Paths, ingle: Run) -> None:
     ingle("list")
     second = ingle("serve")

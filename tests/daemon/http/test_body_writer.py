@@ -68,6 +68,7 @@ async def test_a_client_that_falls_behind_gets_everything(run_daemon: DaemonFact
         assert answers == [MUCH["reply"]] * CHOICES
 
 
+@pytest.mark.slow
 async def test_a_client_that_stalls_is_dropped(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ BROKEN_CHAT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/ingle/v1/generations"])
 async def test_a_broken_body_is_a_400(daemon: RunningDaemon, path: str) -> None:
     bodies = BROKEN | BROKEN_CHAT if path.startswith("/v1/") else BROKEN
@@ -101,6 +102,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 async def test_an_odd_body_is_taken(daemon: RunningDaemon) -> None:
     for name, body in ODD.items():
         answer = await daemon.tcp.post("/v1/chat/completions", content=body)
@@ -127,6 +129,7 @@ async def test_only_large_bodies_are_translated_in_a_thread(
     assert (await translate(request, threading.get_ident) == threading.get_ident()) is in_loop
 
 
+@pytest.mark.slow
 async def test_large_bodies_are_answered_by_every_protocol(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +223,7 @@ async def test_too_many_headers_are_told_and_begin_no_request(
     assert daemon.shutdowns == []
 
 
+@pytest.mark.slow
 async def test_garbage_behind_a_request_does_not_get_into_its_answer(
     run_daemon: DaemonFactory,
 ) -> None:

@@ -131,6 +131,7 @@ def loaded(asking: httpx.Client) -> dict[str, Any]:
     return {Path(model["name"]).stem: model for model in models}
 
 
+@pytest.mark.slow
 def test_the_model_worth_least_goes_and_its_memory_is_back_before_the_next_comes(
     asking: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
 ) -> None:
@@ -155,6 +156,7 @@ def test_the_model_worth_least_goes_and_its_memory_is_back_before_the_next_comes
     assert taken["measured"]["host"] <= taken["predicted"]["host"]
 
 
+@pytest.mark.slow
 def test_no_request_fails_when_all_are_asked_at_once(
     asking: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
 ) -> None:

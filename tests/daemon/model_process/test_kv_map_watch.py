@@ -49,6 +49,7 @@ def told(pages: Any) -> dict[tuple[str, ...], int]:
     return {tuple(sorted(group["conversations"])): group["tokens"] for group in pages["groups"]}
 
 
+@pytest.mark.slow
 async def test_pages_come_from_the_beginning_and_while_something_moves(
     run_daemon: DaemonFactory,
 ) -> None:
@@ -179,6 +180,7 @@ async def test_every_protocol_can_name_the_conversation(
         assert told(await next_pages(events)).keys() == {("named",)}
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_a_real_models_pages_add_up(run_daemon: DaemonFactory, smollm2_path: Any) -> None:
     story = "The lighthouse keeper counted the ships every evening, one by one. " * 4

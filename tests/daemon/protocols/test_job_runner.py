@@ -29,6 +29,7 @@ async def lines_of(daemon: RunningDaemon, path: str, body: dict[str, Any]) -> li
         return [line async for line in answer.aiter_lines() if line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "notice"),
     [
@@ -59,6 +60,7 @@ async def test_what_fails_at_once_has_its_status(
         assert answer.json()["error"]["message"].startswith("It is broken.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [CHAT, MESSAGES, RESPONSES])
 async def test_what_fails_later_is_told_in_the_stream(
     run_daemon: DaemonFactory, asked: tuple[str, dict[str, Any]]

@@ -114,6 +114,7 @@ def counts(report: Any) -> dict[str, int]:
     return {erased["place"]: erased["count"] for erased in report["erased"]}
 
 
+@pytest.mark.slow
 async def test_all_is_gone_from_disk_and_memory(
     run_daemon: DaemonFactory,
     ingle_home: Path,

@@ -189,6 +189,7 @@ def lose_the_worker(served: Served) -> None:
         assert any("error" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_nothing_is_left(served: Served, ingle_home: Path, traces: Traces, tmp_path: Path) -> None:
     answer_everything(served)
     fail_everywhere(served)
@@ -209,6 +210,7 @@ def test_nothing_is_left(served: Served, ingle_home: Path, traces: Traces, tmp_p
     assert [path for path in everywhere if CANARY.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.slow
 def test_the_same_requests_leave_traces_where_they_are_not_private(
     served: Served, ingle_home: Path, traces: Traces
 ) -> None:

@@ -34,6 +34,7 @@ def key_for(daemon: RunningDaemon, **limits: Any) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"route": "local"}, {"models": ("echo*",)}], ids=str)
 async def test_auto_stays_here_and_a_providers_model_is_refused(
     daemon: RunningDaemon, sink: Sink, limits: dict[str, Any]

@@ -104,6 +104,7 @@ def test_a_second_daemon_says_where_the_first_is(serve: Serve, ingle_home: Path)
     assert wait_until_up(ingle_home)["pid"] == status["pid"]
 
 
+@pytest.mark.slow
 def test_many_starts_at_once_leave_one_daemon(serve: Serve, ingle_home: Path) -> None:
     processes = [serve() for _ in range(4)]
     deadline = time.monotonic() + 30
@@ -172,6 +173,7 @@ def test_an_open_event_stream_does_not_hold_up_the_end(serve: Serve, ingle_home:
     assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
     serve: Serve, ingle_home: Path, smollm2_path: Path, still_running: StillRunning
@@ -214,6 +216,7 @@ def test_the_daemon_loads_no_native_engine_and_no_hub_client(ingle_home: Path) -
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells")
 def test_a_daemon_nobody_asks_sleeps(serve: Serve, ingle_home: Path) -> None:
     process = serve()
@@ -230,6 +233,7 @@ def sleeps(pid: int) -> int:
     return sum(int(text.split("voluntary_ctxt_switches:")[1].split()[0]) for text in statuses)
 
 
+@pytest.mark.slow
 def test_each_answer_bears_the_present_date(serve: Serve, ingle_home: Path) -> None:
     serve()
     wait_until_up(ingle_home)

@@ -194,6 +194,7 @@ def standing(daemon: RunningDaemon) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.slow
 async def test_nothing_changes_on_get(daemon: RunningDaemon, raw: RawRequest) -> None:
     """Every route there is; `/health/ready` alone loads a model, as it says, and not for a page."""
     before = standing(daemon)

@@ -178,6 +178,7 @@ async def test_a_daemon_serves_what_it_was_handed_and_tells_how_it_is(
         await process.communicate()
 
 
+@pytest.mark.slow
 async def test_a_socket_of_another_place_than_the_settings_say_is_refused(
     undo: ExitStack, folder: Path
 ) -> None:
@@ -196,6 +197,7 @@ async def test_a_socket_of_another_place_than_the_settings_say_is_refused(
     assert b"the settings say" in errors
 
 
+@pytest.mark.slow
 async def test_systemd_itself_hands_over(ingle_home: Path, folder: Path) -> None:
     program = shutil.which("systemd-socket-activate")
     if program is None:

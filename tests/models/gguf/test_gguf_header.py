@@ -62,6 +62,7 @@ def test_reads_what_the_reference_reader_reads(tiny: GGUFBuilder, tmp_path: Path
     assert_same_as_reference(path)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_reads_the_real_file_like_the_reference_reader(smollm2_path: Path) -> None:
     assert_same_as_reference(smollm2_path)

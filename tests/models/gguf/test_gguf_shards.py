@@ -86,6 +86,7 @@ def test_parts_that_do_not_belong_together(tiny_parts: Parts) -> None:
         read_header(paths[0])
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_real_model_in_parts_says_what_it_says_whole(smollm2_path: Path, tmp_path: Path) -> None:
     first = split(smollm2_path, tmp_path / "cut", 100)
@@ -108,6 +109,7 @@ print(model("The capital of France is", max_tokens=1, temperature=0.0)["choices"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_llama_cpp_loads_the_first_part(smollm2_path: Path, tmp_path: Path) -> None:
     first = split(smollm2_path, tmp_path / "cut", 100)

@@ -124,6 +124,7 @@ def real_clients() -> list[tuple[str, ...] | None]:
     return [(sys.executable, "-P", "-m", "pip"), uv_client]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", real_clients(), ids=["pip", "uv"])
 @pytest.mark.parametrize("member", [None, "six-1.17.0.dist-info/LICENSE"])
 def test_a_real_wheel(
@@ -146,6 +147,7 @@ def test_a_real_wheel(
     assert_tidy(target)
 
 
+@pytest.mark.slow
 def test_a_requirement_that_does_not_exist(target: Path) -> None:
     source = PackageIndexSource(["six==0.0.0.0.99"])
     with pytest.raises(SourceUnavailable, match=r"gave no six==0.0.0.0.99: No matching"):
@@ -440,6 +442,7 @@ def sdist_source(sha256: str, member: str = "data/f") -> PackageIndexSource:
     return PackageIndexSource(["carrier==1.0"], member=member, sdist_sha256=sha256, client=client)
 
 
+@pytest.mark.slow
 def test_a_file_in_a_source_archive(target: Path, offered_sdist: tuple[str, Path]) -> None:
     sha256, trace = offered_sdist
     fetch(sdist_source(sha256), target, RemoteFile("f", 5000))
@@ -448,6 +451,7 @@ def test_a_file_in_a_source_archive(target: Path, offered_sdist: tuple[str, Path
     assert_tidy(target)
 
 
+@pytest.mark.slow
 def test_a_source_archive_with_another_digest(
     target: Path, offered_sdist: tuple[str, Path]
 ) -> None:
@@ -457,6 +461,7 @@ def test_a_source_archive_with_another_digest(
     assert_tidy(target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("member", "size", "words"),
     [("data/g", 5000, "gave no carrier"), ("data/f", 4000, "holds 5000 bytes")],

@@ -40,6 +40,7 @@ def ask(daemon: FaultDaemon, model: Path, *, stream: bool) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "moment", "stream"), cells())
 def test_one_death_costs_one_answer_at_most(
     make_daemon: MakeDaemon,

@@ -64,6 +64,7 @@ def marked(*here: tuple[str, bool]) -> list[Any]:
     return [pytest.param(*case, marks=() if case in here else pytest.mark.slow) for case in every]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "stream"), marked(("openai", True)))
 def test_a_death_before_the_first_word_is_not_seen(
     make_daemon: MakeDaemon, tmp_path: Path, protocol: str, stream: bool
@@ -80,6 +81,7 @@ def test_a_death_before_the_first_word_is_not_seen(
     assert "is asked once more" in daemon.log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "stream"), marked(("anthropic", True)))
 def test_a_death_in_the_middle_ends_a_stream_with_an_error_and_no_whole_answer(
     make_daemon: MakeDaemon, tmp_path: Path, protocol: str, stream: bool
@@ -111,6 +113,7 @@ def test_a_request_that_kills_twice_is_told_so_in_the_protocols_words(
     daemon.until(lambda: daemon.zombies() == [])
 
 
+@pytest.mark.slow
 def test_too_many_deaths_are_a_quarantine_that_is_told_and_lifted(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": REPLY, "kills": "deadly"})
     deadly = {"model": "echo:1", "prompt": "deadly", "max_tokens": 9}
@@ -136,6 +139,7 @@ def test_too_many_deaths_are_a_quarantine_that_is_told_and_lifted(make_daemon: M
     assert ask(daemon, "completions", stream=False)[0] == 200
 
 
+@pytest.mark.slow
 def test_who_waits_beside_a_deadly_request_gets_an_answer(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": REPLY, "kills": "deadly", "step_seconds": 0.05})
     statuses: dict[str, list[int]] = {"deadly": [], "harmless": []}

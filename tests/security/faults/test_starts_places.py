@@ -104,6 +104,7 @@ time.sleep(3)
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_daemon_was_starting_is_waited_for(
     make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ WITH_DAEMON = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_read_only_home_is_told_and_served(smollm2_path: Path, tmp_path: Path) -> None:
     home = tmp_path / "h"
@@ -250,6 +252,7 @@ def test_a_disk_that_fills_up_under_a_download_leaves_no_half_of_it(
     assert digest == hashlib.sha256(models.models["tiny:a"]).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_daemon_without_descriptors_sleeps_and_recovers(make_daemon: MakeDaemon) -> None:
     import resource
 
@@ -279,6 +282,7 @@ def test_a_daemon_without_descriptors_sleeps_and_recovers(make_daemon: MakeDaemo
     assert daemon.process.poll() is None
 
 
+@pytest.mark.slow
 def test_what_was_stopped_in_a_stream_goes_on(make_daemon: MakeDaemon) -> None:
     import psutil
 

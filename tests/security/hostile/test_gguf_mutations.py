@@ -97,6 +97,7 @@ def small(tmp_path: Path, write_small_llama: Callable[..., Path]) -> Path:
     return write_small_llama(tmp_path / "good.gguf")
 
 
+@pytest.mark.slow
 def test_three_hundred_damaged_headers(
     strangers: Any, small: Path, tmp_path: Path, header_fields: ReadFields
 ) -> None:

@@ -146,6 +146,7 @@ def model(
     return TemplatedModel(tmp_path / "templated.gguf", content, header_fields(content))
 
 
+@pytest.mark.slow
 def test_a_few_hostile_templates(strangers: Any, model: TemplatedModel) -> None:
     templates = ["{{ 'a' * 10**9 }}", "{{ ''.__class__.__mro__ }}{{ 1/0 }}", "{{ ("]
     assert {answer.status for answer in ask_all(strangers, model, templates)} <= {400, 422}

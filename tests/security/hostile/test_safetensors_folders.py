@@ -70,6 +70,7 @@ def folder_with_code(make_folder: MakeFolder) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_loading_a_folder_runs_none_of_its_code(
     folder_with_code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

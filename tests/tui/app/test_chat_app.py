@@ -22,6 +22,7 @@ async def test_it_opens_ready_to_type(open_chat: OpenChat) -> None:
         assert "nothing leaves this machine" in chat.screen_text
 
 
+@pytest.mark.slow
 async def test_an_answer_streams_and_its_figures_show(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -53,6 +54,7 @@ async def test_the_next_prompt_carries_the_conversation(
     assert [message["content"] for message in fake_daemon.prompts[1]] == ["first", "One.", "second"]
 
 
+@pytest.mark.slow
 async def test_escape_stops_and_keeps_the_part(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -86,6 +88,7 @@ async def test_a_prompt_sent_meanwhile_waits_its_turn(
         assert "↳ next" not in chat.screen_text
 
 
+@pytest.mark.slow
 async def test_a_stop_gives_waiting_prompts_back(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -100,6 +103,7 @@ async def test_a_stop_gives_waiting_prompts_back(
     assert len(fake_daemon.prompts) == 1
 
 
+@pytest.mark.slow
 async def test_up_recalls_waiting_and_sent_prompts(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -171,6 +175,7 @@ async def test_a_dropped_connection_is_resumed(
     ]
 
 
+@pytest.mark.slow
 async def test_a_lost_daemon_costs_neither_chat_nor_draft(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -190,6 +195,7 @@ async def test_a_lost_daemon_costs_neither_chat_nor_draft(
     assert fake_daemon.prompts[-1][-1]["content"] == "draft"
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
     open_chat: OpenChat, fake_daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +229,7 @@ async def test_typing_has_the_model_loaded(open_chat: OpenChat, fake_daemon: Fak
         await chat.until_shown("smollm2:135m ready")
 
 
+@pytest.mark.slow
 async def test_selected_text_is_copied_without_layout(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -305,6 +312,7 @@ async def test_escape_leaves_a_download_running(
     assert not [r for r in fake_daemon.requests if r.target.endswith("/pull/cancel")]
 
 
+@pytest.mark.slow
 async def test_the_picker_switches_and_fetches_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -325,6 +333,7 @@ async def test_the_picker_switches_and_fetches_models(
     assert generated[-1].body["model"] == "qwen2.5:1.5b"
 
 
+@pytest.mark.slow
 async def test_a_model_that_does_not_chat_is_not_chosen(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -340,6 +349,7 @@ async def test_a_model_that_does_not_chat_is_not_chosen(
     assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull"]
 
 
+@pytest.mark.slow
 async def test_a_model_that_does_not_chat_gets_no_prompt(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -351,6 +361,7 @@ async def test_a_model_that_does_not_chat_gets_no_prompt(
     assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
 
 
+@pytest.mark.slow
 async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("other:1b")
     async with open_chat() as chat:
@@ -371,6 +382,7 @@ async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> N
         await chat.until(lambda: not chat.app.is_running)
 
 
+@pytest.mark.slow
 async def test_every_command_is_in_the_palette(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.pilot.press("ctrl+p")
@@ -396,6 +408,7 @@ async def test_ctrl_c_twice_leaves(open_chat: OpenChat) -> None:
         await chat.until(lambda: not chat.app.is_running)
 
 
+@pytest.mark.slow
 async def test_the_view_stays_where_the_reader_put_it(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -418,6 +431,7 @@ async def test_the_view_stays_where_the_reader_put_it(
         assert "new lines" not in chat.screen_text
 
 
+@pytest.mark.slow
 async def test_small_and_wide_screens_keep_what_matters(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -483,6 +497,7 @@ async def test_the_chat_can_be_drawn_again_while_an_answer_runs(
         assert chat.screen_text.count("Some words") == 1
 
 
+@pytest.mark.slow
 async def test_an_answer_goes_on_while_another_branch_is_read(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

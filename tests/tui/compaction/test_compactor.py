@@ -201,6 +201,7 @@ async def test_a_reply_that_is_lost_costs_nothing(
     assert "there is a gate" in compaction.summary
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DRAFT = "Write to max@mail.example.org and pay to DE89 3704 0044 0532 0130 00."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
 async def test_the_route_is_shown_before_sending(
     open_chat: OpenChat, size: tuple[int, int]
@@ -35,12 +36,14 @@ async def test_the_route_is_shown_before_sending(
         assert "safe" not in chat.screen_text
 
 
+@pytest.mark.slow
 async def test_a_long_draft_is_looked_at_too(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         chat.app.query_one(Composer).replace_text("word " * 20_000 + DRAFT)
         await chat.until_shown("found: IBAN, e-mail")
 
 
+@pytest.mark.slow
 async def test_the_route_has_one_choice(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.send("/route")

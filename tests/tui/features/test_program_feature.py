@@ -25,6 +25,7 @@ def folders(tmp_path: Path) -> ChatFolders:
     return folders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
 async def test_help_begins_with_where_the_reader_is(
     open_chat: OpenChat, size: tuple[int, int]
@@ -50,6 +51,7 @@ async def test_help_begins_with_where_the_reader_is(
         assert chat.draft == ""
 
 
+@pytest.mark.slow
 async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> None:
     async with open_chat(size=(120, 200)) as chat:
         await chat.until_shown("on disk")
@@ -62,6 +64,7 @@ async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> Non
                 assert f"/{command.slash}" in chat.screen_text
 
 
+@pytest.mark.slow
 async def test_own_keys_run_commands(open_chat: OpenChat, folders: ChatFolders) -> None:
     (folders.config / "keys.toml").write_text('help = "f9"\ndoctor = "alt+d"\ncopy = ""\n')
     async with open_chat(folders=folders) as chat:
@@ -102,6 +105,7 @@ async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Ch
         assert file.read_text() == "# mine\n"
 
 
+@pytest.mark.slow
 async def test_settings_take_effect_and_are_kept(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("on disk")
@@ -126,6 +130,7 @@ async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, i
         await chat.until_shown("not kept")
 
 
+@pytest.mark.slow
 async def test_the_doctor_tells_and_copies(
     open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +170,7 @@ async def test_the_doctor_tells_what_the_daemon_found(
         await chat.until(lambda: "CMAKE_ARGS=x" in chat.app.clipboard)
 
 
+@pytest.mark.slow
 async def test_what_is_shown_of_messages_is_set(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -189,6 +195,7 @@ async def test_hints_tell_what_enter_does(open_chat: OpenChat) -> None:
         assert chat.draft == "a\nb"
 
 
+@pytest.mark.slow
 async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("on disk")

@@ -125,6 +125,7 @@ def expanded(event: PagesEvent, label: str) -> str:
     return "".join(signs)
 
 
+@pytest.mark.slow
 async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonClient) -> None:
     body = {"model": MODEL, "context": 2048}
     await daemon.request_json("POST", "/ingle/v1/load", body)

@@ -252,6 +252,7 @@ SCENES: dict[str, Scene] = {name: shows(name) for name in ("settings", "keys")} 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENES)
 async def test_screen(
     open_chat: OpenChat,

@@ -84,6 +84,7 @@ async def with_figures(
     return feature
 
 
+@pytest.mark.slow
 async def test_figures(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
@@ -123,6 +124,7 @@ def said(facts: list[tuple[str, str]], *_: object) -> list[tuple[str, str]]:
     return facts
 
 
+@pytest.mark.slow
 async def test_doctor(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,

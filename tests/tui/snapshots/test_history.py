@@ -71,6 +71,7 @@ async def back(chat: Chat) -> None:
     await chat.until(lambda: chat.app.screen is chat.screen)
 
 
+@pytest.mark.slow
 async def test_chats(
     open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
 ) -> None:
@@ -89,6 +90,7 @@ async def test_chats(
         await look(chat, "delete")
 
 
+@pytest.mark.slow
 async def test_search(
     open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
 ) -> None:
@@ -138,6 +140,7 @@ needs_sqlcipher = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 async def test_a_new_passphrase(
     open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
@@ -150,6 +153,7 @@ async def test_a_new_passphrase(
         await look(chat, "encrypt")
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 async def test_locked_chats(
     open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look

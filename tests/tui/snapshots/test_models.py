@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from textual.widgets import OptionList
 
 from ingle.tui.chats.chat import Chat as ChatTree
@@ -32,6 +33,7 @@ async def back(chat: Chat) -> None:
     await chat.until(lambda: chat.app.screen is chat.screen)
 
 
+@pytest.mark.slow
 async def test_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, tree: ChatTree, look: Look
 ) -> None:
@@ -58,6 +60,7 @@ async def test_models(
         await look(chat, "models_doubt")
 
 
+@pytest.mark.slow
 async def test_pull(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, tree: ChatTree, look: Look
 ) -> None:

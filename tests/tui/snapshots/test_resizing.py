@@ -81,6 +81,7 @@ async def survive(chat: Chat, daemon: FakeDaemon, give_size: Resize, size: tuple
     await chat.until(lambda: not chat.transcript.is_measuring)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
 async def test_the_last_frame_is_that_of_a_program_of_this_size(
     open_chat: OpenChat,
@@ -110,6 +111,7 @@ async def test_the_last_frame_is_that_of_a_program_of_this_size(
         await fresh.until(lambda: draw(fresh, EMBER.name) == stormed)
 
 
+@pytest.mark.slow
 async def test_who_reads_further_up_stays_there(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, give_size: Resize
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ async def test_find_walks_the_hits_of_the_chat(
         assert chat.draft == "hi"
 
 
+@pytest.mark.slow
 async def test_find_takes_the_words_of_the_command(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

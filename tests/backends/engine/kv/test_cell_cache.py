@@ -49,6 +49,7 @@ def _whole(sequence: Sequence) -> Batch:
     return batch
 
 
+@pytest.mark.slow
 def test_the_next_turn_computes_only_what_is_new() -> None:
     engine = make_engine()
     first = ask(engine, chat(1, 100))

@@ -98,6 +98,7 @@ def test_what_was_damaged_meanwhile_begins_anew(source: Path, tmp_path: Path, da
     assert not any(progress.resumed for progress in heard)
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_told_of_and_taken_up(smollm2_path: Path, tmp_path: Path) -> None:
     spec = QuantizeSpec(
         source=str(smollm2_path),

@@ -82,6 +82,7 @@ def test_a_real_model(
     assert tensor_bytes(ours) == tensor_bytes(theirs)
 
 
+@pytest.mark.slow
 def test_a_coarse_source_is_decoded_as_llama_cpp_does(
     smollm2_path: Path, tensor_bytes: TensorBytes, tmp_path: Path
 ) -> None:

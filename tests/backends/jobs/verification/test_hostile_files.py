@@ -105,6 +105,7 @@ def verify(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_damaged_files(
     case: str,
@@ -118,6 +119,7 @@ def test_damaged_files(
     assert words in verify(path, capsys)
 
 
+@pytest.mark.slow
 def test_weights_that_are_no_numbers(
     tmp_path: Path, write_small_llama: WriteSmallLlama, capsys: pytest.CaptureFixture[str]
 ) -> None:

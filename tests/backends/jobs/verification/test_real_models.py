@@ -35,6 +35,7 @@ def test_a_little_of_smollm2(smollm2_path: Path) -> None:
     assert report.statistics.worst_gap < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_little_of_smollm2_as_transformers_has_it(smollm2_path: Path) -> None:
     pytest.importorskip("accelerate", reason="transformers reads GGUF files with it")

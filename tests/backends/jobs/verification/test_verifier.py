@@ -28,6 +28,7 @@ def small_llama(
     return write_small_llama(tmp_path_factory.mktemp("llama") / "small.gguf")
 
 
+@pytest.mark.slow
 def test_a_report_from_another_process(small_llama: Path) -> None:
     heard: list[Progress] = []
     report = run_verification(VerificationSpec(path=str(small_llama), text=TEXT), heard.append)
@@ -45,6 +46,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     assert str(path) in caught.value.message
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_told_of(small_llama: Path) -> None:
     def kill(_: Progress) -> None:
         for child in psutil.Process().children():
@@ -56,6 +58,7 @@ def test_a_process_that_dies_is_told_of(small_llama: Path) -> None:
         run_verification(VerificationSpec(path=str(small_llama), text=TEXT), kill)
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_process(small_llama: Path) -> None:
     children: list[psutil.Process] = []
     others = {child.pid for child in psutil.Process().children()}  # of tests before this one
@@ -71,6 +74,7 @@ def test_an_interruption_ends_the_process(small_llama: Path) -> None:
     assert (len(gone), alive) == (len(children), [])
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_its_parent(small_llama: Path, still_running: StillRunning) -> None:
     code = (
         "import sys, os, signal\n"

@@ -191,6 +191,7 @@ def test_there_is_room_for_an_answer(most: int | None) -> None:
     assert FILE not in prompt.token_ids
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("engine", [EngineKind.LLAMA_CPP, EngineKind.CUDA])
 async def test_a_real_model_fills_a_gap(fetch_model: FetchModel, engine: EngineKind) -> None:

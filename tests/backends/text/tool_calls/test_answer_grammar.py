@@ -83,6 +83,7 @@ def some_answer(constraint: Constraint, ends: list[str], chance: random.Random) 
     return written.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [*FORMATS, GENERIC], ids=lambda made: made.name)
 @pytest.mark.parametrize("parallel", [True, False], ids=["several", "one"])
 def test_forced_calls_are_read_as_they_were_meant(

@@ -238,6 +238,7 @@ def test_any_text_in_any_pieces(made: CallFormat, data: st.DataObject, parallel:
     assert read_pieces(new_parser(), pieces) == read_pieces(new_parser(), [text])
 
 
+@pytest.mark.slow
 def test_a_long_answer_takes_time_in_proportion() -> None:
     """Steps are counted by what the interpreter runs, not by a clock."""
     for made in FORMATS:

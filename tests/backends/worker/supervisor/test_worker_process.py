@@ -129,6 +129,7 @@ async def test_closing_the_stream_frees_the_slot(
     assert worker.gauges.completion_tokens_total < 400
 
 
+@pytest.mark.slow
 async def test_kill_mid_stream_is_an_error_not_a_hang(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
@@ -160,6 +161,7 @@ async def test_a_cancelled_start_leaves_no_child(scripted_spec: MakeSpec) -> Non
     assert not psutil.pid_exists(worker.pid)
 
 
+@pytest.mark.slow
 async def test_drain_lets_answers_finish_and_refuses_new_ones(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_worker_counts_gpus_as_the_driver_does() -> None:
     assert worker_environment(chosen)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
 
 
+@pytest.mark.slow
 async def test_a_frozen_worker_is_noticed(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +267,7 @@ async def test_a_frozen_worker_is_noticed(
         await anext(event async for event in events if isinstance(event, Finished))
 
 
+@pytest.mark.slow
 async def test_a_slow_worker_is_left_alone(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +278,7 @@ async def test_a_slow_worker_is_left_alone(
     assert text_of(await collect(worker, ask())) == "ab"
 
 
+@pytest.mark.slow
 async def test_a_step_that_never_ends_is_noticed_though_it_computes(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ def test_answer_streams(daemon: Any, command: list[str], end_of_answer: Callable
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -302,6 +303,7 @@ def test_model_that_nobody_knows(daemon: Any, ingle: Run) -> None:
     assert daemon.asked("POST", "/ingle/v1/pull") == []
 
 
+@pytest.mark.slow
 def test_silent_pipe_is_explained(daemon: Any, command: list[str]) -> None:
     with subprocess.Popen(
         [*command, "run", "m", "x"],

@@ -22,6 +22,7 @@ def no_models_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_advice_needs_no_daemon(ingle: Run) -> None:
     done = ingle("advise", "--json")
     assert done.returncode == 0, done.stderr
@@ -31,6 +32,7 @@ def test_advice_needs_no_daemon(ingle: Run) -> None:
     assert ingle("ps").stdout == "The daemon is not running.\n"
 
 
+@pytest.mark.slow
 def test_it_can_be_read(ingle: Run) -> None:
     text = ingle("advise", "--task", "code", "--explain").stdout
     assert "qwen2.5-coder" in text
@@ -54,6 +56,7 @@ def test_embeddings_have_no_default(ingle: Run, ingle_home: Path) -> None:
     assert not (ingle_home / "config/config.toml").exists()
 
 
+@pytest.mark.slow
 def test_one_model(ingle: Run) -> None:
     found = json.loads(ingle("advise", "smollm2", "--json").stdout)
     assert (found["best"]["model"], found["alternatives"]) == ("smollm2:135m", [])
@@ -62,6 +65,7 @@ def test_one_model(ingle: Run) -> None:
     assert "nonsense" in unknown.stderr
 
 
+@pytest.mark.slow
 def test_a_bench_corrects_predictions(ingle: Run, tmp_path: Path) -> None:
     before = json.loads(ingle("advise", "smollm2", "--json").stdout)["best"]
     speed = before["speed"]["decode"]

@@ -29,6 +29,7 @@ def model(tmp_path: Path, write_small_llama: WriteSmallLlama) -> str:
     return str(write_small_llama(tmp_path / "small.gguf"))
 
 
+@pytest.mark.slow
 def test_combinations_and_what_changed(model: str, tmp_path: Path, capsys: Capture) -> None:
     kept = tmp_path / "kept.json"
     vary = ["--only", "", "--only", "clients=2", "--only", "flash=off"]
@@ -49,6 +50,7 @@ def test_combinations_and_what_changed(model: str, tmp_path: Path, capsys: Captu
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_the_next_call_says_what_changed(model: str, capsys: Capture) -> None:
     assert main(["bench", model, *QUICK, "--only", ""]) == 0
     assert "Since 2" not in capsys.readouterr().out
@@ -62,6 +64,7 @@ def test_the_next_call_says_what_changed(model: str, capsys: Capture) -> None:
     assert "Since 2" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_combination_that_cannot_be_had_says_why(model: str, capsys: Capture) -> None:
     combinations = ["--only", "kv=q8_0", "--only", "clients=2", "--only", "speculation=draft"]
     assert main(["bench", model, *QUICK, *combinations]) == 0
@@ -93,6 +96,7 @@ def test_a_file_that_is_no_report(model: str, tmp_path: Path, capsys: Capture) -
     assert "is no report of `ingle bench`" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_too_much_for_many_clients_goes_for_fewer(
     tmp_path: Path,
     write_small_llama: WriteSmallLlama,
@@ -111,6 +115,7 @@ def test_what_is_too_much_for_many_clients_goes_for_fewer(
     assert "can be had now" in found[1]["error"]
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_shown_though_it_cannot_be_kept(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -28,6 +28,7 @@ def models(tmp_path: Path, write_small_llama: WriteSmallLlama) -> tuple[str, str
     return str(write_small_llama(tmp_path / "small.gguf", kind="Q4_0")), str(full)
 
 
+@pytest.mark.slow
 def test_side_by_side(models: tuple[str, str], capsys: Capture) -> None:
     small, full = models
     status = main(["eval", small, "--against", full, "--limit", "3", "--tokens", "12"])
@@ -98,6 +99,7 @@ def keep_a_chat(*texts: str) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_chats_are_read_only_with_consent(
     models: tuple[str, str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ def model(
     return write_small_llama(tmp_path / "small-f16.gguf", kind="F16")
 
 
+@pytest.mark.slow
 def test_a_smaller_file_beside_it(model: Path, capsys: Capture) -> None:
     assert main(["quantize", str(model), "q8_0"]) == 0
     output = model.with_name("small-Q8_0.gguf")
@@ -42,6 +43,7 @@ def test_a_model_in_several_files_gets_a_name_without_their_number(
     assert str(model.with_name("small-Q8_0.gguf")) in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_json(model: Path, capsys: Capture) -> None:
     wanted = model.with_name("x.gguf")
     assert main(["quantize", str(model), "Q4_0", "-o", str(wanted), "--json"]) == 0
@@ -58,6 +60,7 @@ def test_it_can_go_unverified(model: Path, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)["verified"] is None
 
 
+@pytest.mark.slow
 def test_a_model_of_vectors_is_not_to_be_talked_to(
     make_bert: Callable[..., Path], tmp_path: Path, capsys: Capture
 ) -> None:

@@ -137,6 +137,7 @@ async def test_the_model_that_was_chosen_stays_chosen(
     assert "gone" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(("answer", "written"), [("y", True), ("n", False), ("", False)])
 async def test_at_a_terminal_it_asks(

@@ -36,6 +36,7 @@ def codes(report: Any) -> list[str]:
     return [finding["code"] for finding in report["findings"]]
 
 
+@pytest.mark.slow
 def test_without_a_daemon(ingle: Run) -> None:
     """Nothing is started by looking."""
     report = examine(ingle, 0)
@@ -48,6 +49,7 @@ def test_without_a_daemon(ingle: Run) -> None:
     assert ingle("ps").stdout == "The daemon is not running.\n"
 
 
+@pytest.mark.slow
 def test_with_a_daemon(ingle: Run) -> None:
     ingle("list")
     report = examine(ingle, 0)
@@ -55,6 +57,7 @@ def test_with_a_daemon(ingle: Run) -> None:
     assert "daemon" in report["fine"]
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_broken(ingle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("INGLE_PORT", str(server.getsockname()[1]))
@@ -70,6 +73,7 @@ def test_settings_that_cannot_be_read(ingle: Run, paths: Paths) -> None:
     assert "kontext" in report["findings"][0]["what"]
 
 
+@pytest.mark.slow
 def test_a_socket_that_nobody_answers(ingle: Run, paths: Paths) -> None:
     paths.make_private()
     with socket.socket(socket.AF_UNIX) as listener:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
@@ -83,6 +85,7 @@ def is_anthropic_error(body: Any) -> None:
     assert body["error"]["message"]
 
 
+@pytest.mark.slow
 async def test_messages(daemon: RunningDaemon, assault: Assault) -> None:
     examples = [EXCHANGE, PLAIN, FORM]
     statuses = await assault(daemon, "/v1/messages", examples, is_anthropic_error)

@@ -200,6 +200,7 @@ async def test_a_prompt_too_long_is_told_so_that_clients_shorten_it(daemon: Runn
     assert "prompt is too long: 620 tokens > 512 maximum" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_pings_while_the_model_is_loaded(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"load_seconds": 1.0}) as daemon:
         events = await daemon.events("POST", MESSAGES, json=ask(stream=True))

@@ -159,6 +159,7 @@ async def test_errors_are_llama_servers(daemon: RunningDaemon) -> None:
     assert props.json()["error"]["code"] == 405
 
 
+@pytest.mark.slow
 async def test_an_error_in_a_stream_is_an_event(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"load_seconds": 0.6, "load_error": "It is broken."}) as daemon:
         body = {"prompt": "Hi", "stream": True}

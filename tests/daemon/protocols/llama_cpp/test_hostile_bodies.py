@@ -78,6 +78,7 @@ def is_llama_cpp_error(body: Any) -> None:
     assert error["message"]
 
 
+@pytest.mark.slow
 async def test_completions(daemon: RunningDaemon, assault: Assault) -> None:
     statuses = await assault(daemon, "/completion", [COMPLETION, STREAM], is_llama_cpp_error)
     assert statuses.total() == 1000

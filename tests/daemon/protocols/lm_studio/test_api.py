@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
@@ -89,6 +91,7 @@ async def test_models_are_loaded_and_unloaded_on_demand(daemon: RunningDaemon) -
     is_error(again.json())
 
 
+@pytest.mark.slow
 async def test_hostile_bodies(daemon: RunningDaemon, assault: Assault) -> None:
     body = CHAT | {"max_tokens": 2, "ttl": 60, "tools": [], "stop": ["x"], "stream": False}
     statuses = await assault(daemon, "/api/v0/chat/completions", [body], is_error)

@@ -110,6 +110,7 @@ async def test_load_and_unload(daemon: RunningDaemon) -> None:
     assert (await daemon.unix.get("/ingle/v1/status")).json()["models"] == []
 
 
+@pytest.mark.slow
 async def test_a_loaded_process_shows_its_memory(run_daemon: DaemonFactory) -> None:
     async with run_daemon(create_backend=WorkerProcess) as daemon:
         loaded = (await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1"})).json()
@@ -280,6 +281,7 @@ async def test_cancelling_while_the_model_loads(run_daemon: DaemonFactory) -> No
         assert cancelled["text"] == ""
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_ends_its_generation_with_an_error(
     run_daemon: DaemonFactory,
 ) -> None:
@@ -356,6 +358,7 @@ async def test_one_stream_tells_everything_that_moves(daemon: RunningDaemon) -> 
     await daemon.until(lambda: daemon.services.hub.listeners == 0)
 
 
+@pytest.mark.slow
 async def test_gauges_come_while_something_moves(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script=ENDLESS) as daemon:
         stream = daemon.stream("GET", "/ingle/v1/events")
@@ -428,6 +431,7 @@ async def test_listeners_that_come_and_go_wait_for_one_reading(daemon: RunningDa
     publisher.close()
 
 
+@pytest.mark.slow
 async def test_gauges_come_once_more_when_all_is_at_rest(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ async def test_a_chat_streams_lines_unless_told_otherwise(daemon: RunningDaemon)
     assert (whole["model"], whole["done"], whole["done_reason"]) == ("echo:1", True, "stop")
 
 
+@pytest.mark.slow
 async def test_options_bound_and_stop_an_answer(daemon: RunningDaemon) -> None:
     short = await chat(daemon, options={"num_predict": 5, "temperature": 9.5, "top_p": 0})
     assert (short["message"]["content"], short["done_reason"]) == ("Hello", "length")
@@ -100,6 +101,7 @@ async def test_options_bound_and_stop_an_answer(daemon: RunningDaemon) -> None:
     assert "num_ctx" in await refusal(daemon, "/api/chat", messages=HI, options={"num_ctx": "4k"})
 
 
+@pytest.mark.slow
 async def test_num_ctx_bounds_the_request_and_grows_the_model(daemon: RunningDaemon) -> None:
     long = [{"role": "user", "content": "x" * 600}]
     error = await refusal(daemon, "/api/chat", messages=long)
@@ -114,6 +116,7 @@ async def test_num_ctx_bounds_the_request_and_grows_the_model(daemon: RunningDae
     assert loaded["context_length"] == 1024  # nobody has less because of it
 
 
+@pytest.mark.slow
 async def test_thoughts_and_calls_come_apart(run_daemon: DaemonFactory) -> None:
     asked: list[GenerateRequest] = []
     events: list[Event] = [
@@ -156,6 +159,7 @@ async def test_thoughts_and_calls_come_apart(run_daemon: DaemonFactory) -> None:
     assert json.loads(asked[0].tools[0].parameters) == {"type": "object"}
 
 
+@pytest.mark.slow
 async def test_results_find_the_calls_they_answer(run_daemon: DaemonFactory) -> None:
     asked: list[GenerateRequest] = []
     events: list[Event] = [Started("", 1), Finished("", 0, FinishReason.STOP, 0)]
@@ -181,6 +185,7 @@ async def test_results_find_the_calls_they_answer(run_daemon: DaemonFactory) -> 
     assert (asked[0].continues, asked[1].continues) == (False, True)
 
 
+@pytest.mark.slow
 async def test_nothing_to_say_loads_and_unloads(daemon: RunningDaemon) -> None:
     loaded = (await daemon.tcp.post("/api/generate", json={"model": "echo:1"})).json()
     assert (loaded["response"], loaded["done"], loaded["done_reason"]) == ("", True, "load")
@@ -195,6 +200,7 @@ async def test_nothing_to_say_loads_and_unloads(daemon: RunningDaemon) -> None:
     await daemon.until(lambda: not daemon.services.manager.loaded())
 
 
+@pytest.mark.slow
 async def test_the_context_of_an_answer_begins_the_next_prompt(daemon: RunningDaemon) -> None:
     body: dict[str, Any] = {"model": "echo:1", "prompt": "Hi", "stream": False}
     first = (await daemon.tcp.post("/api/generate", json=body)).json()
@@ -210,6 +216,7 @@ async def test_the_context_of_an_answer_begins_the_next_prompt(daemon: RunningDa
     assert added[0] == 259
 
 
+@pytest.mark.slow
 async def test_raw_prompts_have_no_context(daemon: RunningDaemon) -> None:
     body = {"model": "echo:1", "prompt": "Hi", "raw": True}
     *_, last = [line async for line in lines(daemon, "/api/generate", body)]
@@ -251,6 +258,7 @@ async def test_logprobs(daemon: RunningDaemon) -> None:
     assert "logprobs" not in await chat(daemon)
 
 
+@pytest.mark.slow
 async def test_a_failure_in_the_middle_is_the_last_line(run_daemon: DaemonFactory) -> None:
     script = {"reply": REPLY, "die_at": 5, "step_seconds": 0.01}
     async with run_daemon(script=script, create_backend=WorkerProcess) as daemon:
@@ -260,6 +268,7 @@ async def test_a_failure_in_the_middle_is_the_last_line(run_daemon: DaemonFactor
         assert set(last) == {"error"}
 
 
+@pytest.mark.slow
 async def test_headers_go_out_while_a_model_is_loaded(run_daemon: DaemonFactory) -> None:
     script = {"reply": REPLY, "load_seconds": 1.0}
     async with run_daemon(script=script, create_backend=WorkerProcess) as daemon:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
@@ -82,6 +84,7 @@ def is_ollama_error(body: Any) -> None:
     assert isinstance(body["error"], str)
 
 
+@pytest.mark.slow
 async def test_chats(daemon: RunningDaemon, assault: Assault) -> None:
     statuses = await assault(daemon, "/api/chat", [CHAT, TOOLS], is_ollama_error)
     assert statuses.total() == 1000
@@ -89,6 +92,7 @@ async def test_chats(daemon: RunningDaemon, assault: Assault) -> None:
     assert statuses[200] > 0, statuses
 
 
+@pytest.mark.slow
 async def test_prompts(daemon: RunningDaemon, assault: Assault) -> None:
     statuses = await assault(daemon, "/api/generate", [GENERATE, RAW], is_ollama_error)
     assert statuses.total() == 1000
@@ -96,6 +100,7 @@ async def test_prompts(daemon: RunningDaemon, assault: Assault) -> None:
     assert statuses[200] > 0, statuses
 
 
+@pytest.mark.slow
 async def test_the_library(daemon: RunningDaemon, assault: Assault) -> None:
     create = {
         "model": "mine",

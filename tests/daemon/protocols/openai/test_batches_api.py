@@ -204,6 +204,7 @@ async def test_responses_of_a_batch_are_stored_only_if_they_ask_for_it(
         assert statuses == [404, 200, 404]
 
 
+@pytest.mark.slow
 async def test_a_batch_whose_time_is_over_says_so(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +228,7 @@ async def test_a_batch_whose_time_is_over_says_so(
         assert sorted(ids) == sorted(f"r{n}" for n in range(400))
 
 
+@pytest.mark.slow
 async def test_somebody_who_waits_goes_first(run_daemon: DaemonFactory) -> None:
     async with (
         run_daemon(script={"reply": "x" * 100, "step_seconds": 0.003}) as daemon,
@@ -248,6 +250,7 @@ async def test_somebody_who_waits_goes_first(run_daemon: DaemonFactory) -> None:
         await client.batches.cancel(batch.id)
 
 
+@pytest.mark.slow
 async def test_a_request_that_kills_its_worker_fails_alone(run_daemon: DaemonFactory) -> None:
     script = {"reply": "fine", "kills": "deadly"}
     async with (

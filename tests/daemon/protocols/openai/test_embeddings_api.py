@@ -59,6 +59,7 @@ async def test_one_text(daemon: RunningDaemon, bert: str) -> None:
     assert np.linalg.norm(vectors(answer)) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 async def test_all_kinds_of_input_agree(daemon: RunningDaemon, bert: str) -> None:
     text = vectors(await post(daemon, model=bert, input="cat"))
     ids = vectors(await post(daemon, model=bert, input=[2, 5, 3]))
@@ -67,6 +68,7 @@ async def test_all_kinds_of_input_agree(daemon: RunningDaemon, bert: str) -> Non
     assert np.allclose(both, [text[0], text[0]], atol=1e-5)
 
 
+@pytest.mark.slow
 async def test_base64_holds_the_same_numbers(daemon: RunningDaemon, bert: str) -> None:
     texts = ["cat", "dog sea", "physics"]
     as_numbers = await post(daemon, model=bert, input=texts, encoding_format="float")
@@ -76,6 +78,7 @@ async def test_base64_holds_the_same_numbers(daemon: RunningDaemon, bert: str) -
     assert (unpacked == vectors(as_numbers)).all()
 
 
+@pytest.mark.slow
 async def test_the_official_client(daemon: RunningDaemon, bert: str) -> None:
     client = openai.AsyncOpenAI(api_key="x", base_url=f"{daemon.base_url}/v1", max_retries=0)
     async with client:
@@ -91,6 +94,7 @@ async def test_the_official_client(daemon: RunningDaemon, bert: str) -> None:
             )
 
 
+@pytest.mark.slow
 async def test_two_thousand_texts(daemon: RunningDaemon, bert: str) -> None:
     texts = ["cat", "dog sea", "a b c physics", "kitten"] * 512
     answer = vectors(await post(daemon, model=bert, input=texts))
@@ -125,6 +129,7 @@ async def test_what_is_refused(
     assert words in error["message"]
 
 
+@pytest.mark.slow
 async def test_truncating_on_request(daemon: RunningDaemon, bert: str) -> None:
     answer = await post(daemon, model=bert, input="dog " * 100, truncate=True)
     assert answer["usage"]["prompt_tokens"] == 64
@@ -164,11 +169,13 @@ async def test_an_embedding_model_neither_chats_nor_completes(
     assert daemon.services.manager.loaded() == []
 
 
+@pytest.mark.slow
 async def test_readiness_is_a_vector(daemon: RunningDaemon, bert: str) -> None:
     answer = await daemon.tcp.get("/health/ready", params={"model": bert})
     assert answer.json()["status"] == "ready"
 
 
+@pytest.mark.slow
 async def test_another_pooling_for_one_load(daemon: RunningDaemon, bert: str) -> None:
     mean = vectors(await post(daemon, model=bert, input="cat dog"))
     for pooling, same in (("cls", False), ("mean", True)):
@@ -190,6 +197,7 @@ async def test_the_listings_tell_the_task(daemon: RunningDaemon) -> None:
     assert model["task"] == "generate"
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_ends_the_work(daemon: RunningDaemon, bert: str) -> None:
     asked = asyncio.create_task(
         daemon.tcp.post(PATH, json={"model": bert, "input": ["cat dog " * 28] * 2048})
@@ -206,6 +214,7 @@ async def test_a_client_that_leaves_ends_the_work(daemon: RunningDaemon, bert: s
     await post(daemon, model=bert, input="cat")
 
 
+@pytest.mark.slow
 def test_a_list_of_numbers_is_one_text() -> None:
     assert embedding_inputs([1, 2, 3]) == [[1, 2, 3]]
     assert embedding_inputs([[1, 2], [3]]) == [[1, 2], [3]]
@@ -213,6 +222,7 @@ def test_a_list_of_numbers_is_one_text() -> None:
         embedding_inputs([[]])
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_a_real_model_and_its_shorter_vectors(
     daemon: RunningDaemon, minilm_path: Path

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
@@ -89,6 +91,7 @@ async def test_chats(daemon: RunningDaemon, assault: Assault) -> None:
     assert statuses[200] > 0, statuses
 
 
+@pytest.mark.slow
 async def test_completions(daemon: RunningDaemon, assault: Assault) -> None:
     tokens = COMPLETION | {"prompt": [1, 2, 3], "echo": False, "logprobs": 1, "best_of": None}
     statuses = await assault(daemon, "/v1/completions", [COMPLETION, tokens], is_openai_error)

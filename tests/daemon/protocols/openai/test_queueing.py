@@ -49,6 +49,7 @@ class Recording:
         return RecordingBackend(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "priority"),
     [
@@ -70,6 +71,7 @@ async def test_a_priority_reaches_the_model(
     assert [request.priority for request in recording.requests] == [priority] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "client"),
     [
@@ -182,6 +184,7 @@ async def test_openais_client_understands_it(run_daemon: DaemonFactory) -> None:
         assert refusal.value.code == "queue_full"
 
 
+@pytest.mark.slow
 async def test_those_who_wait_for_a_model_that_loads_count(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"load_seconds": 1.0}, slots=1, max_queue=1) as daemon:
         waiting = [asyncio.create_task(daemon.tcp.post(CHAT, json=chat())) for _ in range(2)]
@@ -200,6 +203,7 @@ async def test_a_generation_cancelled_at_once_leaves_its_place(run_daemon: Daemo
             await daemon.unix.post(f"{GENERATIONS}/{answer.json()['id']}/cancel")
 
 
+@pytest.mark.slow
 async def test_the_openapi_page_tells_of_it(daemon: RunningDaemon) -> None:
     page = json.loads((await daemon.tcp.get("/openapi.json")).content)
     assert "429" in page["paths"][CHAT]["post"]["responses"]

@@ -74,6 +74,7 @@ def is_openai_error(body: Any) -> None:
     assert error["message"]
 
 
+@pytest.mark.slow
 async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
     examples = [ITEMS, TOOLS, BACKGROUND]
     statuses = await assault(daemon, "/v1/responses", examples, is_openai_error)
@@ -82,6 +83,7 @@ async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
     assert statuses[200] > 0, statuses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["input_tokens", "compact"])
 async def test_counting_and_shortening(daemon: RunningDaemon, assault: Assault, path: str) -> None:
     await assault(daemon, f"/v1/responses/{path}", [ITEMS, TOOLS], is_openai_error, count=150)

@@ -317,6 +317,7 @@ async def test_refused_in_openais_shape(speaking: Speaking) -> None:
     assert not speaking.mouth.asked
 
 
+@pytest.mark.slow
 async def test_the_official_client(speaking: Speaking) -> None:
     class Day(BaseModel):
         city: str
@@ -388,6 +389,7 @@ async def test_null_is_as_good_as_nothing(speaking: Speaking) -> None:
     await speaking.post({"tools": [function | {"description": None}], "ingle": {"private": None}})
 
 
+@pytest.mark.slow
 async def test_a_stream_begins_while_the_model_is_loaded(run_daemon: Any) -> None:
     body = {"model": "echo:1", "input": "Hi", "stream": True}
     async with (
@@ -402,6 +404,7 @@ async def test_a_stream_begins_while_the_model_is_loaded(run_daemon: Any) -> Non
     assert lines[-2] == "event: response.completed"
 
 
+@pytest.mark.slow
 async def test_a_model_that_cannot_be_loaded(run_daemon: Any) -> None:
     body = {"model": "echo:1", "input": "Hi", "stream": True}
     for seconds in (0.0, 1.0):

@@ -280,6 +280,7 @@ def test_sequences_and_channels_do_not_mix() -> None:
     assert texts == ["IL_1]", "[EMA", "IL_1]", "[EMA"]
 
 
+@pytest.mark.slow
 def test_text_is_not_held_longer_than_it_may_matter() -> None:
     _, redaction = redact(chat(MAIL), MAIL)
     restorer = redaction.restorer()

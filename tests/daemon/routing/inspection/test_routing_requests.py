@@ -89,6 +89,7 @@ async def test_not_a_byte_leaves_of_what_is_sensitive(daemon: RunningDaemon, sin
     assert (sink.connections, bytes(sink.received)) == (0, b"")
 
 
+@pytest.mark.slow
 async def test_a_providers_model_by_name_is_refused_for_what_stays(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
@@ -100,6 +101,7 @@ async def test_a_providers_model_by_name_is_refused_for_what_stays(
     assert sink.connections == 0
 
 
+@pytest.mark.slow
 async def test_a_providers_model_by_name_answers_what_may_leave(
     daemon: RunningDaemon, sink: Sink
 ) -> None:

@@ -210,6 +210,7 @@ def real_daemon(ingle_home: Path, model_cache: Path, relay: Relay) -> Generator[
     process.wait(30)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_real_daemon_through_the_official_client(
     real_daemon: httpx2.Client, relay: Relay, ingle_home: Path

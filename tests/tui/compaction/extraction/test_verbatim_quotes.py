@@ -130,6 +130,7 @@ def test_pasted_text_is_no_statement() -> None:
     assert find_quotes(said("ERROR 5512 at line 77 " * 60)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["http://" * 20_000, "A. " * 50_000, "so " * 50_000, "a@" * 50_000]
 )

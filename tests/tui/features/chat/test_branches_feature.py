@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from ...conftest import Chat, FakeDaemon, OpenChat
 
@@ -181,6 +183,7 @@ async def test_what_is_asked_again_is_given_up_with_the_daemon(
         assert len(fake_daemon.prompts) == 1
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_waits_when_the_daemon_is_lost_comes_back(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

@@ -68,6 +68,7 @@ async def test_a_template_is_filled_in(open_chat: OpenChat, folders: ChatFolders
         assert chat.draft == "Look at x.py for speed."
 
 
+@pytest.mark.slow
 async def test_templates_are_listed(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.send("/template")
@@ -127,6 +128,7 @@ async def test_escape_twice_clears_a_draft(open_chat: OpenChat) -> None:
         await chat.until(lambda: chat.draft == "draft")
 
 
+@pytest.mark.slow
 async def test_the_draft_is_counted_when_the_model_is_loaded(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -151,6 +153,7 @@ async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Cha
         await chat.until(lambda: chat.draft == "how do I bake bread?")
 
 
+@pytest.mark.slow
 async def test_another_chats_answer_goes_along(
     open_chat: OpenChat, folders: ChatFolders, fake_daemon: FakeDaemon
 ) -> None:

@@ -57,6 +57,7 @@ async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
         await chat.until(lambda: "temporary" not in chat.screen_text)
 
 
+@pytest.mark.slow
 async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path: Path) -> None:
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 30), folders=folders) as chat:

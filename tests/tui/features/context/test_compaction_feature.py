@@ -51,6 +51,7 @@ async def begin(chat: Chat, *prompts: str) -> ChatTree:
     return made
 
 
+@pytest.mark.slow
 async def test_a_summary_takes_the_place_of_the_first_turns(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -72,6 +73,7 @@ async def test_a_summary_takes_the_place_of_the_first_turns(
         assert request_messages(made) == before
 
 
+@pytest.mark.slow
 async def test_escape_leaves_everything_as_it_was(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -98,6 +100,7 @@ async def test_what_is_no_summary_is_refused_with_a_sentence(
         assert made.compactions == {}
 
 
+@pytest.mark.slow
 async def test_a_question_waits_for_the_summary_it_was_asked_with(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -112,6 +115,7 @@ async def test_a_question_waits_for_the_summary_it_was_asked_with(
         assert "- The gate code is 4417." in asked[0]["content"]
 
 
+@pytest.mark.slow
 async def test_a_question_comes_back_where_its_summary_is_broken_off(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -128,6 +132,7 @@ async def test_a_question_comes_back_where_its_summary_is_broken_off(
         assert not any(p[-1]["content"] == "What is the code?" for p in fake_daemon.prompts)
 
 
+@pytest.mark.slow
 async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -142,6 +147,7 @@ async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
         assert made.compaction_chain()
 
 
+@pytest.mark.slow
 async def test_a_branch_keeps_the_compactions_on_its_path(
     fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
 ) -> None:
@@ -178,6 +184,7 @@ async def full_answer(chat: Chat, fake_daemon: FakeDaemon, share: float) -> None
     await chat.until_shown("Hello there.")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief_notice")
 async def test_a_full_context_is_compacted_by_itself(
     fake_daemon: FakeDaemon, open_chat: OpenChat
@@ -207,6 +214,7 @@ async def test_it_is_announced_and_can_be_held_off(
         assert made.compactions == {}
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_does_not_fit_asks_what_to_do(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -224,6 +232,7 @@ async def test_a_prompt_that_does_not_fit_asks_what_to_do(
         assert made.path[-2].content == "One more question?"
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_is_back_does_not_ask_a_second_time(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -241,6 +250,7 @@ async def test_a_daemon_that_is_back_does_not_ask_a_second_time(
         assert chat.app.screen is chat.screen
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_does_not_fit_can_come_back(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -263,6 +273,7 @@ async def compacted(chat: Chat, fake_daemon: FakeDaemon) -> ChatTree:
     return made
 
 
+@pytest.mark.slow
 async def test_a_summary_can_be_read_and_edited(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -280,6 +291,7 @@ async def test_a_summary_can_be_read_and_edited(
         await chat.until(lambda: not made.compaction_chain())
 
 
+@pytest.mark.slow
 async def test_a_summary_can_be_made_again_with_a_focus(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
@@ -311,6 +323,7 @@ async def test_trimming_needs_no_model(fake_daemon: FakeDaemon, open_chat: OpenC
         await chat.until_shown("nothing to trim")
 
 
+@pytest.mark.slow
 async def test_pins_are_listed_and_taken_back(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         made = await begin(chat)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from textual.widgets import OptionList
 
 from ingle.tui.app.chat_screen import ChatScreen
@@ -66,6 +67,7 @@ async def told(chat: Chat, daemon: FakeDaemon, **changes: object) -> GaugesFeatu
     return feature
 
 
+@pytest.mark.slow
 async def test_the_panel_shows_memory_pages_and_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -84,6 +86,7 @@ async def test_the_panel_shows_memory_pages_and_models(
     assert streams(fake_daemon) == [f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"]
 
 
+@pytest.mark.slow
 async def test_pages_are_this_chats_when_its_name_is_on_them(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -108,6 +111,7 @@ async def test_a_small_screen_has_no_panel_and_no_page_stream(
     assert streams(fake_daemon) == []
 
 
+@pytest.mark.slow
 async def test_a_high_narrow_screen_has_a_second_line(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -123,6 +127,7 @@ async def test_a_high_narrow_screen_has_a_second_line(
         await chat.until(lambda: "8.0/12.0" not in chat.screen_text)
 
 
+@pytest.mark.slow
 async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -147,6 +152,7 @@ async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
         assert chat.screen.query_one(GaugePanel).size.width == 34
 
 
+@pytest.mark.slow
 async def test_nothing_is_repainted_while_nothing_changes(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -168,6 +174,7 @@ async def test_nothing_is_repainted_while_nothing_changes(
         assert [line.repaints for line in lines] == before
 
 
+@pytest.mark.slow
 async def test_drawing_is_asked_for_often_and_done_twice_a_second(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -191,6 +198,7 @@ async def test_drawing_is_asked_for_often_and_done_twice_a_second(
         assert drawn == 1
 
 
+@pytest.mark.slow
 async def test_the_map_explains_its_cells(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 30)) as chat:
         name = chat.screen.chat.id
@@ -214,6 +222,7 @@ async def test_the_map_explains_its_cells(open_chat: OpenChat, fake_daemon: Fake
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
 
 
+@pytest.mark.slow
 async def test_pages_that_give_way_flash_once_and_are_counted(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -240,6 +249,7 @@ def add_turn(chat: Chat, prompt: str, answer: str, **facts: Any) -> None:
     held.add(said)
 
 
+@pytest.mark.slow
 async def test_counts_become_exact_when_it_is_quiet(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -258,6 +268,7 @@ async def test_counts_become_exact_when_it_is_quiet(
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 async def test_counts_wait_for_the_model(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await told(chat, fake_daemon, state="starting")
@@ -337,6 +348,7 @@ async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: 
         assert feature.price_of(sent, "other").tokens > 40
 
 
+@pytest.mark.slow
 async def test_a_dear_system_prompt_asks_first(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -371,6 +383,7 @@ async def test_all_gauges_can_be_reached_on_a_small_screen(
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
 
 
+@pytest.mark.slow
 async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -382,6 +395,7 @@ async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
         await chat.until(lambda: "pages 2–3: the beginning of 2 other chats" in str(side.tooltip))
 
 
+@pytest.mark.slow
 async def test_figures_go_with_the_daemon_and_come_back(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

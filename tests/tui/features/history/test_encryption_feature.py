@@ -33,6 +33,7 @@ def folders(tmp_path: Path) -> ChatFolders:
     return ChatFolders(tmp_path / "chats", tmp_path / "config")
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 async def test_encrypting_asks_twice_and_the_next_start_asks_once(
     open_chat: OpenChat, folders: ChatFolders
@@ -59,6 +60,7 @@ async def test_encrypting_asks_twice_and_the_next_start_asks_once(
         await chat.until_shown("Where is the marimba?")
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 async def test_one_may_talk_before_unlocking_and_the_list_asks(
     open_chat: OpenChat, folders: ChatFolders
@@ -95,6 +97,7 @@ class Keyring(ModuleType):
         del self.kept[service, name]
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 async def test_the_keyring_opens_the_chats_where_that_is_wanted(
     open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def kept(screen_store: HistoryStore | None) -> HistoryStore:
     return screen_store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 async def test_search_finds_while_one_types_and_opens_at_the_hit(
     open_chat: OpenChat, folders: ChatFolders, size: tuple[int, int]
@@ -123,6 +124,7 @@ async def test_terminal_sequences_do_not_reach_the_lists(
         assert "\x1b" not in chat.screen_text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_list_shows_groups_and_opens(
     open_chat: OpenChat, folders: ChatFolders, size: tuple[int, int]
@@ -146,6 +148,7 @@ async def test_the_list_shows_groups_and_opens(
         await chat.until(lambda: chat.screen.chat.id == "kyoto")
 
 
+@pytest.mark.slow
 async def test_the_list_filters_and_walks_folders(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
@@ -162,6 +165,7 @@ async def test_the_list_filters_and_walks_folders(
         assert "京都の車椅子" in chat.screen_text
 
 
+@pytest.mark.slow
 async def test_a_long_list_grows_when_one_walks_to_its_end(
     open_chat: OpenChat, tmp_path: Path
 ) -> None:
@@ -178,6 +182,7 @@ async def test_a_long_list_grows_when_one_walks_to_its_end(
         await chat.until(lambda: chat.screen.chat.id == "chat-000")
 
 
+@pytest.mark.slow
 async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
@@ -214,6 +219,7 @@ async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
         assert kept(store).load("tides") is None
 
 
+@pytest.mark.slow
 async def test_the_chat_on_the_screen_is_named_pinned_moved_and_deleted(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
@@ -237,6 +243,7 @@ async def test_the_chat_on_the_screen_is_named_pinned_moved_and_deleted(
         await chat.until(lambda: kept(store).load(name) is None)
 
 
+@pytest.mark.slow
 async def test_a_temporary_chat_leaves_no_byte(open_chat: OpenChat, tmp_path: Path) -> None:
     folders = ChatFolders(tmp_path / "data" / "chats", tmp_path / "data" / "config")
     async with open_chat(folders=folders) as chat:
@@ -265,6 +272,7 @@ async def test_nothing_is_shown_where_nothing_is_kept(open_chat: OpenChat) -> No
         await chat.until_shown("Chats are not kept here")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["md", "json", "html"])
 async def test_a_chat_is_exported_beside_others(
     open_chat: OpenChat,
@@ -286,6 +294,7 @@ async def test_a_chat_is_exported_beside_others(
     assert "The moon" in (tmp_path / f"Why-are-there-tides.{kind}").read_text()
 
 
+@pytest.mark.slow
 async def test_chats_are_imported(
     open_chat: OpenChat, folders: ChatFolders, tmp_path: Path
 ) -> None:

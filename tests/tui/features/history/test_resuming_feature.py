@@ -112,6 +112,7 @@ async def test_an_answer_that_never_began_is_interrupted(
         await screen.until(ended)
 
 
+@pytest.mark.slow
 async def test_what_was_said_is_kept_and_a_draft_comes_back(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
@@ -134,6 +135,7 @@ async def test_what_was_said_is_kept_and_a_draft_comes_back(
         await screen.until(lambda: screen.draft == "draft")
 
 
+@pytest.mark.slow
 async def test_a_temporary_chat_leaves_nothing(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
@@ -404,6 +406,7 @@ async def test_a_background_answer_that_ends_while_its_chat_is_loaded_is_noted_o
     assert len(asked) == (1 if ends_first else 2)
 
 
+@pytest.mark.slow
 async def test_what_waits_in_the_queue_survives_the_program(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:

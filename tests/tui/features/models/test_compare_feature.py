@@ -31,6 +31,7 @@ def _answers(chat: Chat) -> list[tuple[str, str]]:
     return [(m.model, m.content) for m in chat.screen.chat.messages.values() if m.model]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
 async def test_both_are_asked_the_same_and_one_goes_on(
     open_chat: OpenChat, fake_daemon: FakeDaemon, size: tuple[int, int]
@@ -62,6 +63,7 @@ async def test_both_are_asked_the_same_and_one_goes_on(
     assert sorted(prompt[1]["content"] for prompt in second) == ["Left one.", "Right one."]
 
 
+@pytest.mark.slow
 async def test_escape_stops_then_keeps_both(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("other:1b")
     fake_daemon.script("Left ", "one.", gate_before=1)

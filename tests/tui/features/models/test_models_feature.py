@@ -37,6 +37,7 @@ def _gauges(daemon: FakeDaemon, *models: dict[str, Any], available: int = 8 * GB
     daemon.broadcast("gauges", {"memory": memory, "models": list(models)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
 async def test_the_picker_groups_and_describes(
     open_chat: OpenChat, fake_daemon: FakeDaemon, size: tuple[int, int]
@@ -58,6 +59,7 @@ async def test_the_picker_groups_and_describes(
         await chat.until(lambda: chat.app.screen is chat.screen)
 
 
+@pytest.mark.slow
 async def test_the_picker_filters_as_one_types(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -74,6 +76,7 @@ async def test_the_picker_filters_as_one_types(
         await chat.until_shown("duck:1b on disk")
 
 
+@pytest.mark.slow
 async def test_a_repository_can_be_typed(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m")
@@ -88,6 +91,7 @@ async def test_a_repository_can_be_typed(open_chat: OpenChat, fake_daemon: FakeD
         await chat.until(lambda: fake_daemon.pull_done == ["hf.co/owner/repo"])
 
 
+@pytest.mark.slow
 async def test_letters_are_keys_in_the_list(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("duck:1b", state="ready")
     async with open_chat(size=(100, 40), model="smollm2:135m") as chat:
@@ -108,6 +112,7 @@ async def test_letters_are_keys_in_the_list(open_chat: OpenChat, fake_daemon: Fa
     assert len(_asked(fake_daemon, "DELETE", "/ingle/v1/models/duck%3A1b")) == 1
 
 
+@pytest.mark.slow
 async def test_what_does_not_fit_is_asked_about(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -124,6 +129,7 @@ async def test_what_does_not_fit_is_asked_about(
         await chat.until_shown("↓ big:70b")
 
 
+@pytest.mark.slow
 async def test_going_over_in_mid_chat_reads_ahead(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ingle.tui.widgets.composer.composer import Composer
 from ingle.tui.widgets.title_bar import TitleBar
 
@@ -59,6 +61,7 @@ async def test_a_download_beside_the_chat(open_chat: OpenChat, fake_daemon: Fake
         await chat.until(lambda: "41 %" not in chat.screen_text)
 
 
+@pytest.mark.slow
 async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("far:2b", installed=False, state="available")
     async with open_chat(size=(100, 30)) as chat:

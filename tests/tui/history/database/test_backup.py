@@ -100,6 +100,7 @@ def said(make_store: MakeStore, new_keeper: NewKeeper, folder: Path, passphrase:
     return keeper.chat.id
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("break_", [flip, zero_a_page, cut, scribble])
 def test_what_was_copied_comes_back(
@@ -156,6 +157,7 @@ def test_another_passphrase_is_wrong_even_where_the_chats_are_damaged(
     assert [path.name for path in folder.glob("*damaged*")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passphrase", [ENCRYPTING], indirect=True)
 def test_no_copy_outlasts_its_passphrase(
     said: str, folder: Path, make_store: MakeStore, passphrase: str

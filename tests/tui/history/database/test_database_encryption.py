@@ -146,6 +146,7 @@ def test_a_program_that_only_reads_is_not_cut_off_either(
         keeper.store.decrypt()
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 def test_who_opens_the_chats_while_they_are_encrypted_waits_and_loses_nothing(
     keeper: Keeper,

@@ -469,6 +469,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_an_import_cut_short_is_finished_by_the_next(
     make_store: MakeStore, folder: Path, tmp_path: Path

@@ -201,6 +201,7 @@ async def _chat(
         return around, kinds(terminal.raw), terminal.raw
 
 
+@pytest.mark.slow
 async def test_screen_and_clipboard_are_left_alone(
     open_terminal: OpenTerminal, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:

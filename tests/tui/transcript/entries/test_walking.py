@@ -58,6 +58,7 @@ async def test_the_cursor_walks_all_blocks_and_is_left_below_the_last(
         assert not shown.transcript.has_focus
 
 
+@pytest.mark.slow
 async def test_walking_scrolls_no_further_than_needed(open_transcript: OpenTranscript) -> None:
     many = [PromptEntry(f"prompt {number}", id=f"m{number}") for number in range(60)]
     async with open_transcript(*many, size=(60, 12)) as shown:
@@ -110,6 +111,7 @@ async def test_two_clicks_select_a_word_and_three_a_line(open_transcript: OpenTr
         await shown.until(lambda: shown.app.screen.get_selected_text() == "one two-three four")
 
 
+@pytest.mark.slow
 async def test_blocks_act_through_the_commands_of_the_chat(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

@@ -82,6 +82,7 @@ def _without_addresses(text: str) -> str:
     return re.sub(r"\(httpx?\w*\)", "", text.replace("\n", " "))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(document)
 def test_no_prefix_shows_an_unfinished_marker(source: str) -> None:
@@ -92,6 +93,7 @@ def test_no_prefix_shows_an_unfinished_marker(source: str) -> None:
         assert not MARKERS.search(shown), (source[:end], shown)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(document, st.data())
 def test_streaming_ends_like_the_whole_document(source: str, data: st.DataObject) -> None:
@@ -125,6 +127,7 @@ def test_no_line_is_wider_than_asked(source: str, width: int) -> None:
         assert sum(segment.cell_length for segment in line.segments) <= width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source", ["*a " * 3000, "*a " * 3000 + "*" * 3000, "[" * 3000, "`*[" * 3000]
 )
@@ -234,6 +237,7 @@ def test_a_growing_block_of_code_keeps_the_lines_that_are_done() -> None:
     assert [line.text.strip() for line in stream.lines[-2:]] == ["y = 2", "z"]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.lists(sentence, min_size=30, max_size=50).map(" ".join), st.integers(150, 400))
 def test_a_long_paragraph_streams_like_the_whole(source: str, step: int) -> None:

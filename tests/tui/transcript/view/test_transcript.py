@@ -50,6 +50,7 @@ async def test_a_long_chat_renders_only_what_is_near(open_transcript: OpenTransc
         assert shown.transcript.following
 
 
+@pytest.mark.slow
 async def test_it_opens_at_a_message(open_transcript: OpenTranscript) -> None:
     async with open_transcript(*long_chat(600), at="m300") as shown:
         assert shown.screen_lines[0].strip() == "▌ you"
@@ -59,6 +60,7 @@ async def test_it_opens_at_a_message(open_transcript: OpenTranscript) -> None:
         assert shown.screen_lines[1].startswith("   300 prompt")
 
 
+@pytest.mark.slow
 async def test_measuring_above_leaves_the_view_where_it_is(
     open_transcript: OpenTranscript,
 ) -> None:
@@ -72,6 +74,7 @@ async def test_measuring_above_leaves_the_view_where_it_is(
         assert not shown.transcript.scroll_to_entry("nobody")
 
 
+@pytest.mark.slow
 async def test_scrolling_up_through_guesses_never_jumps(open_transcript: OpenTranscript) -> None:
     async with open_transcript(*long_chat(300)) as shown:
         transcript = shown.transcript
@@ -147,6 +150,7 @@ async def test_scrolling_through_a_long_chat_keeps_memory_bounded(
         await shown.until(lambda: shown.screen_lines[0].strip() == "▌ m")
 
 
+@pytest.mark.slow
 async def test_drawing_the_same_chat_again_leaves_the_reader_where_they_are(
     open_transcript: OpenTranscript,
 ) -> None:

@@ -71,6 +71,7 @@ async def test_enter_sends_what_was_typed_faster_than_it_was_listed(open_desk: O
         assert desk.app.submitted[0].text == "/keys"
 
 
+@pytest.mark.slow
 async def test_a_file_is_found_by_some_of_its_letters(open_desk: OpenDesk, files: Path) -> None:
     async with open_desk() as desk:
         await desk.type("explain @comp")

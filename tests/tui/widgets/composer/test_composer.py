@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LONG = "\n".join(f"line {number}" for number in range(120))
 
 
+@pytest.mark.slow
 async def test_it_grows_with_its_lines_to_a_third_of_the_screen(open_desk: OpenDesk) -> None:
     async with open_desk(size=(80, 30)) as desk:
         await desk.type("one\ntwo\nthree")
@@ -40,6 +41,7 @@ async def test_enter_sends_and_others_break_the_line(open_desk: OpenDesk, key: s
         assert desk.app.submitted[1].text == "a\nb"
 
 
+@pytest.mark.slow
 async def test_keys_of_shells_edit(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("one two three")
@@ -89,6 +91,7 @@ async def test_escape_leaves_the_draft_alone_while_an_answer_runs(open_desk: Ope
         assert desk.text == "precious"
 
 
+@pytest.mark.slow
 async def test_a_long_paste_is_a_chip_that_is_one_character(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("see ")
@@ -131,6 +134,7 @@ async def test_a_short_paste_is_text_without_control_characters(open_desk: OpenD
         assert desk.text == "red\nnext"
 
 
+@pytest.mark.slow
 async def test_a_dropped_file_is_attached_and_undo_leaves_its_path(
     open_desk: OpenDesk, tmp_path: Path
 ) -> None:
@@ -179,6 +183,7 @@ async def test_a_file_that_vanished_is_asked_about(open_desk: OpenDesk, tmp_path
         assert desk.app.submitted[0].attachments == ()
 
 
+@pytest.mark.slow
 async def test_up_walks_prompts_that_contain_the_draft(open_desk: OpenDesk) -> None:
     async def earlier() -> list[str]:
         return ["run docker", "bake bread", "build docker"]
@@ -235,6 +240,7 @@ async def test_a_prompt_is_loaded_with_its_attachments(open_desk: OpenDesk) -> N
         assert set(desk.app.submitted[0].attachments) == set(sent)
 
 
+@pytest.mark.slow
 async def test_tab_walks_the_places_of_a_template(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         desk.composer.replace_text("Review {{file}}\nfor {{goal}}.")
@@ -247,6 +253,7 @@ async def test_tab_walks_the_places_of_a_template(open_desk: OpenDesk) -> None:
         assert desk.text == "Review app.py\nfor speed."
 
 
+@pytest.mark.slow
 async def test_tokens_are_guessed_until_they_are_counted(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         desk.composer.hints = "enter send"

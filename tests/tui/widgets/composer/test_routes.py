@@ -43,6 +43,7 @@ def asked(daemon: FakeDaemon) -> dict[str, Any]:
     return bodies[-1]
 
 
+@pytest.mark.slow
 async def test_a_chat_stays_here_until_somebody_says_otherwise(
     open_chat: OpenChat, cloud: FakeDaemon
 ) -> None:

@@ -52,6 +52,7 @@ async def refusal(daemon: RunningDaemon, body: Any, path: str = CHAT) -> dict[st
     return error
 
 
+@pytest.mark.slow
 async def test_a_whole_answer(daemon: RunningDaemon) -> None:
     answer = (await daemon.tcp.post(CHAT, json=chat())).json()
     assert answer["object"] == "chat.completion"
@@ -75,6 +76,7 @@ async def test_a_whole_answer(daemon: RunningDaemon) -> None:
     assert usage["completion_tokens_details"] == none
 
 
+@pytest.mark.slow
 async def test_a_stream_is_exactly_openais(daemon: RunningDaemon) -> None:
     body = chat(stream=True, stream_options={"include_usage": True})
     events = [data for _, data in await daemon.events("POST", CHAT, json=body)]
@@ -93,11 +95,13 @@ async def test_a_stream_is_exactly_openais(daemon: RunningDaemon) -> None:
     assert len({(c["id"], c["created"], c["model"], c["system_fingerprint"]) for c in chunks}) == 1
 
 
+@pytest.mark.slow
 async def test_without_include_usage_no_chunk_has_any(daemon: RunningDaemon) -> None:
     events = await daemon.events("POST", CHAT, json=chat(stream=True))
     assert all("usage" not in chunk for _, chunk in events[:-1])
 
 
+@pytest.mark.slow
 async def test_n_answers_are_told_apart_by_index(daemon: RunningDaemon) -> None:
     whole = (await daemon.tcp.post(CHAT, json=chat(n=3))).json()
     assert [choice["index"] for choice in whole["choices"]] == [0, 1, 2]
@@ -117,6 +121,7 @@ async def test_limits_and_stop_strings(daemon: RunningDaemon) -> None:
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello from ", "stop")
 
 
+@pytest.mark.slow
 async def test_messages_as_editors_send_them(daemon: RunningDaemon) -> None:
     body = chat(
         messages=[
@@ -251,6 +256,7 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_wrong_field_is_named(daemon: RunningDaemon) -> None:
     for fields, param in WRONG_IN_CHAT:
         error = await refusal(daemon, chat(**fields))
@@ -267,6 +273,7 @@ async def test_missing_fields_are_named(daemon: RunningDaemon) -> None:
     assert (await refusal(daemon, {"model": "echo:1"}, "/v1/completions"))["param"] == "prompt"
 
 
+@pytest.mark.slow
 async def test_extreme_values_that_are_allowed(daemon: RunningDaemon) -> None:
     allowed: list[dict[str, Any]] = [
         {"temperature": 0, "top_p": 1, "seed": -(2**63)},
@@ -358,6 +365,7 @@ async def test_the_best_of_several_answers_are_told(
     assert [request.n for request in backend.requests] == [3, 3, 3, 3]
 
 
+@pytest.mark.slow
 async def test_a_suffix_makes_a_gap(
     run_daemon: DaemonFactory, answering: Callable[..., Any]
 ) -> None:
@@ -375,6 +383,7 @@ async def test_a_suffix_makes_a_gap(
     assert (plain.infill, plain.prompt) == (None, "He")
 
 
+@pytest.mark.slow
 async def test_a_completion_of_token_ids(daemon: RunningDaemon) -> None:
     for prompt, count in (([72, 105], 1), ([[72], [105]], 2)):
         body = {"model": "echo:1", "prompt": prompt, "max_tokens": 5}
@@ -403,6 +412,7 @@ WRONG_IN_COMPLETION: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_wrong_field_of_a_completion_is_named(daemon: RunningDaemon) -> None:
     for fields, param in WRONG_IN_COMPLETION:
         body = {"model": "echo:1", "prompt": "Hi", **fields}
@@ -438,6 +448,7 @@ async def test_a_pipelined_request_does_not_hide_that_its_client_left(
         await daemon.until(lambda: daemon.leases == 0)
 
 
+@pytest.mark.slow
 async def test_a_worker_killed_in_a_stream_is_one_error_event_and_the_next_answers(
     run_daemon: DaemonFactory,
 ) -> None:
@@ -528,6 +539,7 @@ async def test_a_body_is_answered_from_within(daemon: RunningDaemon) -> None:
         await api.answer_chat(b'{"model": "echo:1"}', origin)
 
 
+@pytest.mark.slow
 async def test_biases_are_bounded(daemon: RunningDaemon) -> None:
     error = await refusal(daemon, chat(logit_bias={str(token): 1 for token in range(2**16 + 1)}))
     assert error["param"] == "logit_bias"
