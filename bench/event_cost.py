@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 from machine import median, save
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
 from ingle.daemon.server import daemon_server
 from ingle.daemon.settings.config import Config
@@ -97,7 +97,7 @@ class ScriptedPreparer:
     ) -> LoadPlan:
         script = {"reply": "x" * CONTEXT, "step_seconds": self.step_seconds}
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED,
+            engine="scripted",
             path=str(model.path),
             context=CONTEXT,
             slots=max(STREAMS),

@@ -13,18 +13,19 @@ from pathlib import Path
 from machine import RESULTS, save
 
 from ingle.backends.base.backend import Backend
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import EmbedRequest, GenerateRequest
 from ingle.backends.hardware.read_cpu import read_cpu
+from ingle.backends.registry.engines import get_engine
+from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
-from ingle.backends.selection.model_costs import ModelCosts
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.process_overhead import repacked_types
 from ingle.models.model_task import ModelTask
 from ingle.models.safetensors.model_folder import is_model_folder
 
 MIB = 2**20
-CONTEXTS = {EngineKind.LLAMA_CPP: (1024, 4096, 8192), EngineKind.CUDA: (512, 2048, 4096)}
+CONTEXTS = {"llama.cpp": (1024, 4096, 8192), "cuda": (512, 2048, 4096)}
 SLOTS = 8
 
 
@@ -72,7 +73,7 @@ class Row:
     """One load of one model."""
 
     model: str
-    engine: EngineKind
+    engine: str
     context: int
     foretold: MemoryEstimate
     loaded: Measured
@@ -97,7 +98,7 @@ class Row:
         }
 
 
-async def measure(path: Path, engine: EngineKind, context: int) -> Row:
+async def measure(path: Path, engine: str, context: int) -> Row:
     """Load the model, fill its whole context with one prompt, then use all slots at once."""
     description = describe(path)
     spec = make_load_spec(description, engine=engine, context=context, slots=SLOTS, gpu_layers=0)
@@ -144,9 +145,7 @@ def forecast(costs: ModelCosts, spec: LoadSpec) -> MemoryEstimate:
         kv_type=spec.kv_type,
         repacked=repacked_types(read_cpu().instruction_sets),
     )
-    if spec.engine is EngineKind.LLAMA_CPP:
-        return costs.on_llama(load).host
-    return costs.on_own_cpu(load, available=2**40).host
+    return get_engine(spec.engine).estimate(costs, load, host=2**40).host
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -168,7 +167,7 @@ def main() -> None:
     """Measure every model named, with each engine that runs it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
-    parser.add_argument("--engines", nargs="+", type=EngineKind, default=list(CONTEXTS))
+    parser.add_argument("--engines", nargs="+", type=str, default=list(CONTEXTS))
     parser.add_argument("--contexts", nargs="+", type=int)
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
@@ -202,13 +201,13 @@ def _save(rows: Sequence[Row]) -> Path:
     return save("fit", {"rows": [*kept, *new.values()]})
 
 
-def _runs(path: Path, engine: EngineKind) -> bool:
+def _runs(path: Path, engine: str) -> bool:
     if is_model_folder(path):
-        return engine is EngineKind.CUDA
+        return engine == "cuda"
     costs = ModelCosts.of(describe(path))
     assert costs.shape is not None
     writes = costs.shape.task is ModelTask.GENERATE
-    return engine is EngineKind.LLAMA_CPP or (writes and costs.config is not None)
+    return engine == "llama.cpp" or (writes and costs.config is not None)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from machine import median, save
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.scheduling.prefill_budget import ChunkBudget
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(arguments.model), context=CONTEXT)
+    spec = LoadSpec(engine="llama.cpp", path=str(arguments.model), context=CONTEXT)
     runner = LlamaModelRunner(spec)
     figures: dict[str, list[float]] = {}
     measure(runner, budget=ChunkBudget, seed=0)

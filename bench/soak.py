@@ -42,7 +42,7 @@ MOST_MB_AN_HOUR = 1.0
 SERVE = """
 import os, sys
 from functools import partial
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan
@@ -55,7 +55,7 @@ class Scripted:
     def __call__(self, model, options, *, available):
         script = '{"reply": "%s", "step_seconds": 0.004}' % ("word " * 40)
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED, path=str(model.path), context=512, slots=16, script=script,
+            engine="scripted", path=str(model.path), context=512, slots=16, script=script,
             kv_capacity=16384,
         )
         return LoadPlan(spec, MemoryNeeds(1 << 20))

@@ -18,7 +18,7 @@ from pathlib import Path
 import llama_cpp
 from machine import median, save
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
@@ -136,9 +136,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
-    spec = LoadSpec(
-        engine=EngineKind.LLAMA_CPP, path=str(arguments.model), context=CONTEXT, slots=len(MANY)
-    )
+    spec = LoadSpec(engine="llama.cpp", path=str(arguments.model), context=CONTEXT, slots=len(MANY))
     runner = LlamaModelRunner(spec)
     llama = llama_cpp.Llama(str(arguments.model), n_ctx=CONTEXT, flash_attn=True, verbose=False)
     rounds: dict[str, list[float]] = {}

@@ -18,7 +18,7 @@ SERVE = """
 import os, sys
 from functools import partial
 from pathlib import Path
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan
@@ -30,7 +30,7 @@ class Scripted:
 
     def __call__(self, model, options, *, available):
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED, path=str(model.path), context=4096, kv_capacity=32768,
+            engine="scripted", path=str(model.path), context=4096, kv_capacity=32768,
             batch=4096, script='{"reply": "Hello."}',
         )
         return LoadPlan(spec, MemoryNeeds(1 << 20))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..selection.model_costs import ModelCosts
+from ..registry.model_costs import ModelCosts
 
 Need = Literal["quality", "latency", "memory", "privacy", "batch"]
 Task = Literal["chat", "code", "embed"]

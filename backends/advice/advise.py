@@ -13,7 +13,8 @@ from ingle.models.fit.llama_cpp_fit import DEFAULT_SLOTS
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 
-from ..base.load_spec import EngineKind, Quantize
+from ..base.load_spec import Quantize
+from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
 from ..selection.model_placement import Placement, PlacementRequest, select
 from .advice_request import AdviceRequest, Candidate, MeasuredSpeed
 from .machine_capacity import MachineCapacity, corrected
@@ -47,7 +48,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     for_code: bool
     parameters: int
     download: int
-    engine: Literal["ingle", "llama.cpp"]
+    engine: str
     device: Literal["gpu", "cpu"]
     gpu_layers: int
     layers: int
@@ -272,7 +273,7 @@ def _option(
         for_code=candidate.codes,
         parameters=costs.parameters,
         download=0 if candidate.installed else costs.stored,
-        engine="ingle" if found.engine is EngineKind.CUDA else "llama.cpp",
+        engine=get_engine(found.engine).label,
         device=found.device,
         gpu_layers=_layers_on_gpu(found, costs.layers),
         layers=costs.layers,
@@ -295,9 +296,11 @@ def _option(
 def _wanted(site: MachineCapacity, candidate: Candidate, way: _Way) -> PlacementRequest:
     costs = candidate.costs
     own = site.has_own and candidate.runs_on_own and costs.config is not None
-    must = costs.shape is None
+    must, engine = costs.shape is None, DEFAULT_ENGINE
+    if must or own:
+        engine = next(each.name for each in all_engines() if each.knows(costs))
     return PlacementRequest(
-        engine=EngineKind.CUDA if must or own else EngineKind.LLAMA_CPP,
+        engine=engine,
         must=must,
         context=way.context,
         kv_type=way.kv_type,

@@ -8,8 +8,8 @@ from ingle.models.fit.process_overhead import repacked_types
 
 from ..cuda.kernel_coverage import OLDEST_GPU
 from ..hardware.machine import Gpu, Machine, Memory
+from ..registry.cuda_availability import first_visible
 from ..selection.model_placement import MemoryBudget
-from ..selection.own_engine import first_visible
 from .device_rates import DeviceRates, cpu_rates, gpu_rates
 
 _LARGEST_SHARE = 2**30

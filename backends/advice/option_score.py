@@ -7,7 +7,7 @@ from math import log2, sqrt
 from ingle.models.kv_type import KVType
 
 from ..base.load_spec import Quantize
-from ..selection.model_costs import ModelCosts
+from ..registry.model_costs import ModelCosts
 from .advice_request import AdviceRequest, Candidate, Need
 from .speed_prediction import Speed, bytes_a_token
 

@@ -9,8 +9,8 @@ import msgspec
 
 from ingle.models.kv_type import KVType
 
-from ..base.load_spec import EngineKind
-from ..selection.model_costs import ModelCosts
+from ..registry.engines import get_engine
+from ..registry.model_costs import ModelCosts
 from ..selection.model_placement import Placement
 from .device_rates import DeviceRates
 
@@ -174,7 +174,7 @@ def _table_bytes(costs: ModelCosts) -> int:
 
 def _kept_share(costs: ModelCosts, selection: Placement) -> float:
     """What the weights become on load, of what they are in the file."""
-    if selection.engine is not EngineKind.CUDA:
+    if not get_engine(selection.engine).converts_weights:
         return 1.0
     kept = selection.estimate.gpu.weights or selection.estimate.host.weights
     return kept / costs.stored if costs.stored else 1.0

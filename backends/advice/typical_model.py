@@ -9,7 +9,7 @@ from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.fit.model_shape import LayerShape, ModelShape
 from ingle.models.model_task import ModelTask
 
-from ..selection.model_costs import ModelCosts
+from ..registry.model_costs import ModelCosts
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Literal
 
 import msgspec
@@ -14,9 +13,6 @@ from ingle.models.model_task import ModelTask, Pooling
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
 
 
-EngineChoice = Literal["auto", "cuda", "llama.cpp"]
-
-
 Device = Literal["auto", "cuda", "cpu"]
 
 
@@ -24,14 +20,6 @@ Dtype = Literal["auto", "f32", "f16", "bf16"]
 
 
 Quantize = Literal["none", "nf4"]
-
-
-class EngineKind(StrEnum):
-    """The engines a worker can run."""
-
-    LLAMA_CPP = "llama_cpp"
-    CUDA = "cuda"
-    SCRIPTED = "scripted"
 
 
 class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +56,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     `confine` itself opens only the files that are named here, and no network.
     """
 
-    engine: EngineKind
+    engine: str
     path: str
     context: int
     slots: int = 8

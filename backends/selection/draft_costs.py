@@ -1,12 +1,13 @@
-"""What a draft model takes in the process of the model that it guesses for."""
+"""The memory of a draft model in the process of the model that it drafts for."""
 
 from __future__ import annotations
 
 from ingle.models.fit.llama_cpp_fit import DRAFT_BATCH, GPUSplit, LoadParameters
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..base.load_spec import EngineKind, LoadSpec
-from .model_costs import ModelCosts
+from ..base.load_spec import LoadSpec
+from ..registry.engines import DEFAULT_ENGINE, get_engine
+from ..registry.model_costs import ModelCosts
 from .model_placement import MemoryBudget
 
 
@@ -25,12 +26,12 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, room: MemoryBudget) -> Memory
         repacked=frozenset() if room.llama_offloads else room.repacked,
         own_process=False,
     )
-    if spec.engine is EngineKind.CUDA and draft.config is not None:
-        if on_gpu:
-            return draft.on_own_gpu(load, spec.quantize).needs
-        return draft.on_own_cpu(load, room.host, spec.quantize).needs
-    if draft.shape is None:  # a folder cannot guess for a file; the worker will say so
+    engine = get_engine(spec.engine)
+    if not engine.knows(draft):
+        engine = get_engine(DEFAULT_ENGINE)
+    if not engine.knows(draft):  # a folder cannot draft for a file; the worker reports it
         return MemoryNeeds()
     layers = spec.gpu_layers if spec.gpu_layers >= 0 else draft.layers + 1
-    found = draft.on_llama(load, GPUSplit(layers if on_gpu else 0)).needs
+    split, quantize = GPUSplit(layers if on_gpu else 0), spec.quantize
+    found = engine.estimate(draft, load, split, host=room.host, quantize=quantize).needs
     return MemoryNeeds(found.total) if room.unified else found

@@ -1,127 +1,88 @@
-"""Which engine can run a model, and is quick with it: a pure decision."""
+"""The choice of the engine that runs a model: a pure decision over the engines' descriptors."""
 
 from __future__ import annotations
 
-from ingle.kernels.formats.weight_format import GGML_FORMATS
-from ingle.models.errors import ModelError, UnsupportedModel
-from ingle.models.families.gguf_config import config_from_gguf
-from ingle.models.fit.paged_fit import check_paged_kv_type
-from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
+from collections.abc import Collection
+
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.kv_type import KVType
-from ingle.models.model_task import ModelTask, Pooling, task_of
+from ingle.models.model_task import Pooling
 from ingle.models.safetensors.model_folder import ModelFolder
 
-from ..base.errors import LoadFailed
-from ..base.load_spec import EngineChoice, EngineKind
-from ..cuda.kernel_coverage import OLDEST_GPU, why_no_kernels
-from .own_engine import CudaAvailability
-
-TENSOR_TYPES = GGML_FORMATS.keys()
-"""The types of GGUF tensors that ingle's own engine computes with."""
-_FLOAT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.block_elements == 1)
-"""Types that are fast on any GPU; the others need kernels, or are dequantised in every step."""
-_OTHER = "Let llama.cpp run it."
+from ..registry.cuda_availability import CudaAvailability
+from ..registry.engine_descriptor import EngineDescriptor, LoadQuery
+from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
 
 
 def choose_engine(
     model: GGUFHeader | ModelFolder,
-    wanted: EngineChoice,
+    wanted: str,
     own: CudaAvailability,
     *,
     kv_type: KVType = KVType.F16,
     gpu_layers: int = -1,
     pooling: Pooling | None = None,
-) -> EngineKind:
-    """ingle's own engine where it was asked for, or where it is quick with the model on a GPU.
+) -> str:
+    """Return the engine asked for, or for "auto" the first that suits the model and the machine.
 
-    Whether the model fits there is not asked. Only our engine runs folders of safetensors. Raises
-    `UnsupportedModel` where the engine does not know the model, `LoadFailed` where what it needs is
-    not installed.
+    Whether the model fits into memory does not count. Raises `UnsupportedModel` if the engine
+    cannot run the model, `LoadFailed` if the engine is not installed.
     """
-    if isinstance(model, ModelFolder):
-        return _for_folder(model, wanted, own, kv_type)
-    if wanted == "llama.cpp":
-        return EngineKind.LLAMA_CPP
-    reason = _check_types(model) or _check_task(model, pooling, kv_type)
-    if wanted == "cuda":
-        if reason is not None:
-            raise reason
-        _check_installed(own)
-        return EngineKind.CUDA
-    whole = gpu_layers < 0 or gpu_layers >= model.block_count
-    able = own.has_torch and own.gpu_memory > 0 and whole and reason is None
-    return EngineKind.CUDA if able and _is_quick(model, own, kv_type) else EngineKind.LLAMA_CPP
+    query = LoadQuery(model, kv_type, gpu_layers, pooling)
+    readers = [engine for engine in all_engines() if query.file_format in engine.formats]
+    if wanted != "auto":
+        engine = get_engine(wanted)
+        if engine not in readers:
+            raise _unreadable(engine, query, readers)
+    else:
+        engine = next((each for each in readers if each.suits(query, own)), readers[0])
+    error = engine.refusal(query) or engine.why_unavailable(own)
+    if error is not None:
+        raise error
+    return engine.name
 
 
-def why_not_own(
+def choose_for_types(
+    architecture: str, tensor_types: Collection[str], wanted: str, own: CudaAvailability
+) -> str:
+    """Return the engine for a GGUF file of which no more is known than the types of its tensors."""
+    for engine in all_engines():
+        fits = "gguf" in engine.formats and engine.runs_types(architecture, tensor_types)
+        if fits and wanted in ("auto", engine.name) and engine.is_ready(own):
+            return engine.name
+    return DEFAULT_ENGINE
+
+
+def why_not_preferred(
     model: GGUFHeader | ModelFolder,
+    own: CudaAvailability | None = None,
     *,
     kv_type: KVType = KVType.F16,
     pooling: Pooling | None = None,
 ) -> str:
-    """Why ingle's own engine cannot run a model, to go on after "because"; "" where it can."""
-    if isinstance(model, ModelFolder):
-        return ""
-    unknown = _unknown_type(model)
-    if unknown is not None:
-        return f"our engine cannot compute with the tensor type {unknown.type}"
-    refused = _check_task(model, pooling, kv_type)
-    return "" if refused is None else f"our engine cannot run it ({refused.message.rstrip('.')})"
+    """Return why an engine that is preferred to the default one cannot run the model.
+
+    The clause can follow "because"; it is "" if no such engine is ready here (on any machine, if
+    `own` is None), or if it can run the model.
+    """
+    query = LoadQuery(model, kv_type, pooling=pooling)
+    for engine in all_engines():
+        if engine.name == DEFAULT_ENGINE:
+            break
+        reason = engine.why_not(query) if own is None or engine.is_ready(own) else ""
+        if reason:
+            return reason
+    return ""
 
 
-def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
-    """What a model is for; a `pooling` makes it embed texts, whatever its file says."""
-    return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
-
-
-def _is_quick(header: GGUFHeader, own: CudaAvailability, kv_type: KVType) -> bool:
-    if all(tensor.type in _FLOAT_TYPES for tensor in header.tensors):
-        return True
-    known = why_no_kernels(config_from_gguf(header), kv_type) is None
-    return known and own.capability >= OLDEST_GPU
-
-
-def _for_folder(
-    folder: ModelFolder, wanted: EngineChoice, own: CudaAvailability, kv_type: KVType
-) -> EngineKind:
-    if wanted == "llama.cpp":
-        raise UnsupportedModel(
-            f"{folder.path} holds safetensors, which llama.cpp does not read.",
-            hint="Run it with the engine cuda, or get the model as a GGUF file.",
-        )
-    check_paged_kv_type(folder.path.name, folder.config, kv_type)
-    _check_installed(own)
-    return EngineKind.CUDA
-
-
-def _check_installed(own: CudaAvailability) -> None:
-    if not own.has_torch:
-        raise LoadFailed(
-            "ingle's own engine needs PyTorch, which is not installed.",
-            hint="Install it with `pip install 'ingle[cuda]'`, or use a GGUF file with llama.cpp.",
-        )
-
-
-def _check_task(header: GGUFHeader, pooling: Pooling | None, kv_type: KVType) -> ModelError | None:
-    if task_with(header, pooling) is not ModelTask.GENERATE:
-        return UnsupportedModel("ingle's own engine only writes text.", hint=_OTHER)
-    try:
-        check_paged_kv_type(header.path.name, config_from_gguf(header), kv_type)
-    except ModelError as error:
-        return error
-    return None
-
-
-def _unknown_type(header: GGUFHeader) -> TensorInfo | None:
-    return next((t for t in header.tensors if t.type not in TENSOR_TYPES), None)
-
-
-def _check_types(header: GGUFHeader) -> ModelError | None:
-    unknown = _unknown_type(header)
-    if unknown is None:
-        return None
+def _unreadable(
+    engine: EngineDescriptor, query: LoadQuery, readers: list[EngineDescriptor]
+) -> UnsupportedModel:
+    path = query.model.path
+    files = "safetensors" if query.file_format == "safetensors" else "a GGUF file"
+    instead = ", or get the model as a GGUF file" if query.file_format == "safetensors" else ""
     return UnsupportedModel(
-        f"{header.path} stores {unknown.name!r} as {unknown.type}, which only llama.cpp computes "
-        "with.",
-        hint=_OTHER,
+        f"{path} holds {files}, which {engine.title} does not read.",
+        hint=f"Run it with the engine {' or '.join(each.name for each in readers)}{instead}.",
     )

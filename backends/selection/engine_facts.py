@@ -12,7 +12,7 @@ from ..hardware.machine import Gpu
 from ..hardware.probe import probe_machine
 from ..hardware.read_cpu import read_cpu
 from ..hardware.read_machine import read_gpus
-from .own_engine import CudaAvailability, first_visible
+from ..registry.cuda_availability import CudaAvailability, first_visible
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ingle.models.fit.llama_cpp_fit import EMBEDDING_SLOTS, check_kv_type
+from ingle.models.fit.llama_cpp_fit import EMBEDDING_SLOTS
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask, Pooling, choose_pooling
 from ingle.models.safetensors.model_folder import ModelFolder, read_folder
 
 from ..base.backend import Backend
-from ..base.load_spec import EngineKind, LoadSpec, Quantize, SpeculationKind
+from ..base.load_spec import LoadSpec, Quantize, SpeculationKind
+from ..registry.engine_descriptor import LoadQuery, task_with
+from ..registry.engines import DEFAULT_ENGINE, get_engine
 from ..worker.supervisor.worker_process import WorkerProcess
-from .engine_choice import task_with
 
 
 def describe(path: Path) -> GGUFHeader | ModelFolder:
@@ -27,7 +28,7 @@ def make_load_spec(
     *,
     context: int,
     slots: int,
-    engine: EngineKind = EngineKind.LLAMA_CPP,
+    engine: str = DEFAULT_ENGINE,
     threads: int = 0,
     gpu_layers: int = -1,
     kv_type: KVType = KVType.F16,
@@ -40,18 +41,18 @@ def make_load_spec(
     pooling: Pooling | None = None,
     quantize: Quantize = "none",
 ) -> LoadSpec:
-    """How an engine loads a model; `context` is cut to what the model was trained for.
+    """Return how an engine loads a model; `context` is cut to what the model was trained for.
 
-    `pooling` makes a model embed texts that way, whatever its file says; `quantize` is for ingle's
-    own engine. Raises `UnsupportedModel` for models that llama.cpp cannot run with this `kv_type`.
+    `pooling` makes a model embed texts that way, whatever its file says; `quantize` is for engines
+    that convert weights. Raises `UnsupportedModel` if the engine has no such KV cache for it.
     """
-    task = ModelTask.GENERATE
+    task, descriptor = ModelTask.GENERATE, get_engine(engine)
     if isinstance(model, GGUFHeader):
         task, trained = task_with(model, pooling), model.context
         if task is not ModelTask.GENERATE:
             pooling = pooling or choose_pooling(model, task)
-        elif engine is EngineKind.LLAMA_CPP:  # for ours, `choose_engine` has checked it
-            check_kv_type(model, kv_type)
+        elif (error := descriptor.refusal(LoadQuery(model, kv_type))) is not None:
+            raise error
     else:
         trained = model.config.context
     embeds = task is not ModelTask.GENERATE
@@ -63,7 +64,7 @@ def make_load_spec(
         threads=threads,
         gpu_layers=gpu_layers,
         device="cpu" if gpu_layers == 0 else "auto",
-        quantize=quantize if engine is EngineKind.CUDA else "none",
+        quantize=quantize if descriptor.converts_weights else "none",
         kv_type=KVType.F16 if embeds else kv_type,
         flash_attention=flash_attention,
         mmap=mmap,

@@ -17,12 +17,13 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask
 
-from ..base.load_spec import EngineKind, Quantize
-from .model_costs import ModelCosts
+from ..base.load_spec import Quantize
+from ..registry.engines import DEFAULT_ENGINE, get_engine
+from ..registry.model_costs import ModelCosts
 from .placement_reason import SelectionWords, Why
 
 _USEFUL_CONTEXT = 4096
-"""Layers go to the processor before a context that nobody asked for gets shorter than this."""
+"""Layers go to the CPU before a context without a request gets shorter than this."""
 _LEAST_CONTEXT = 512
 _CONTEXT_STEP = 256
 _LEAST_SHARE = 8
@@ -33,8 +34,8 @@ _LEAST_SHARE = 8
 class MemoryBudget:
     """What a model may have of the machine; bytes.
 
-    `gpu` is what is free, or can be made so, of the GPU called `gpu_name`; None where nobody tells,
-    0 where there is none. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
+    `gpu` is what is free, or can be made so, of the GPU called `gpu_name`; None if it is unknown,
+    0 without a GPU. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
     the machine's memory. `repacked` are the tensor types that llama.cpp copies for the processor.
     """
 
@@ -48,17 +49,18 @@ class MemoryBudget:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementRequest:
-    """How a model shall be loaded.
+    """The settings of a load on which its placement depends.
 
-    `engine` is the best one that can run it; unless it `must`, llama.cpp does what our engine has
-    no memory for. `why_not_own` tells why it is not ours. A `context` that somebody asked for gets
-    shorter only where the owner said that it `may_shrink`; without one there is `least_context` or
-    more. `gpu_batch` bounds a step of our engine on a GPU.
+    `engine` is the best one that can run the model; unless it `must`, its fallback runs what it has
+    no GPU memory for. `why_not_preferred` is the reason why a better engine cannot run the model. A
+    requested `context` gets shorter only if it `may_shrink`; without a request it has at least
+    `least_context` tokens. `gpu_batch` bounds the tokens of a step of an engine that has the whole
+    model on the GPU.
     """
 
-    engine: EngineKind = EngineKind.LLAMA_CPP
+    engine: str = DEFAULT_ENGINE
     must: bool = False
-    why_not_own: str = ""
+    why_not_preferred: str = ""
     context: int | None = None
     least_context: int = 0
     max_context: int = 0
@@ -79,7 +81,7 @@ class Placement:
     `gpu_layers` is llama.cpp's count, to which the output belongs: -1 for all, 0 for none.
     """
 
-    engine: EngineKind
+    engine: str
     device: Literal["gpu", "cpu"]
     gpu_layers: int
     context: int
@@ -92,10 +94,10 @@ class Placement:
 
 
 def select(costs: ModelCosts, room: MemoryBudget, wanted: PlacementRequest) -> Placement:
-    """Our engine where the whole model fits on the GPU, else llama.cpp with what of it fits there.
+    """Return the engine asked for if its share fits on the GPU, else its fallback or the CPU.
 
-    Where even the machine's memory is too little, the last choice is returned all the same: its
-    `needs` tell how much is missing.
+    A placement is returned even if the machine's memory is too small; its `needs` show how much is
+    missing.
     """
     return _Selector(costs, room, wanted).select()
 
@@ -106,25 +108,30 @@ class _Selector:
         self._room = room
         self._wanted = wanted
         self._words = SelectionWords(costs.layers, room.gpu_name)
-        own = wanted.engine is EngineKind.CUDA
-        self._why_not_own = "" if own else wanted.why_not_own
+        self._engine = get_engine(wanted.engine)
+        default = wanted.engine == DEFAULT_ENGINE
+        self._why_not_preferred = wanted.why_not_preferred if default else ""
 
     def select(self) -> Placement:
-        if self._wanted.engine is EngineKind.CUDA:
-            found = self._on_own_gpu()
-            if found is not None:
-                return found
-            if self._wanted.must or self._costs.shape is None:
-                return self._shrunk(self._on_own_cpu)
-        found = self._on_llama_gpu()
-        return found if found is not None else self._shrunk(self._on_llama_cpu)
+        if self._engine.splits_layers:
+            found = self._on_split_gpu()
+        else:
+            found = self._on_whole_gpu()
+            if found is None and not self._wanted.must and self._engine.fallback is not None:
+                fallback = get_engine(self._engine.fallback)
+                if fallback.knows(self._costs):
+                    self._engine = fallback
+                    found = self._on_split_gpu()
+        return found if found is not None else self._shrunk(self._on_cpu)
 
     def _why_no_gpu(self) -> Why:
         if not self._room.gpu_name:
             return Why.NO_GPU
         if self._wanted.gpu_layers == 0:
             return Why.ASKED
-        if self._wanted.engine is EngineKind.LLAMA_CPP and not self._room.llama_offloads:
+        if not self._engine.uses_gpu:
+            return Why.NO_CODE
+        if get_engine(self._wanted.engine).splits_layers and not self._room.llama_offloads:
             return Why.NO_BUILD
         return Why.TOO_SMALL if self._room.llama_offloads else Why.TOO_LARGE_AND_NO_BUILD
 
@@ -144,9 +151,9 @@ class _Selector:
         return self._wanted.context is not None or self._wanted.least_context > 0
 
     def _context(self, room: int, estimate: Callable[[int], SplitEstimate]) -> int:
-        """What was asked for, else the largest that takes half of what weights leave of `room`.
+        """Return the requested context, else the largest that takes half of `room` less weights.
 
-        That is room on the GPU for an estimate that has something there, else in the machine.
+        `room` is the GPU's memory if the estimate has anything there, else the machine's.
         """
         wanted = self._wanted
         if wanted.context is not None:
@@ -172,14 +179,26 @@ class _Selector:
     def _fits(self, needs: MemoryNeeds) -> bool:
         return needs.fits_in(MemoryNeeds(self._room.host, self._room.gpu or 0))
 
-    def _on_own_gpu(self) -> Placement | None:
+    def _estimate(
+        self,
+        context: int,
+        split: GPUSplit = GPUSplit(),  # noqa: B008
+        batch: int = 0,
+    ) -> SplitEstimate:
+        load, quantize = self._load(context, batch), self._wanted.quantize
+        host = self._room.host
+        return self._engine.estimate(self._costs, load, split, host=host, quantize=quantize)
+
+    def _on_whole_gpu(self) -> Placement | None:
+        """All of the model on the GPU, or None if it is too large."""
         wanted, gpu = self._wanted, self._room.gpu or 0
-        if wanted.gpu_layers == 0 or not gpu or self._room.unified:
+        usable = self._engine.uses_gpu and not self._room.unified
+        if wanted.gpu_layers == 0 or not gpu or not usable:
             return None
+        whole = GPUSplit(self._costs.layers + 1)
 
         def estimate(context: int) -> SplitEstimate:
-            load = self._load(context, wanted.gpu_batch)
-            return self._costs.on_own_gpu(load, wanted.quantize)
+            return self._estimate(context, whole, wanted.gpu_batch)
 
         context = self._context(gpu, estimate)
         if not self._asked:
@@ -188,7 +207,7 @@ class _Selector:
         if not wanted.must and not self._fits(found.needs):
             return None
         return Placement(
-            engine=EngineKind.CUDA,
+            engine=self._engine.name,
             device="gpu",
             gpu_layers=-1,
             context=context,
@@ -199,23 +218,11 @@ class _Selector:
             reason=self._words.on_gpu(found.gpu.total, gpu, context),
         )
 
-    def _on_own_cpu(self, limit: int | None = None) -> Placement:
-        def estimate(context: int) -> SplitEstimate:
-            load = self._load(context)
-            return self._costs.on_own_cpu(load, self._room.host, self._wanted.quantize)
-
-        context = limit or self._context(self._room.host, estimate)
-        found = estimate(context)
-        reason = self._words.on_cpu(
-            "our engine", self._why_no_gpu(), found.host.total, self._room.host, context
-        )
-        return self._on_cpu(EngineKind.CUDA, context, found, reason)
-
-    def _on_cpu(
-        self, engine: EngineKind, context: int, found: SplitEstimate, reason: str
-    ) -> Placement:
+    def _on_cpu(self, limit: int | None = None) -> Placement:
+        context = limit or self._context(self._room.host, self._estimate)
+        found = self._estimate(context)
         return Placement(
-            engine=engine,
+            engine=self._engine.name,
             device="cpu",
             gpu_layers=0,
             context=context,
@@ -223,21 +230,12 @@ class _Selector:
             estimate=found,
             needs=found.needs,
             layers=self._costs.layers,
-            reason=reason,
+            reason=self._words.on_cpu(
+                self._engine.title, self._why_no_gpu(), found.host.total, self._room.host, context
+            ),
         )
 
-    def _on_llama_cpu(self, limit: int | None = None) -> Placement:
-        def estimate(context: int) -> SplitEstimate:
-            return self._costs.on_llama(self._load(context))
-
-        context = limit or self._context(self._room.host, estimate)
-        found = estimate(context)
-        reason = self._words.on_cpu(
-            "llama.cpp", self._why_no_gpu(), found.host.total, self._room.host, context
-        )
-        return self._on_cpu(EngineKind.LLAMA_CPP, context, found, reason)
-
-    def _on_llama_gpu(self) -> Placement | None:
+    def _on_split_gpu(self) -> Placement | None:
         """As much on the GPU as fits there: all, all but experts, some layers; or None."""
         wanted, room = self._wanted, self._room
         if not (room.llama_offloads and room.gpu_name) or wanted.gpu_layers == 0:
@@ -255,20 +253,20 @@ class _Selector:
             if found is None:
                 return None
             split = found
-        return self._on_llama_split(split, context, gpu)
+        return self._split_placement(split, context, gpu)
 
     def _gpu_context(self, gpu: int, split: GPUSplit) -> int:
-        context = self._context(gpu, lambda tokens: self._costs.on_llama(self._load(tokens), split))
+        context = self._context(gpu, lambda tokens: self._estimate(tokens, split))
         return context if self._asked else self._bounded(max(context, _USEFUL_CONTEXT))
 
     def _largest_split(self, gpu: int, context: int) -> GPUSplit | None:
         """The best split whose GPU side takes at most `gpu` bytes."""
-        layers, load = self._costs.layers, self._load(context)
+        layers = self._costs.layers
         shape = self._costs.shape
         assert shape is not None
 
         def fits(split: GPUSplit) -> bool:
-            return self._costs.on_llama(load, split).gpu.total <= gpu
+            return self._estimate(context, split).gpu.total <= gpu
 
         candidates = [GPUSplit(layers + 1)]
         if any(layer.experts for layer in shape.layers):
@@ -278,19 +276,19 @@ class _Selector:
             candidates += [GPUSplit(count) for count in range(layers, least - 1, -1)]
         return next((split for split in candidates if fits(split)), None)
 
-    def _on_llama_split(self, split: GPUSplit, context: int, gpu: int) -> Placement:
-        found = self._costs.on_llama(self._load(context), split)
+    def _split_placement(self, split: GPUSplit, context: int, gpu: int) -> Placement:
+        found = self._estimate(context, split)
         needs = found.needs
         if self._room.unified:
             needs = MemoryNeeds(found.host.total + found.gpu.total)
         whole = split.gpu_layers > self._costs.layers
         words = self._words
         if whole and not split.cpu_experts:
-            reason = words.on_gpu(found.gpu.total, gpu, context, self._why_not_own)
+            reason = words.on_gpu(found.gpu.total, gpu, context, self._why_not_preferred)
         else:
-            reason = words.on_both(split, found, gpu, context, self._why_not_own)
+            reason = words.on_both(split, found, gpu, context, self._why_not_preferred)
         return Placement(
-            engine=EngineKind.LLAMA_CPP,
+            engine=self._engine.name,
             device="gpu",
             gpu_layers=-1 if whole else split.gpu_layers,
             context=context,
@@ -303,8 +301,8 @@ class _Selector:
         )
 
     def _left_to_llama(self) -> Placement:
-        """On a GPU that tells nobody what is free: llama.cpp tries, and `needs` are the host's."""
-        found = self._on_llama_cpu()
+        """On a GPU whose free memory is unknown: llama.cpp tries, and `needs` are the host's."""
+        found = self._on_cpu()
         return replace(
             found,
             device="gpu",
@@ -313,7 +311,7 @@ class _Selector:
         )
 
     def _shrunk(self, choose: Callable[[int | None], Placement]) -> Placement:
-        """What `choose` finds, with a shorter context where that helps and the owner allows it."""
+        """Return the placement, with a shorter context if that makes it fit and is allowed."""
         found = choose(None)
         if not (self._wanted.may_shrink and self._asked) or self._fits(found.needs):
             return found

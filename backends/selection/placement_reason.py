@@ -6,12 +6,15 @@ from enum import StrEnum
 
 from ingle.models.fit.llama_cpp_fit import GPUSplit, SplitEstimate
 
+from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
+
 
 class Why(StrEnum):
     """Why a model is not on a GPU, to go on after "since"."""
 
     NO_GPU = "no GPU was found"
     ASKED = "gpu_layers is 0"
+    NO_CODE = "it does not use GPUs"
     NO_BUILD = "this llama.cpp was built without support for the GPU"
     TOO_SMALL = "too little of the GPU's memory is free"
     TOO_LARGE_AND_NO_BUILD = (
@@ -27,13 +30,18 @@ class SelectionWords:
         self._layers = layers
         self._gpu = gpu_name
 
-    def on_gpu(self, needed: int, free: int, context: int, why_not_own: str = "") -> str:
+    def on_gpu(self, needed: int, free: int, context: int, why_not: str = "") -> str:
         """All of it."""
         all_of_it = f"all {self._layers} layers on the {self._gpu}"
-        return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not_own)
+        return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not)
 
     def on_both(
-        self, split: GPUSplit, found: SplitEstimate, free: int, context: int, why_not_own: str = ""
+        self,
+        split: GPUSplit,
+        found: SplitEstimate,
+        free: int,
+        context: int,
+        why_not: str = "",
     ) -> str:
         """Some of it."""
         if split.cpu_experts:
@@ -43,7 +51,7 @@ class SelectionWords:
             what = f"{split.gpu_layers - 1} of {self._layers} layers on the {self._gpu}"
         rest = f"the rest takes {_gb(found.host.total)} GB of the machine's memory"
         numbers = f"{_of(found.gpu.total, free)}, {rest}, {_context(context)}"
-        return _sentence(f"{what}: {numbers}", why_not_own)
+        return _sentence(f"{what}: {numbers}", why_not)
 
     def on_cpu(self, engine: str, why: Why, needed: int, free: int, context: int) -> str:
         """None of it."""
@@ -63,10 +71,10 @@ class SelectionWords:
         return f"{reason.removesuffix('.')} instead of {asked:,}, which would not fit."
 
 
-def _sentence(text: str, why_not_own: str = "") -> str:
-    if why_not_own:
-        text = f"{why_not_own}, so llama.cpp does: {text}"
-    keep = text.startswith("llama.cpp")
+def _sentence(text: str, why_not: str = "") -> str:
+    if why_not:
+        text = f"{why_not}, so {get_engine(DEFAULT_ENGINE).title} does: {text}"
+    keep = text.startswith(tuple(engine.title for engine in all_engines()))
     return f"{text if keep else text[0].upper() + text[1:]}."
 
 

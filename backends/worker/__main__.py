@@ -15,10 +15,10 @@ import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..base.errors import LoadFailed
-from ..confinement.access_policy import with_temporary_files, worker_workplace
 from ..confinement.confine import confine
 from .loading_checks import check_unchanged
 from .parent_death import die_with_parent
+from .worker_access import with_temporary_files, worker_access
 from .worker_protocol import (
     HEADER,
     MAX_FRAME,
@@ -72,7 +72,7 @@ def main() -> int:
     if not isinstance(first, Load):
         return 2
     if first.spec.confine:
-        confine(with_temporary_files(worker_workplace(first.spec), first.spec))
+        confine(with_temporary_files(worker_access(first.spec), first.spec))
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_pump, args=(channel, inbox), name="reader", daemon=True).start()
     try:

@@ -6,8 +6,8 @@ import queue
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from ..base.errors import BackendError, RequestRejected, WrongTask
 from ..base.events import Embedded, Reranked
 from ..base.model_info import Gauges
 from ..base.requests import EmbedRequest, RerankRequest, TokenizeRequest
-from ..text.tokenization.embedding_inputs import TextInputs
-from ..text.tokenization.rerank_pairs import TextPairs
+from ..engine.text_encoder import TextEncoder
 from .compute_lease import ComputeLease
 from .request_preparer import Admitted, Stop
 from .worker_loop import Inbox, Wake, rejected
@@ -45,42 +44,6 @@ Request = TypeVar("Request", EmbedRequest, RerankRequest)
 _GAUGES_INTERVAL = 0.25
 _TOKENIZE_SECONDS = 0.01
 """How long a running batch's successor may be put off by the tokenising of new requests."""
-
-
-class TextEncoder(Protocol):
-    """A loaded model that computes batches of texts; tokens in, one row of numbers each out."""
-
-    @property
-    def task(self) -> ModelTask:
-        """To embed or to rank."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row."""
-        ...
-
-    @property
-    def batch_tokens(self) -> int:
-        """Tokens of a batch of several texts; one text alone may have more."""
-        ...
-
-    @property
-    def batch_texts(self) -> int:
-        """Texts in a batch."""
-        ...
-
-    def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
-        """Rows for the texts, in order."""
-        ...
-
-    def text_inputs(self) -> TextInputs:
-        """What makes the tokens of a text to embed."""
-        ...
-
-    def text_pairs(self) -> TextPairs:
-        """What makes the tokens of a document to rank."""
-        ...
 
 
 class _Job:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -14,16 +14,16 @@ from ingle.models.failpoints import failpoint
 from ingle.models.model_task import ModelTask
 
 from ..base.errors import LoadFailed
-from ..base.load_spec import EngineKind, LoadSpec
+from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
 from ..engine.engine import Engine
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.local_runner import LocalRunner
 from ..engine.model_runner import ModelRunner
 from ..engine.speculation.adaptive_speculator import AdaptiveSpeculator
-from ..engine.speculation.model_drafter import ModelDrafter
 from ..engine.speculation.ngram_drafter import NgramDrafter
 from ..engine.speculation.step_costs import StepCosts
+from ..registry.engines import get_engine
 from ..text.answers.answer_format import AnswerForms
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.templates.chat_template import ChatTemplate, default_template
@@ -31,9 +31,6 @@ from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
 from .worker_loop import Inbox, Wake, WorkerLoop
 from .worker_protocol import FromWorker, Loading
-
-if TYPE_CHECKING:
-    from ..cuda.model_runner import CudaModelRunner
 
 _CLOSING_SECONDS = 0.2
 
@@ -61,13 +58,10 @@ def load_model(
 def _embedding(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
 ) -> Generator[tuple[Loop, ModelInfo]]:
-    if spec.engine is not EngineKind.LLAMA_CPP:
-        raise LoadFailed(f"The engine {spec.engine} has no embedding models.")
-    from ..llama_cpp.embedder import LlamaEmbedder
     from .embedding_loop import EmbeddingLoop
 
     with ExitStack() as resources:
-        embedder = LlamaEmbedder(spec, _throttled(send))
+        embedder = get_engine(spec.engine).open_encoder(spec, _throttled(send))
         resources.callback(embedder.close)
         info = embedder.info()
         lease = _make_lease(spec, info)
@@ -100,8 +94,7 @@ def _generating(
         forms = AnswerForms(
             runner.tokenizer,
             None if template is None else template.source,
-            # A script says what it says, right or wrong.
-            holds_calls=spec.engine is not EngineKind.SCRIPTED,
+            holds_calls=get_engine(spec.engine).constrains_calls,
         )
         loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, lease)
         warnings = [*([note] if note else []), *info.warnings]
@@ -146,32 +139,19 @@ def _open_runner(
     spec: LoadSpec, on_progress: Callable[[float], None]
 ) -> tuple[LocalRunner, LoadSpec, str | None]:
     """The runner, how it was loaded, and what to say where that is not what was wanted."""
+    engine = get_engine(spec.engine)
     try:
-        return _make_runner(spec, on_progress), spec, None
+        return engine.open_runner(spec, on_progress), spec, None
     except LoadFailed as error:
-        if not spec.may_fall_back or spec.engine is not EngineKind.CUDA:
+        if not spec.may_fall_back or engine.fallback is None:
             raise
         reason = error.message
-    # Behind the handler: the error would keep what the other engine had already loaded.
-    print(f"llama.cpp takes over: {reason}", file=sys.stderr)
-    note = f"llama.cpp runs this model, since ingle's own engine could not: {reason}"
-    spec = msgspec.structs.replace(spec, engine=EngineKind.LLAMA_CPP)
-    return _make_runner(spec, on_progress), spec, note
-
-
-def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalRunner:
-    # Each engine's libraries are imported only in the process that runs it.
-    match spec.engine:
-        case EngineKind.LLAMA_CPP:
-            from ..llama_cpp.model_runner import LlamaModelRunner
-
-            return LlamaModelRunner(spec, on_progress)
-        case EngineKind.CUDA:
-            return _import_cuda_runner()(spec, on_progress)
-        case EngineKind.SCRIPTED:
-            from ..testing.scripted_model_runner import ScriptedModelRunner
-
-            return ScriptedModelRunner(spec, on_progress)
+    # Outside the handler: the error would keep alive what the engine had already loaded.
+    fallback = get_engine(engine.fallback)
+    print(f"{fallback.title} takes over: {reason}", file=sys.stderr)
+    note = f"{fallback.title} runs this model, since {engine.title} could not: {reason}"
+    spec = msgspec.structs.replace(spec, engine=fallback.name)
+    return fallback.open_runner(spec, on_progress), spec, note
 
 
 def _make_speculation(
@@ -180,8 +160,9 @@ def _make_speculation(
     """Whoever guesses for the model, and what it says of itself then."""
     info = runner.info()
     kind = spec.speculation
-    if kind == "auto" and spec.engine is EngineKind.SCRIPTED:
-        kind = "off"  # a script is played as it stands
+    engine = get_engine(spec.engine)
+    if kind == "auto" and not engine.auto_speculation:
+        kind = "off"
     # Guesses that were wrong have to leave the cache, which a recurrent state does not allow.
     if kind == "off" or not runner.can_fork:
         return None, info
@@ -189,7 +170,7 @@ def _make_speculation(
     costs, model = StepCosts(), None
     if spec.draft_path is not None and kind != "ngram":
         try:
-            model = _open_drafter(spec, runner, costs)
+            model = engine.open_drafter(spec, runner, costs)
             info = msgspec.structs.replace(info, draft=spec.draft_path)
         except LoadFailed as error:
             print(f"No draft model: {error.message}", file=sys.stderr)
@@ -201,35 +182,6 @@ def _make_speculation(
         context=runner.context, costs=costs, ngrams=ngrams, model=model
     )
     return speculation, msgspec.structs.replace(info, speculation=used)
-
-
-def _open_drafter(spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
-    match spec.engine:
-        case EngineKind.LLAMA_CPP:
-            from ..llama_cpp.draft_model import open_drafter as open_llama_drafter
-            from ..llama_cpp.model_runner import LlamaModelRunner
-
-            assert isinstance(runner, LlamaModelRunner)
-            return open_llama_drafter(spec, runner, costs)
-        case EngineKind.CUDA:
-            from ..cuda.draft_model import open_drafter as open_cuda_drafter
-            from ..cuda.model_runner import CudaModelRunner
-
-            assert isinstance(runner, CudaModelRunner)
-            return open_cuda_drafter(spec, runner, costs)
-        case EngineKind.SCRIPTED:
-            raise LoadFailed("This engine knows no draft models.")
-
-
-def _import_cuda_runner() -> type[CudaModelRunner]:
-    try:
-        from ..cuda.model_runner import CudaModelRunner
-    except ImportError as error:
-        raise LoadFailed(
-            f"ingle's own engine needs packages that are not installed: {error.name} is missing.",
-            hint="Install them with `pip install 'ingle[cuda]'`, or choose the engine llama.cpp.",
-        ) from error
-    return CudaModelRunner
 
 
 def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:

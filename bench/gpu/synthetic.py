@@ -8,7 +8,7 @@ import torch
 from gpu.random_model import RandomWeights, llama_config
 from gpu.session import Session
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.model_files import ModelFiles
 from ingle.backends.cuda.model_source import ModelSource
 from ingle.backends.text.tokenization.tokenizer import GapMark
@@ -78,7 +78,7 @@ def source(
 def spec(session: Session, *, context: int, slots: int, capacity: int, batch: int) -> LoadSpec:
     """How the runners are loaded."""
     return LoadSpec(
-        engine=EngineKind.CUDA,
+        engine="cuda",
         path="synthetic",
         context=context,
         slots=slots,

@@ -14,7 +14,6 @@ from pathlib import Path
 from machine import median, save
 from topics import own_sets
 
-from ingle.backends.base.load_spec import EngineKind
 from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
 from ingle.daemon.routing.inspection.privacy_judge import PrivacyOpinion, judge
@@ -26,7 +25,7 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
     """The judge alone, and beside the classifier, on some prompts of each of our sets."""
     source = random.Random(7)
     classifier = PersonalClassifier()
-    spec = make_load_spec(describe(path), engine=EngineKind.LLAMA_CPP, context=2048, slots=1)
+    spec = make_load_spec(describe(path), engine="llama.cpp", context=2048, slots=1)
     backend = create_backend(spec)
     await backend.start()
     figures: dict[str, object] = {"model": path.name}

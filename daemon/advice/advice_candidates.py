@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ingle.backends.advice.advice_request import Candidate
 from ingle.backends.advice.typical_model import typical_costs
-from ingle.backends.selection.engine_choice import why_not_own
+from ingle.backends.registry.model_costs import ModelCosts
+from ingle.backends.selection.engine_choice import why_not_preferred
 from ingle.backends.selection.load_spec_builder import describe
-from ingle.backends.selection.model_costs import ModelCosts
 from ingle.models.catalog import Catalog, CatalogEntry
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import GGUFHeader
@@ -37,7 +37,7 @@ def stored_candidate(model: StoredModel) -> Candidate | None:
     try:
         description = describe(model.path)
         costs = ModelCosts.of(description)
-        own = costs.config is not None and not why_not_own(description)
+        own = costs.config is not None and not why_not_preferred(description)
     except (ModelError, OSError):
         return None
     bits = costs.stored * 8 / max(1, costs.parameters)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ingle.backends.advice.advice_request import NEEDS
 from ingle.backends.advice.advise import Option
 from ingle.backends.advice.machine_capacity import MachineCapacity
+from ingle.backends.registry.engines import all_engines
 
 from ..terminal.terminal_colors import TerminalColors
 from ..terminal.terminal_output import format_bytes, format_count, strip_control_characters
@@ -70,7 +71,7 @@ def _choice(
 
 
 def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tuple[str, str]]:
-    engine = "ingle's own engine" if best.engine == "ingle" else "llama.cpp"
+    engine = next(each.title for each in all_engines() if each.label == best.engine)
     place = "the processor"
     if best.device == "gpu":
         place = f"the {site.room.gpu_name}"

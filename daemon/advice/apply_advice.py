@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 
 from ingle.backends.advice.advise import Option
+from ingle.backends.registry.engines import all_engines
 
 from ..config_editing.document_path import CannotEdit
 from ..config_editing.toml_document import TOMLDocument
@@ -44,7 +45,7 @@ def settings_of(option: Option, config: Config) -> dict[str, object]:
     }
     if option.quantize != config.quantize:
         settings["quantize"] = option.quantize
-    engine = "cuda" if option.engine == "ingle" else "llama.cpp"
+    engine = next(each.name for each in all_engines() if each.label == option.engine)
     if config.engine not in ("auto", engine):
         settings["engine"] = "auto"
     if config.gpu_layers == 0 and option.device == "gpu":

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from ingle.backends.registry.engines import engine_choices
+
 from ..settings.config import Config
 
 AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "clients": ("1", "4", "8"),
-        "engine": ("auto", "llama.cpp", "cuda"),
+        "engine": engine_choices(),
         "kv": ("f16", "q8_0", "q4_0"),
         "flash": ("on", "off"),
         "quantize": ("none", "nf4"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software
-from ingle.backends.selection.own_engine import OLDEST_CAPABILITY, is_capable
+from ingle.backends.registry.cuda_availability import OLDEST_CAPABILITY, is_capable
 
 from ..terminal.terminal_output import format_bytes
 from .diagnostic import Diagnostic

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 
 from ingle.backends.hardware.machine import Gpu, Machine
+from ingle.backends.registry.engines import all_engines
 
 from ..terminal.terminal_colors import Colour, TerminalColors
 from ..terminal.terminal_output import format_bytes, strip_control_characters
@@ -123,19 +124,10 @@ def _graphics(gpu: Gpu) -> list[str]:
 
 def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
     """The engines that are installed, and what they were built for."""
-    build, torch = machine.software.llama_cpp, machine.software.torch
-    if build is None:
-        llama = "not installed"
-    elif build.error:
-        llama = f"{build.version}, which cannot be loaded"
-    else:
-        gpus = [name for name in build.backends if name not in ("CPU", "BLAS", "RPC")]
-        llama = f"{build.version} for {' and '.join(gpus) or 'the processor only'}"
-    own = "not installed"
-    if torch is not None:
-        own = f"PyTorch {torch.version}"
-        own += f" for CUDA {torch.cuda}" if torch.cuda else " for the processor only"
-    return [("llama.cpp", [llama]), ("ingle's own", [own])]
+    return [
+        (each.title.removesuffix(" engine"), [each.describe_installation(machine.software)])
+        for each in all_engines()
+    ]
 
 
 def daemon_facts(situation: SystemState) -> list[tuple[str, list[str]]]:

@@ -203,8 +203,9 @@ def _without(facts: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _choices() -> frozenset[str]:
     """Values of settings that are one of a few."""
+    from ingle.backends.registry.engines import engine_choices
+
     from ..settings.setting_parsers import (
-        ENGINES,
         FLASH_ATTENTION,
         LOG_FORMATS,
         LOG_LEVELS,
@@ -212,7 +213,7 @@ def _choices() -> frozenset[str]:
         SPECULATION,
     )
 
-    kinds = (ENGINES, FLASH_ATTENTION, LOG_FORMATS, LOG_LEVELS, QUANTIZE, SPECULATION)
+    kinds = (engine_choices(), FLASH_ATTENTION, LOG_FORMATS, LOG_LEVELS, QUANTIZE, SPECULATION)
     return frozenset(choice for choices in kinds for choice in choices) | {
         *("f32", "f16", "bf16", "q8_0", "q4_0"),
     }

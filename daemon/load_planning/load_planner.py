@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ingle.backends.base.load_spec import EngineChoice, EngineKind, LoadSpec, Quantize
+from ingle.backends.base.load_spec import LoadSpec, Quantize
+from ingle.backends.registry.engines import EngineChoice, get_engine
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
@@ -113,9 +114,10 @@ class ModelLoadPlanner:
         pooling = options.pooling if model.task is ModelTask.EMBED else None
         quantize = options.quantize or config.quantize
         selection = self.select(description, options, available=available, pooling=pooling)
-        if options.quantize == "nf4" and selection.engine is not EngineKind.CUDA:
+        if options.quantize == "nf4" and not get_engine(selection.engine).converts_weights:
+            title = get_engine(selection.engine).title
             raise UnsupportedModel(
-                f"{model.name} is run by llama.cpp, which does not quantise weights on load.",
+                f"{model.name} is run by {title}, which does not quantise weights on load.",
                 hint="Choose the engine cuda, or a GGUF file that is quantised.",
             )
         spec = make_load_spec(
@@ -149,7 +151,7 @@ class ModelLoadPlanner:
         pooling: Pooling | None = None,
     ) -> Placement:
         """Where a model would run, be it here or not; raises as a call does."""
-        from ingle.backends.selection.model_costs import ModelCosts
+        from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.model_placement import select
 
         wanted = self._wanted(description, options, pooling)
@@ -159,15 +161,15 @@ class ModelLoadPlanner:
         self, entry: CatalogEntry, *, available: MemoryNeeds, context: int | None = None
     ) -> Placement:
         """Where a model of the catalog would run, whose shape is recorded there."""
-        from ingle.backends.selection.engine_choice import TENSOR_TYPES
-        from ingle.backends.selection.model_costs import ModelCosts
+        from ingle.backends.registry.model_costs import ModelCosts
+        from ingle.backends.selection.engine_choice import choose_for_types
         from ingle.backends.selection.model_placement import PlacementRequest, select
         from ingle.models.families.family_registry import FAMILIES
 
         recorded, config, own = entry.shape, self._config, self.facts.own
         assert recorded is not None
-        known = recorded.architecture in FAMILIES and set(recorded.matrices) <= TENSOR_TYPES
-        ours = known and own.has_torch and own.gpu_memory > 0 and config.engine != "llama.cpp"
+        known = recorded.architecture in FAMILIES
+        engine = choose_for_types(recorded.architecture, recorded.matrices, config.engine, own)
         costs = ModelCosts(
             shape=recorded.shape(
                 context=entry.context, parameters=entry.parameters, task=entry.task
@@ -178,7 +180,7 @@ class ModelLoadPlanner:
             context=entry.context,
         )
         wanted = PlacementRequest(
-            engine=EngineKind.CUDA if ours else EngineKind.LLAMA_CPP,
+            engine=engine,
             context=context or config.context or None,
             max_context=config.max_context,
             gpu_layers=config.gpu_layers,
@@ -191,7 +193,7 @@ class ModelLoadPlanner:
     def _wanted(
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
     ) -> PlacementRequest:
-        from ingle.backends.selection.engine_choice import choose_engine, why_not_own
+        from ingle.backends.selection.engine_choice import choose_engine, why_not_preferred
         from ingle.backends.selection.model_placement import PlacementRequest
 
         config, own = self._config, self.facts.own
@@ -205,12 +207,11 @@ class ModelLoadPlanner:
             gpu_layers=config.gpu_layers,
             pooling=pooling,
         )
-        ours_would_run = choice == "auto" and own.has_torch and own.gpu_memory > 0
         return PlacementRequest(
             engine=engine,
-            must=choice == "cuda",
-            why_not_own=why_not_own(description, kv_type=kv_type, pooling=pooling)
-            if ours_would_run
+            must=choice != "auto",
+            why_not_preferred=why_not_preferred(description, own, kv_type=kv_type, pooling=pooling)
+            if choice == "auto"
             else "",
             context=options.context or config.context or None,
             least_context=options.least_context or 0,
@@ -290,9 +291,9 @@ class ModelLoadPlanner:
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds
     ) -> LoadPlan:
         """Add a draft model, whose memory counts too."""
+        from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.draft_costs import draft_needs
         from ingle.backends.selection.load_spec_builder import describe
-        from ingle.backends.selection.model_costs import ModelCosts
 
         spec, costs = prepared.spec, ModelCosts.of(describe(draft.path))
         needs = draft_needs(costs, spec, self.room(available))

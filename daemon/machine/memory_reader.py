@@ -15,7 +15,7 @@ import psutil
 from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.nvml import open_nvml
 from ingle.backends.hardware.read_memory import read_memory
-from ingle.backends.selection.own_engine import first_visible
+from ingle.backends.registry.cuda_availability import first_visible
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from .gpu_driver import GpuDriver

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ingle.backends.base.errors import BackendError, OutOfMemory, WorkerDied
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.registry.engines import get_engine
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import GGUFHeader
 
@@ -78,9 +79,11 @@ def reduced_spec(spec: LoadSpec, *, shrinks_context: bool) -> ReducedSpec | None
 
 
 def _layers_on_gpu(spec: LoadSpec) -> int:
-    """Layers that llama.cpp would put there; the engine of our own has all or none."""
-    if spec.engine is not EngineKind.LLAMA_CPP or spec.gpu_layers >= 0:
-        return spec.gpu_layers if spec.engine is EngineKind.LLAMA_CPP else 0
+    """Return the layers that could leave the GPU one by one."""
+    if not get_engine(spec.engine).splits_layers:
+        return 0
+    if spec.gpu_layers >= 0:
+        return spec.gpu_layers
     from ingle.backends.selection.load_spec_builder import describe
 
     try:

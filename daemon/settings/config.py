@@ -50,7 +50,7 @@ class Config:
     slots: int = 8
     max_queue: int = 64
     threads: int = 0
-    engine: Literal["auto", "cuda", "llama.cpp"] = "auto"
+    engine: str = "auto"
     quantize: Literal["none", "nf4"] = "none"
     gpu_layers: int = -1
     kv_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] = "f16"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
 from .alias_rules import find_cycle, is_pattern
@@ -18,7 +19,6 @@ Parser = Callable[[object, bool], object]
 FOREVER = -1.0
 """The `keep_alive` that never ends."""
 
-ENGINES = ("auto", "cuda", "llama.cpp")
 QUANTIZE = ("none", "nf4")
 SPECULATION = ("auto", "off", "ngram", "draft")
 FLASH_ATTENTION = ("auto", "on", "off")
@@ -291,6 +291,10 @@ def _choice(choices: tuple[str, ...]) -> Parser:
     return parse
 
 
+def _parse_engine(value: object, textual: bool) -> object:
+    return _choice(engine_choices())(value, textual)
+
+
 def _flag(value: object, textual: bool) -> bool:
     if textual and isinstance(value, str):
         value = _FLAGS.get(value.strip().lower())
@@ -325,7 +329,7 @@ PARSERS: Mapping[str, Parser] = {
     "slots": _integer(1, 256),
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
-    "engine": _choice(ENGINES),
+    "engine": _parse_engine,
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
     "kv_type": _choice(tuple(KVType)),

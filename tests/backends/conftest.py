@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
 from ingle.models.sources.package_index_source import (
@@ -37,7 +37,7 @@ def scripted_spec() -> MakeSpec:
 
     def make(*, context: int = 512, slots: int = 8, **script: object) -> LoadSpec:
         return LoadSpec(
-            engine=EngineKind.SCRIPTED,
+            engine="scripted",
             path="scripted",
             context=context,
             slots=slots,

@@ -9,7 +9,7 @@ import pytest
 
 from ingle.backends.base.errors import LoadFailed, WorkerDied
 from ingle.backends.base.events import Delta
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from tests.harness.local_backend import LocalBackend
 
@@ -34,7 +34,7 @@ async def test_a_load_failure_says_why(scripted_spec: MakeSpec) -> None:
 
 
 async def test_any_other_failure_ends_the_start_too() -> None:
-    spec = LoadSpec(engine=EngineKind.SCRIPTED, path="", context=64, script="{broken")
+    spec = LoadSpec(engine="scripted", path="", context=64, script="{broken")
     backend = LocalBackend(spec)
     with pytest.raises(WorkerDied, match="DecodeError"):
         await asyncio.wait_for(backend.start(), 10)

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan, ModelLoadPlanner
 from ingle.daemon.main import main
 from ingle.daemon.server import daemon_server
@@ -37,7 +37,7 @@ class ScriptPreparer(ModelLoadPlanner):
             return super().__call__(model, options, available=available)
         header = read_header(model.path)
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED,
+            engine="scripted",
             path=str(model.path),
             context=min(options.context or header.context, header.context),
             kv_capacity=2 * header.context,

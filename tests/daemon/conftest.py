@@ -29,7 +29,7 @@ from ingle.backends.base.events import (
     Tokenized,
 )
 from ingle.backends.base.kv_page_map import PagesSink
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import Gauges, ModelInfo
 from ingle.backends.base.requests import (
     EmbedRequest,
@@ -248,7 +248,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
         ) -> LoadPlan:
             spec = LoadSpec(
-                engine=EngineKind.SCRIPTED,
+                engine="scripted",
                 path=str(model.path),
                 context=min(max(options.context or 4096, options.least_context or 0), 8192),
                 kv_type=options.kv_type or KVType.F16,
@@ -439,7 +439,7 @@ class ScriptedPreparer:
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
     ) -> LoadPlan:
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED,
+            engine="scripted",
             path=str(model.path),
             context=max(options.context or 512, options.least_context or 0),
             slots=self._slots,

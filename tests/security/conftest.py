@@ -22,7 +22,7 @@ from ingle.models.metadata.manifest import Manifest, write_manifest
 SERVE = """
 import sys
 from functools import partial
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan
@@ -33,7 +33,7 @@ class Scripted:
         pass
 
     def __call__(self, model, options, *, available):
-        spec = LoadSpec(engine=EngineKind.SCRIPTED, path=str(model.path), context=512, script="{}")
+        spec = LoadSpec(engine="scripted", path=str(model.path), context=512, script="{}")
         return LoadPlan(spec, MemoryNeeds(1 << 20))
 
 server.build_services = partial(server.build_services, make_preparer=Scripted)

@@ -15,16 +15,17 @@ import psutil
 import pytest
 
 from ingle.backends.base.events import Delta
-from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.confinement import confine as confine_module
-from ingle.backends.confinement.access_policy import AccessPolicy, worker_workplace
+from ingle.backends.confinement.access_policy import AccessPolicy
 from ingle.backends.confinement.confine import file_rules
 from ingle.backends.confinement.landlock_rules import landlock_version
 from ingle.backends.confinement.seccomp_filter import filter_program
 from ingle.backends.confinement.syscall_numbers import CallNumbers, call_numbers
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+from ingle.backends.worker.worker_access import worker_access
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="made of what Linux has")
 needs_landlock = pytest.mark.skipif(landlock_version() == 0, reason="this kernel has no Landlock")
@@ -124,7 +125,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.setenv("INGLE_API_KEY", "sk-0123abc")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
     spec = LoadSpec(
-        engine=EngineKind.SCRIPTED,
+        engine="scripted",
         path="scripted",
         context=512,
         script=json.dumps({"reply": "Still here."}),
@@ -311,8 +312,8 @@ def test_only_what_the_model_consists_of_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "model.safetensors").symlink_to(blob)
-    spec = LoadSpec(engine=EngineKind.SCRIPTED, path=str(folder), context=1)
-    assert worker_workplace(spec).reads == (folder, blob)
+    spec = LoadSpec(engine="scripted", path=str(folder), context=1)
+    assert worker_access(spec).reads == (folder, blob)
     shard = tmp_path / "m-00001-of-00002.gguf"
     spec = msgspec.structs.replace(spec, path=str(shard))
-    assert worker_workplace(spec).reads == (shard, tmp_path / "m-00002-of-00002.gguf")
+    assert worker_access(spec).reads == (shard, tmp_path / "m-00002-of-00002.gguf")

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence as Tokens
 from pathlib import Path
 
-from ...base.load_spec import EngineKind, LoadSpec
+from ...base.load_spec import LoadSpec
 from ...base.sampling_params import SamplingParams
 from ...cuda.model_runner import CudaModelRunner
 from ...engine.batch import Batch, ScheduledChunk
@@ -20,7 +20,7 @@ class EngineScorer:
     def __init__(self, path: Path, *, context: int, chunk: int) -> None:
         """Load a file or folder for windows of `context` tokens; raises `LoadFailed`."""
         spec = LoadSpec(
-            engine=EngineKind.CUDA,
+            engine="cuda",
             path=str(path),
             context=context,
             kv_capacity=context,

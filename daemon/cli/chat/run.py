@@ -9,12 +9,13 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from types import FrameType
 
+from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
 from ...client.api_types import Finished
 from ...client.daemon_client import DaemonClient, JsonObject
 from ...settings.config import Config, load_config
-from ...settings.setting_parsers import ENGINES, QUANTIZE
+from ...settings.setting_parsers import QUANTIZE
 from ...terminal.escape_filter import EscapeFilter
 from ...terminal.terminal_output import format_seconds, print_json, print_status
 from ..command_errors import CommandError, RequestFailed, UsageError
@@ -119,7 +120,7 @@ def _parser() -> CommandParser:
         "--context", type=_count, metavar="N", help="load the model with so many tokens of context"
     )
     parser.add_argument(
-        "--engine", choices=ENGINES, help="what computes: ingle's own engine, or llama.cpp"
+        "--engine", choices=engine_choices(), help="what computes: ingle's own engine, or llama.cpp"
     )
     parser.add_argument(
         "--quantize", choices=QUANTIZE, help="put plain weights into four bits while loading them"

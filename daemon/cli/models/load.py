@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import cast
 
+from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
 from ...client.api_types import LoadedModel
 from ...client.daemon_client import JsonObject
 from ...settings.config import load_config
-from ...settings.setting_parsers import ENGINES, QUANTIZE, InvalidSetting, parse_duration
+from ...settings.setting_parsers import QUANTIZE, InvalidSetting, parse_duration
 from ...terminal.terminal_output import (
     format_bytes,
     format_seconds,
@@ -74,7 +75,7 @@ def _parser() -> CommandParser:
         action=BooleanOptionalAction,
         help="never unload it by itself, neither in time nor for another model",
     )
-    parser.add_argument("--engine", choices=ENGINES, help="what computes")
+    parser.add_argument("--engine", choices=engine_choices(), help="what computes")
     parser.add_argument("--quantize", choices=QUANTIZE, help="four bits for plain weights")
     parser.add_argument("--kv-type", choices=tuple(KVType), help="how the KV cache is stored")
     parser.add_json()

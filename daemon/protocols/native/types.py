@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.load_spec import EngineChoice, Quantize
+from ingle.backends.base.load_spec import Quantize
+from ingle.backends.registry.engines import EngineChoice
 from ingle.models.download.pull_progress import PullProgress
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import UnusableModel

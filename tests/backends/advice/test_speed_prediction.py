@@ -10,8 +10,8 @@ from ingle.backends.advice.device_rates import DeviceRates, cpu_rates, gpu_rates
 from ingle.backends.advice.speed_prediction import bytes_a_token, predict_speed
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Cpu, Gpu
+from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.load_spec_builder import describe
-from ingle.backends.selection.model_costs import ModelCosts
 from ingle.backends.selection.model_placement import MemoryBudget, PlacementRequest, select
 from ingle.models.fit.process_overhead import repacked_types
 from ingle.models.kv_type import KVType

@@ -13,7 +13,7 @@ import pytest
 
 from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
@@ -141,7 +141,7 @@ async def test_a_failing_progress_callback_fails_the_start(scripted_spec: MakeSp
 
 async def test_the_epitaph_is_the_exception() -> None:
     """A regular exit would abort, for the reader thread holds stdin, and bury the cause."""
-    spec = LoadSpec(engine=EngineKind.SCRIPTED, path="", context=64, script="{broken")
+    spec = LoadSpec(engine="scripted", path="", context=64, script="{broken")
     worker = WorkerProcess(spec)
     with pytest.raises(WorkerDied, match=r"ended with status 3: msgspec\.DecodeError") as caught:
         await asyncio.wait_for(worker.start(), 10)

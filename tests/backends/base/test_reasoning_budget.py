@@ -12,7 +12,7 @@ import pytest
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning
 from ingle.backends.base.events import Delta, Finished, ReasoningDelta
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from tests.harness.local_backend import LocalBackend
@@ -152,9 +152,9 @@ async def test_log_probabilities_stay_with_their_tokens(scripted_spec: MakeSpec)
 
 @pytest.mark.slow
 @pytest.mark.model
-@pytest.mark.parametrize("engine", [EngineKind.LLAMA_CPP, EngineKind.CUDA])
+@pytest.mark.parametrize("engine", ["llama.cpp", "cuda"])
 async def test_a_real_model_goes_on_as_if_it_had_ended_the_thought_itself(
-    fetch_model: FetchModel, engine: EngineKind
+    fetch_model: FetchModel, engine: str
 ) -> None:
     path = fetch_model("qwen2.5-coder:0.5b")
     template = (

@@ -14,7 +14,7 @@ import pytest
 
 from ingle.backends.base.conversation import ChatMessage, ToolChoice
 from ingle.backends.base.events import Delta, Finished, ToolCallDelta, ToolCallStarted
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
@@ -25,10 +25,10 @@ SCHEMAS = {tool.name: json.loads(tool.parameters) for tool in TOOLS}
 FORMATS = jsonschema.Draft202012Validator.FORMAT_CHECKER
 FetchModel = Callable[[str], Path]
 RecordProperty = Callable[[str, object], None]
-ENGINES = [EngineKind.LLAMA_CPP, EngineKind.CUDA]
+ENGINES = ["llama.cpp", "cuda"]
 
 
-async def worker(path: Path, engine: EngineKind) -> WorkerProcess:
+async def worker(path: Path, engine: str) -> WorkerProcess:
     spec = LoadSpec(engine=engine, path=str(path), context=8192, slots=4)
     started = WorkerProcess(spec)
     await started.start()
@@ -100,7 +100,7 @@ async def ask_all(model: WorkerProcess, numbers: range, **fields: Any) -> Counte
 @pytest.mark.model
 async def test_a_small_model_makes_the_calls_it_must(smollm2_path: Path) -> None:
     """One call each: asked for several, this model goes on until its tokens are used up."""
-    model = await worker(smollm2_path, EngineKind.LLAMA_CPP)
+    model = await worker(smollm2_path, "llama.cpp")
     try:
         few = TOOLS[8:10]
         fields = {"tools": few, "parallel_tool_calls": False, "max_tokens": 2000}
@@ -119,7 +119,7 @@ async def test_a_small_model_makes_the_calls_it_must(smollm2_path: Path) -> None
 @pytest.mark.parametrize("part", range(4))
 async def test_every_answer_is_a_call_that_matches_its_schema(
     fetch_model: FetchModel,
-    engine: EngineKind,
+    engine: str,
     name: str,
     part: int,
     record_property: RecordProperty,

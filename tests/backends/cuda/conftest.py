@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.models.kv_type import KVType
@@ -58,7 +58,7 @@ def load_model() -> Iterator[LoadModel]:
             "kv_type": KVType.F32,
             **fields,
         }
-        spec = LoadSpec(engine=EngineKind.CUDA, path=str(path), **values)
+        spec = LoadSpec(engine="cuda", path=str(path), **values)
         made.append(CudaModelRunner(spec, backend=backend))
         return made[-1]
 

@@ -16,7 +16,7 @@ from gpu.synthetic import source
 from gpu.weights import random_weight
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
@@ -66,7 +66,7 @@ def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
         if (kind, kv_type, plain) in made:
             return made[kind, kv_type, plain]
         spec = LoadSpec(
-            engine=EngineKind.CUDA,
+            engine="cuda",
             path="random",
             context=128,
             slots=4,
@@ -218,9 +218,7 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
     counts: dict[int, tuple[list[str], list[str], list[str]]] = {}
     for layers in (1, 2):
         config = replace(CONFIG, layers=CONFIG.layers[:layers])
-        spec = LoadSpec(
-            engine=EngineKind.CUDA, path="random", context=64, slots=1, batch=8, device="cpu"
-        )
+        spec = LoadSpec(engine="cuda", path="random", context=64, slots=1, batch=8, device="cpu")
         model = source(config, CPU, q4_k_m)
         backend = ComputeBackend(operations, library=library)
         monkeypatch.setattr(KernelOperations, "check", unchecked)

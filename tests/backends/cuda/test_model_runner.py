@@ -12,7 +12,7 @@ import torch
 
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.draft_model import CudaDraftRunner, open_drafter
@@ -282,7 +282,7 @@ def test_what_was_computed_survives_the_process(
 
 def test_text_and_logits_are_llama_cpps(runner: CudaModelRunner, tiny_path: Path) -> None:
     theirs = LlamaModelRunner(
-        LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(tiny_path), context=512, threads=1)
+        LoadSpec(engine="llama.cpp", path=str(tiny_path), context=512, threads=1)
     )
     for seed in range(6):
         texts: list[list[int]] = []
@@ -316,7 +316,7 @@ def test_a_draft_model_changes_nothing(
 ) -> None:
     """The same model guesses right whenever nothing is left to chance, another one hardly ever."""
     spec = LoadSpec(
-        engine=EngineKind.CUDA,
+        engine="cuda",
         path=str(make_model()),
         draft_path=str(make_model(seed)),
         speculation="draft",
@@ -340,9 +340,7 @@ def test_a_draft_model_changes_nothing(
 
 
 def test_a_draft_model_says_how_sure_it_is(make_model: MakeModel) -> None:
-    spec = LoadSpec(
-        engine=EngineKind.CUDA, path=str(make_model()), context=64, threads=1, device="cpu"
-    )
+    spec = LoadSpec(engine="cuda", path=str(make_model()), context=64, threads=1, device="cpu")
     runner = CudaDraftRunner(spec, vocab_size=30)
     cache = runner.open_cache()
     sequence = Sequence("r", 0, prompt(2, 8), SamplingParams(temperature=0), logprobs=96)
@@ -365,7 +363,7 @@ def test_a_draft_of_another_family_is_refused(
 ) -> None:
     for path, reason in ((make_model(odd="odd"), "token 20"), (make_model(vocab=300), "300")):
         spec = LoadSpec(
-            engine=EngineKind.CUDA,
+            engine="cuda",
             path=str(make_model()),
             draft_path=str(path),
             speculation="draft",
@@ -411,4 +409,4 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(LoadFailed, match="broken"):
-        CudaModelRunner(LoadSpec(engine=EngineKind.CUDA, path=str(path), context=64))
+        CudaModelRunner(LoadSpec(engine="cuda", path=str(path), context=64))

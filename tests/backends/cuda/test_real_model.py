@@ -13,7 +13,7 @@ import pytest
 
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.events import Delta, Finished, FinishReason, Started, TokenLogprobs
-from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
@@ -59,7 +59,7 @@ QUESTIONS = [
 @pytest.fixture(scope="module")
 def spec(smollm2_path: Path) -> LoadSpec:
     return LoadSpec(
-        engine=EngineKind.CUDA,
+        engine="cuda",
         path=str(smollm2_path),
         context=512,
         kv_capacity=4096,
@@ -122,9 +122,7 @@ def assert_tied(scores: TokenLogprobs, other: int) -> None:
 def test_greedy_text_is_llama_cpps_but_for_ties(
     spec: LoadSpec, asked: list[list[int]], together: list[tuple[list[int], list[TokenLogprobs]]]
 ) -> None:
-    theirs = LlamaModelRunner(
-        msgspec.structs.replace(spec, engine=EngineKind.LLAMA_CPP, kv_type=KVType.F16)
-    )
+    theirs = LlamaModelRunner(msgspec.structs.replace(spec, engine="llama.cpp", kv_type=KVType.F16))
     same = 0
     for mine, other in zip(together, ask(Engine(theirs), asked), strict=True):
         pairs = enumerate(zip(mine[0], other[0], strict=True))

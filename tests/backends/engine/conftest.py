@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, Sampled, ScheduledChunk
 from ingle.backends.engine.engine import Engine
@@ -43,7 +43,7 @@ class StoringEngine:
         spare: int = GIB,
     ) -> None:
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED,
+            engine="scripted",
             path="",
             context=context,
             slots=slots,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -88,7 +88,7 @@ class AlwaysAsking(RandomSpeculator):
 
 def spec_of(*, context: int = 128, slots: int = 4, batch: int = 24) -> LoadSpec:
     return LoadSpec(
-        engine=EngineKind.SCRIPTED,
+        engine="scripted",
         path="",
         context=context,
         slots=slots,

@@ -11,7 +11,7 @@ import pytest
 
 from ingle.backends.base.events import FinishReason
 from ingle.backends.base.kv_page_map import PageGroup, PageMap
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
@@ -225,7 +225,7 @@ def check_cells(recording: Recording, page_map: PageMap) -> None:
 @pytest.mark.parametrize(("seed", "can_fork"), [(1, True), (2, True), (3, True), (4, False)])
 def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: bool) -> None:
     spec = LoadSpec(
-        engine=EngineKind.SCRIPTED,
+        engine="scripted",
         path="",
         context=200,
         kv_capacity=500,
@@ -248,7 +248,7 @@ def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: boo
 
 
 def test_an_empty_cache_is_free() -> None:
-    spec = LoadSpec(engine=EngineKind.SCRIPTED, path="", context=70, script='{"reply": "a"}')
+    spec = LoadSpec(engine="scripted", path="", context=70, script='{"reply": "a"}')
     page_map = Engine(ScriptedModelRunner(spec)).page_map()
     assert page_map == PageMap(
         page_tokens=32,
@@ -262,7 +262,7 @@ def test_an_empty_cache_is_free() -> None:
 
 
 def test_what_is_shared_names_all_who_share_it() -> None:
-    spec = LoadSpec(engine=EngineKind.SCRIPTED, path="", context=512, script='{"reply": "abc"}')
+    spec = LoadSpec(engine="scripted", path="", context=512, script='{"reply": "abc"}')
     engine = Engine(ScriptedModelRunner(spec))
     stem = list(range(64))
     for label, rest in (("first", [70] * 32), ("second", [80] * 32), ("first@1", [90] * 32)):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
@@ -27,7 +27,7 @@ def make_engine(
     *, context: int = CONTEXT, slots: int = 2, batch: int = 32, capacity: int = 0
 ) -> Engine:
     spec = LoadSpec(
-        engine=EngineKind.SCRIPTED,
+        engine="scripted",
         path="",
         context=context,
         slots=slots,

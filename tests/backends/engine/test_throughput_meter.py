@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -55,7 +55,7 @@ def test_prompts_and_answers_are_told_apart() -> None:
 
 def test_gauges_tell_the_rates() -> None:
     script = '{"reply": "an answer", "step_seconds": 0.001}'
-    spec = LoadSpec(engine=EngineKind.SCRIPTED, path="", context=256, script=script)
+    spec = LoadSpec(engine="scripted", path="", context=256, script=script)
     engine = Engine(ScriptedModelRunner(spec))
     assert (engine.gauges().prompt_rate, engine.gauges().decode_rate) == (0.0, 0.0)
     engine.add(Sequence("r", 0, list(range(100)), SamplingParams(), 8))

@@ -9,7 +9,7 @@ import pytest
 
 from ingle.backends.hardware.machine import Gpu, GpuProcess
 from ingle.backends.hardware.nvml import GpuReading, open_nvml
-from ingle.backends.selection.own_engine import first_visible
+from ingle.backends.registry.cuda_availability import first_visible
 
 MIB = 2**20
 OK, NOT_SUPPORTED = 0, 3

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.sequence import Sequence
@@ -28,7 +28,7 @@ def load_model() -> Iterator[LoadModel]:
 
     def load(path: Path, **fields: Any) -> LlamaModelRunner:
         spec: dict[str, Any] = {"context": 2048, "slots": 4, **fields}
-        runner = LlamaModelRunner(LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), **spec))
+        runner = LlamaModelRunner(LoadSpec(engine="llama.cpp", path=str(path), **spec))
         made.append(runner)
         return runner
 

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.backends.base.load_spec import EngineKind, LoadSpec, SpeculationKind
+from ingle.backends.base.load_spec import LoadSpec, SpeculationKind
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -68,7 +68,7 @@ def chat(text: str) -> str:
 
 
 def spec_of(path: Path) -> LoadSpec:
-    return LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), context=1024, slots=4)
+    return LoadSpec(engine="llama.cpp", path=str(path), context=1024, slots=4)
 
 
 @pytest.fixture(scope="module")

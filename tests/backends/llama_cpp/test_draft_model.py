@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.backends.base.load_spec import EngineKind, LoadSpec, SpeculationKind
+from ingle.backends.base.load_spec import LoadSpec, SpeculationKind
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
@@ -84,7 +84,7 @@ def _write(path: Path, seed: int, vocab: int, bos: int, odd: str) -> None:
 
 def spec_of(path: Path, draft: Path | None = None, kind: SpeculationKind = "draft") -> LoadSpec:
     return LoadSpec(
-        engine=EngineKind.LLAMA_CPP,
+        engine="llama.cpp",
         path=str(path),
         context=256,
         slots=3,

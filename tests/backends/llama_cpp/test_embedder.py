@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.errors import InputTooLong
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.llama_cpp.embedder import LlamaEmbedder
 from ingle.backends.worker.embedding_loop import normalized, scores
 from ingle.models.model_task import ModelTask, Pooling
@@ -33,7 +33,7 @@ TEXTS = [
 
 def make_embedder(path: Path, **fields: Any) -> LlamaEmbedder:
     spec = {"context": 512, "slots": 64, "task": ModelTask.EMBED} | fields
-    return LlamaEmbedder(LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), **spec))  # pyright: ignore[reportArgumentType]
+    return LlamaEmbedder(LoadSpec(engine="llama.cpp", path=str(path), **spec))  # pyright: ignore[reportArgumentType]
 
 
 def tokens_of(embedder: LlamaEmbedder, *texts: str) -> list[list[int]]:

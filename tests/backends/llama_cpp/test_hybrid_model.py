@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
@@ -91,9 +91,7 @@ def _tensors() -> list[tuple[str, *tuple[int, ...]]]:
 
 
 def _opened(path: Path) -> Iterator[LlamaModelRunner]:
-    spec = LoadSpec(
-        engine=EngineKind.LLAMA_CPP, path=str(path), context=2048, slots=2, batch=128, threads=1
-    )
+    spec = LoadSpec(engine="llama.cpp", path=str(path), context=2048, slots=2, batch=128, threads=1)
     runner = LlamaModelRunner(spec)
     yield runner
     runner.close()

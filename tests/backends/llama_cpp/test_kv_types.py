@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.models.kv_type import KVType
 
@@ -154,7 +154,7 @@ def test_a_quantized_cache_is_smaller_and_says_so(
 @pytest.mark.parametrize("kv_type", QUANTIZED)
 def test_a_quantized_cache_needs_flash_attention(kv_type: KVType) -> None:
     fields: dict[str, Any] = {"kv_type": kv_type, "flash_attention": "off"}
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path="/nowhere.gguf", context=512, **fields)
+    spec = LoadSpec(engine="llama.cpp", path="/nowhere.gguf", context=512, **fields)
     with pytest.raises(LoadFailed, match=f"{kv_type} KV cache needs flash attention") as caught:
         LlamaModelRunner(spec)
     assert caught.value.hint

@@ -78,9 +78,9 @@ if limit:
     header = struct.pack("Ii", 0x20080522, 0)
     ctypes.CDLL(None).capset(header, bytes(24))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=sys.argv[1], context=256, mlock=True)
+spec = LoadSpec(engine="llama.cpp", path=sys.argv[1], context=256, mlock=True)
 runner = LlamaModelRunner(spec)
 status = Path("/proc/self/status").read_text()
 locked = int(status.partition("VmLck:")[2].split()[0]) * 1024

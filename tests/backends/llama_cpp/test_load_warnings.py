@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.llama_cpp.load_warnings import load_warnings
 from ingle.backends.llama_cpp.native_log import NativeLog
 
@@ -21,7 +21,7 @@ def log() -> Iterator[NativeLog]:
 
 
 def spec(**fields: Any) -> LoadSpec:
-    return LoadSpec(engine=EngineKind.LLAMA_CPP, path="/model.gguf", context=512, **fields)
+    return LoadSpec(engine="llama.cpp", path="/model.gguf", context=512, **fields)
 
 
 @pytest.mark.parametrize("asked", [-1, 0])

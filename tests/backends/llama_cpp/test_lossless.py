@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -47,7 +47,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenRunner]:
     path = tmp_path_factory.mktemp("markov") / "markov.gguf"
     _write_model(path)
     spec = LoadSpec(
-        engine=EngineKind.LLAMA_CPP,
+        engine="llama.cpp",
         path=str(path),
         context=256,
         kv_capacity=1280,

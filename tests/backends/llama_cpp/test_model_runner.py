@@ -13,7 +13,7 @@ import pytest
 
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -34,7 +34,7 @@ PROMPTS = [
 
 def make_runner(path: Path, **fields: int) -> LlamaModelRunner:
     spec = {"context": 2048, "slots": 8} | fields
-    return LlamaModelRunner(LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), **spec))  # pyright: ignore[reportArgumentType]
+    return LlamaModelRunner(LoadSpec(engine="llama.cpp", path=str(path), **spec))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind, KVStoreSpec, LoadSpec
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
@@ -61,7 +61,7 @@ class Life:
 
 @contextmanager
 def life(path: Path, folder: Path, *, disk: int = 2**30, context: int = 2048) -> Generator[Life]:
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), context=context)
+    spec = LoadSpec(engine="llama.cpp", path=str(path), context=context)
     runner = LlamaModelRunner(spec)
     wanted = KVStoreSpec(folder=str(folder), model="ab" * 32, disk_bytes=disk, memory_bytes=2**30)
     store = KVStore(wanted, runner.state_key)

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -31,7 +31,7 @@ GREEDY = SamplingParams(temperature=0)
 
 @pytest.fixture(scope="module")
 def runner(smollm2_path: Path) -> Iterator[LlamaModelRunner]:
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(smollm2_path), context=4096, slots=16)
+    spec = LoadSpec(engine="llama.cpp", path=str(smollm2_path), context=4096, slots=16)
     runner = LlamaModelRunner(spec)
     yield runner
     runner.close()
@@ -384,7 +384,7 @@ def test_guesses_are_masked_too(
 def test_a_preempted_sequence_goes_on_where_its_grammar_was(
     smollm2_path: Path, runner: LlamaModelRunner, ask: Ask
 ) -> None:
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(smollm2_path), context=160, slots=4)
+    spec = LoadSpec(engine="llama.cpp", path=str(smollm2_path), context=160, slots=4)
     small = LlamaModelRunner(spec)
     try:
         digits = Grammar(GrammarKind.REGEX, "([0-9]{4} ){16}")

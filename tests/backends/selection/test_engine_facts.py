@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingle.backends.hardware.read_cpu import read_cpu
+from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.models.fit.process_overhead import repacked_types
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.backends.base.load_spec import EngineChoice, EngineKind
-from ingle.backends.selection.engine_choice import TENSOR_TYPES, choose_engine
+from ingle.backends.cuda.descriptor import TENSOR_TYPES
+from ingle.backends.registry.cuda_availability import CudaAvailability
+from ingle.backends.selection.engine_choice import choose_engine
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
-from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.kernels.formats.codecs import CODECS
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
@@ -55,12 +55,12 @@ def test_a_kv_type_that_the_heads_do_not_fit_is_refused(header: GGUFHeader) -> N
 
 
 def test_our_own_engine_has_pages_for_other_heads(header: GGUFHeader) -> None:
-    assert chosen(header, own=GPU, kv_type=KVType.Q4_0) is EngineKind.CUDA
+    assert chosen(header, own=GPU, kv_type=KVType.Q4_0) == "cuda"
     settings: dict[str, Any] = {"context": 512, "slots": 1, "kv_type": KVType.Q4_0}
-    assert make_load_spec(header, engine=EngineKind.CUDA, **settings).kv_type is KVType.Q4_0
+    assert make_load_spec(header, engine="cuda", **settings).kv_type is KVType.Q4_0
     lengths = {"llama.attention.key_length": 20, "llama.attention.value_length": 20}
     odd = replace(header, metadata={**header.metadata, **lengths, "llama.rope.dimension_count": 20})
-    assert chosen(odd, own=GPU, wanted="cuda") is EngineKind.CUDA
+    assert chosen(odd, own=GPU, wanted="cuda") == "cuda"
     with pytest.raises(UnsupportedModel, match="heads of 20 elements"):
         chosen(odd, own=GPU, wanted="cuda", kv_type=KVType.Q8_0)
 
@@ -86,42 +86,42 @@ GPU = CudaAvailability(has_torch=True, gpu_memory=2**30)
 def chosen(
     model: GGUFHeader | ModelFolder,
     own: CudaAvailability,
-    wanted: EngineChoice = "auto",
+    wanted: str = "auto",
     **settings: Any,
-) -> EngineKind:
+) -> str:
     return choose_engine(model, wanted, own, **settings)
 
 
 def test_our_own_engine_runs_what_a_gpu_can_hold(header: GGUFHeader) -> None:
-    assert chosen(header, own=GPU) is EngineKind.CUDA
-    assert chosen(header, own=GPU, wanted="llama.cpp") is EngineKind.LLAMA_CPP
-    assert chosen(header, own=CudaAvailability()) is EngineKind.LLAMA_CPP
-    assert chosen(header, own=CudaAvailability(has_torch=True)) is EngineKind.LLAMA_CPP
-    assert chosen(header, own=CudaAvailability(gpu_memory=2**30)) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=GPU) == "cuda"
+    assert chosen(header, own=GPU, wanted="llama.cpp") == "llama.cpp"
+    assert chosen(header, own=CudaAvailability()) == "llama.cpp"
+    assert chosen(header, own=CudaAvailability(has_torch=True)) == "llama.cpp"
+    assert chosen(header, own=CudaAvailability(gpu_memory=2**30)) == "llama.cpp"
 
 
 def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeader) -> None:
     blocks = replace(header.tensors[0], type="Q4_K")
     quantised = replace(header, tensors=(*header.tensors, blocks))
-    assert chosen(quantised, own=GPU) is EngineKind.LLAMA_CPP
-    assert chosen(quantised, own=GPU, wanted="cuda") is EngineKind.CUDA
+    assert chosen(quantised, own=GPU) == "llama.cpp"
+    assert chosen(quantised, own=GPU, wanted="cuda") == "cuda"
 
 
 @pytest.mark.model
 def test_quantised_weights_are_ours_on_gpus_that_kernels_know(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)
     ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
-    assert chosen(header, own=ampere) is EngineKind.CUDA
-    assert chosen(header, own=replace(ampere, capability=(7, 5))) is EngineKind.LLAMA_CPP
-    assert chosen(header, own=ampere, kv_type=KVType.F32) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=ampere) == "cuda"
+    assert chosen(header, own=replace(ampere, capability=(7, 5))) == "llama.cpp"
+    assert chosen(header, own=ampere, kv_type=KVType.F32) == "llama.cpp"
 
 
 def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
-    assert chosen(header, own=GPU, gpu_layers=0) is EngineKind.LLAMA_CPP
-    assert chosen(header, own=GPU, gpu_layers=1) is EngineKind.CUDA
-    assert chosen(header, own=GPU, wanted="cuda", gpu_layers=0) is EngineKind.CUDA
-    spec = make_load_spec(header, context=512, slots=1, engine=EngineKind.CUDA, gpu_layers=0)
-    assert (spec.engine, spec.device) == (EngineKind.CUDA, "cpu")
+    assert chosen(header, own=GPU, gpu_layers=0) == "llama.cpp"
+    assert chosen(header, own=GPU, gpu_layers=1) == "cuda"
+    assert chosen(header, own=GPU, wanted="cuda", gpu_layers=0) == "cuda"
+    spec = make_load_spec(header, context=512, slots=1, engine="cuda", gpu_layers=0)
+    assert (spec.engine, spec.device) == ("cuda", "cpu")
 
 
 def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> None:
@@ -129,7 +129,7 @@ def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> 
     types = replace(header, tensors=(*header.tensors, odd))
     family = replace(header, metadata={**header.metadata, "general.architecture": "mamba"})
     for unknown, reason in ((types, "IQ4_NL"), (family, "mamba")):
-        assert chosen(unknown, own=GPU) is EngineKind.LLAMA_CPP
+        assert chosen(unknown, own=GPU) == "llama.cpp"
         with pytest.raises(UnsupportedModel, match=reason):
             chosen(unknown, own=GPU, wanted="cuda")
     with pytest.raises(UnsupportedModel, match="only writes text"):
@@ -149,13 +149,13 @@ def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
     folder = describe(smollm2_folder)
     assert isinstance(folder, ModelFolder)
     nothing = CudaAvailability(has_torch=True)
-    assert chosen(folder, own=nothing) is chosen(folder, own=GPU) is EngineKind.CUDA
+    assert chosen(folder, own=nothing) is chosen(folder, own=GPU) == "cuda"
     with pytest.raises(UnsupportedModel, match="does not read"):
         chosen(folder, own=GPU, wanted="llama.cpp")
-    assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) is EngineKind.CUDA
+    assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) == "cuda"
     with pytest.raises(LoadFailed, match="PyTorch"):
         chosen(folder, own=CudaAvailability())
-    spec = make_load_spec(folder, context=10**9, slots=1, engine=EngineKind.CUDA)
+    spec = make_load_spec(folder, context=10**9, slots=1, engine="cuda")
     assert spec.context == folder.config.context
 
 
@@ -164,7 +164,7 @@ def test_the_types_are_those_of_the_kernels() -> None:
 
 
 def test_pytorch_is_found_without_being_imported() -> None:
-    code = "import sys; from ingle.backends.selection.own_engine import CudaAvailability; "
+    code = "import sys; from ingle.backends.registry.cuda_availability import CudaAvailability; "
     code += "own = CudaAvailability.find(); "
     code += "print(own.has_torch, own.gpu_memory, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.load_spec import EngineKind
-from ingle.backends.selection.model_costs import ModelCosts
+from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.model_placement import (
     MemoryBudget,
     Placement,
@@ -91,10 +90,13 @@ def test_the_reason_names_the_numbers(well_known_shapes: dict[str, ModelShape]) 
         "All 48 layers on the RTX 4090 but for the experts of 22: 11.3 of 11.4 GB free, "
     )
     refused = on_gpu(
-        llama, 24, why_not_own="our engine cannot compute with the tensor type IQ2_XXS"
+        llama,
+        24,
+        why_not_preferred="ingle's own engine cannot compute with the tensor type IQ2_XXS",
     )
     assert refused.reason.startswith(
-        "Our engine cannot compute with the tensor type IQ2_XXS, so llama.cpp does: all 32 layers "
+        "ingle's own engine cannot compute with the tensor type IQ2_XXS, so llama.cpp does: "
+        "all 32 layers "
     )
 
 
@@ -103,7 +105,7 @@ def test_without_a_gpu_or_a_build_for_it_llama_cpp_takes_the_processor(
 ) -> None:
     costs = costs_of(well_known_shapes["llama-3-8b"])
     alone = select(costs, MemoryBudget(host=16 * GB), PlacementRequest())
-    assert (alone.engine, alone.device, alone.gpu_layers) == (EngineKind.LLAMA_CPP, "cpu", 0)
+    assert (alone.engine, alone.device, alone.gpu_layers) == ("llama.cpp", "cpu", 0)
     assert alone.reason == (
         "llama.cpp on the CPU, since no GPU was found: 6.4 of 16.0 GB free, context 8,192."
     )
@@ -120,21 +122,21 @@ def test_our_engine_takes_what_fits_whole_and_llama_cpp_what_does_not(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     costs = costs_of(well_known_shapes["llama-3-8b"], LLAMA_8B)
-    ours = PlacementRequest(engine=EngineKind.CUDA)
+    ours = PlacementRequest(engine="cuda")
     whole = select(costs, replace(RTX, gpu=12 * GB), ours)
-    assert (whole.engine, whole.device, whole.gpu_layers) == (EngineKind.CUDA, "gpu", -1)
+    assert (whole.engine, whole.device, whole.gpu_layers) == ("cuda", "gpu", -1)
     part = select(costs, replace(RTX, gpu=5 * GB), ours)
-    assert part.engine is EngineKind.LLAMA_CPP
+    assert part.engine == "llama.cpp"
     assert 0 < part.gpu_layers < 33
     without = select(costs, replace(RTX, gpu=5 * GB, llama_offloads=False), ours)
-    assert (without.engine, without.device) == (EngineKind.LLAMA_CPP, "cpu")
+    assert (without.engine, without.device) == ("llama.cpp", "cpu")
     assert "the GPU has too little memory for all of it, and this llama.cpp" in without.reason
     forced = select(costs, replace(RTX, gpu=5 * GB), replace(ours, must=True))
-    assert forced.engine is EngineKind.CUDA
+    assert forced.engine == "cuda"
     assert not forced.needs.fits_in(MemoryNeeds(RTX.host, 5 * GB))
     on_cpu = select(costs, replace(RTX, gpu=0, gpu_name=""), replace(ours, must=True))
-    assert (on_cpu.engine, on_cpu.device) == (EngineKind.CUDA, "cpu")
-    assert on_cpu.reason.startswith("Our engine on the CPU, since no GPU was found: ")
+    assert (on_cpu.engine, on_cpu.device) == ("cuda", "cpu")
+    assert on_cpu.reason.startswith("ingle's own engine on the CPU, since no GPU was found: ")
 
 
 def test_layers_that_somebody_chose_stay_as_they_are(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.worker.model_loader import load_model
@@ -58,7 +58,7 @@ def test_llama_cpp_takes_over_where_our_engine_cannot_load_and_may_not_be_meant(
 ) -> None:
     """As without PyTorch: its import fails when the runner is wanted."""
     monkeypatch.setitem(sys.modules, "ingle.backends.cuda.model_runner", None)
-    spec = LoadSpec(engine=EngineKind.CUDA, path=str(smollm2_path), context=256, slots=1)
+    spec = LoadSpec(engine="cuda", path=str(smollm2_path), context=256, slots=1)
     with pytest.raises(LoadFailed, match="packages that are not installed"):
         load(spec)
     info, _ = load(msgspec.structs.replace(spec, may_fall_back=True))

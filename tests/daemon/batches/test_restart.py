@@ -24,7 +24,7 @@ from ingle.models.metadata.manifest import Manifest, write_manifest
 SERVE = """
 import sys
 from functools import partial
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan
@@ -37,7 +37,7 @@ class Scripted:
     def __call__(self, model, options, *, available):
         script = '{"reply": "Done.", "step_seconds": 0.0005}'
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED, path=str(model.path), context=256, slots=32, script=script,
+            engine="scripted", path=str(model.path), context=256, slots=32, script=script,
             kv_capacity=16384,
         )
         return LoadPlan(spec, MemoryNeeds(1 << 20))

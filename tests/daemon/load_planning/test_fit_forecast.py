@@ -8,8 +8,8 @@ import gguf
 import numpy as np
 import pytest
 
+from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.daemon.load_planning.fit_forecast import FitForecaster, ModelFit, rough_fit
 from ingle.daemon.load_planning.load_planner import ModelLoadPlanner
 from ingle.daemon.settings.config import Config

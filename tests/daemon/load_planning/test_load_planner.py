@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingle.backends.base.load_spec import EngineKind
+from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.daemon.load_planning.load_planner import LoadOptions, ModelLoadPlanner
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
@@ -222,7 +221,7 @@ def test_a_folder_is_loaded_by_our_own_engine(
     model = describe_folder(read_folder(make_folder()))
     prepare = ModelLoadPlanner(config, no_draft)
     plain = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB))
-    assert plain.spec.engine is EngineKind.CUDA
+    assert plain.spec.engine == "cuda"
     assert (plain.spec.context, plain.spec.quantize) == (2048, "none")
     assert plain.spec.kv_store is not None
     assert plain.spec.kv_store.model == model.sha256
@@ -254,7 +253,7 @@ def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
     available = MemoryNeeds(8 * GIB, memory)
     ready = prepare(model, LoadOptions(), available=available)
     spec = ready.spec
-    assert (spec.engine, spec.batch, spec.gpu_layers) == (EngineKind.CUDA, batch, -1)
+    assert (spec.engine, spec.batch, spec.gpu_layers) == ("cuda", batch, -1)
     assert spec.may_fall_back
     assert spec.kernel_cache == str(config.paths.kernels)
     assert 0 < ready.needs.gpu < 3 * GIB
@@ -262,11 +261,11 @@ def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
     asked = prepare(model, LoadOptions(engine="cuda"), available=available).spec
     assert not asked.may_fall_back
     other = prepare(model, LoadOptions(engine="llama.cpp"), available=available)
-    assert (other.spec.engine, other.spec.batch) == (EngineKind.LLAMA_CPP, 512)
+    assert (other.spec.engine, other.spec.batch) == ("llama.cpp", 512)
     assert (other.spec.gpu_layers, other.needs.gpu) == (0, 0)
     assert "built without support for the GPU" in other.reason
     full = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB, GIB // 2))
-    assert (full.spec.engine, full.needs.gpu) == (EngineKind.LLAMA_CPP, 0)
+    assert (full.spec.engine, full.needs.gpu) == ("llama.cpp", 0)
     assert "too little memory" in full.reason
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ingle.backends.base.backend import LoadProgress
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.daemon.errors import MemoryExhausted
 from ingle.daemon.event_hub import EventHub
@@ -171,7 +171,7 @@ class SharedMachine:
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
     ) -> LoadPlan:
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED, path=str(model.path), context=64, script='{"reply": "x"}'
+            engine="scripted", path=str(model.path), context=64, script='{"reply": "x"}'
         )
         return LoadPlan(spec, self.needs[model.name])
 

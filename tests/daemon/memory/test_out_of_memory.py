@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingle.backends.base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
 
 
@@ -45,7 +45,7 @@ def test_a_system_without_the_counter_has_killed_nobody(counters: Path, tmp_path
 def test_less_is_asked_for_step_by_step_and_of_context_only_where_allowed(
     small_llama: Path,
 ) -> None:
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(small_llama), context=8192)
+    spec = LoadSpec(engine="llama.cpp", path=str(small_llama), context=8192)
     smaller = reduced_spec(spec, shrinks_context=False)
     assert smaller is not None
     assert (smaller.spec.batch, smaller.spec.gpu_layers, smaller.spec.context) == (128, 1, 8192)
@@ -58,7 +58,7 @@ def test_less_is_asked_for_step_by_step_and_of_context_only_where_allowed(
 
 
 def test_the_engine_of_our_own_gives_up_steps_and_cache() -> None:
-    spec = LoadSpec(engine=EngineKind.CUDA, path="/x", context=4096, kv_capacity=16384, batch=2048)
+    spec = LoadSpec(engine="cuda", path="/x", context=4096, kv_capacity=16384, batch=2048)
     smaller = reduced_spec(spec, shrinks_context=True)
     assert smaller is not None
     assert (smaller.spec.batch, smaller.spec.context, smaller.spec.kv_capacity) == (512, 2048, 8192)

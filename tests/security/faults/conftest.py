@@ -31,7 +31,7 @@ PIECE = 1 << 16
 SERVE = """
 import os, sys
 from functools import partial
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
 from ingle.daemon.load_planning.load_planner import LoadPlan
@@ -46,7 +46,7 @@ class Scripted:
 
     def __call__(self, model, options, *, available):
         spec = LoadSpec(
-            engine=EngineKind.SCRIPTED, path=str(model.path), context=512, slots=32, script=script,
+            engine="scripted", path=str(model.path), context=512, slots=32, script=script,
             kv_capacity=32768,
         )
         return LoadPlan(spec, MemoryNeeds(1 << 20))

@@ -15,7 +15,7 @@ import safetensors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.errors import ModelError, UnsupportedModel
@@ -80,9 +80,7 @@ def test_loading_a_folder_runs_none_of_its_code(
     audit = AUDIT.format(report=str(report), folder=str(folder_with_code))
     (site / "sitecustomize.py").write_text(audit)
     monkeypatch.setenv("PYTHONPATH", str(site))
-    spec = LoadSpec(
-        engine=EngineKind.CUDA, path=str(folder_with_code), context=64, slots=1, device="cpu"
-    )
+    spec = LoadSpec(engine="cuda", path=str(folder_with_code), context=64, slots=1, device="cpu")
 
     async def serve() -> int:
         worker = WorkerProcess(spec)

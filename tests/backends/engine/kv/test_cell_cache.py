@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -18,7 +18,7 @@ from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 def make_engine(*, context: int = 512, slots: int = 4, can_fork: bool = True) -> Engine:
     """An engine whose runner compares, in every step, what its slots hold with the sequences."""
     spec = LoadSpec(
-        engine=EngineKind.SCRIPTED,
+        engine="scripted",
         path="",
         context=context,
         slots=slots,

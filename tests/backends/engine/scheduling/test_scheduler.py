@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
@@ -19,7 +19,7 @@ def make_engine(
     *, context: int = 64, slots: int = 4, batch: int = 16, reply: str = REPLY
 ) -> Engine:
     spec = LoadSpec(
-        engine=EngineKind.SCRIPTED,
+        engine="scripted",
         path="",
         context=context,
         slots=slots,

@@ -9,7 +9,7 @@ import pytest
 from ingle.backends.base.conversation import Infill, InfillFile
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Delta, Started
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
@@ -193,8 +193,8 @@ def test_there_is_room_for_an_answer(most: int | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-@pytest.mark.parametrize("engine", [EngineKind.LLAMA_CPP, EngineKind.CUDA])
-async def test_a_real_model_fills_a_gap(fetch_model: FetchModel, engine: EngineKind) -> None:
+@pytest.mark.parametrize("engine", ["llama.cpp", "cuda"])
+async def test_a_real_model_fills_a_gap(fetch_model: FetchModel, engine: str) -> None:
     path = fetch_model("qwen2.5-coder:0.5b")
     backend = LocalBackend(
         LoadSpec(engine=engine, path=str(path), context=1024, slots=2, device="cpu")

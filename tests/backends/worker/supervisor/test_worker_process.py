@@ -16,7 +16,7 @@ import pytest
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import ContextExceeded, LoadFailed, RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event, Finished, Started
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess, worker_environment
 
@@ -186,19 +186,19 @@ async def test_a_hung_worker_is_killed(scripted_spec: MakeSpec, start_worker: St
 
 
 async def test_a_missing_file_is_a_load_failure() -> None:
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path="/nowhere/model.gguf", context=512)
+    spec = LoadSpec(engine="llama.cpp", path="/nowhere/model.gguf", context=512)
     with pytest.raises(LoadFailed, match=r"cannot load model\.gguf"):
         await WorkerProcess(spec).start()
 
 
 PARENT = """
 import asyncio, sys
-from ingle.backends.base.load_spec import EngineKind, LoadSpec
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 async def main():
     worker = WorkerProcess(LoadSpec(
-        engine=EngineKind.SCRIPTED, path="", context=512, script='{"load_seconds": %s}'
+        engine="scripted", path="", context=512, script='{"load_seconds": %s}'
     ))
     start = asyncio.create_task(worker.start())
     while worker.pid is None:

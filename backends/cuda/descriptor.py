@@ -1,0 +1,177 @@
+"""ingle's own engine, called "cuda" in settings: on a GPU by CUDA kernels, on a CPU by PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ingle.kernels.formats.weight_format import GGML_FORMATS
+from ingle.models.errors import ModelError, UnsupportedModel
+from ingle.models.families.family_registry import FAMILIES
+from ingle.models.families.gguf_config import config_from_gguf
+from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters, SplitEstimate
+from ingle.models.fit.paged_fit import (
+    check_paged_kv_type,
+    estimate_own_on_cpu,
+    estimate_own_on_gpu,
+    nf4_bytes,
+    weights_on_cpu,
+)
+from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
+from ingle.models.model_task import ModelTask
+from ingle.models.safetensors.model_folder import ModelFolder
+
+from ..base.errors import LoadFailed
+from ..base.load_spec import LoadSpec, Quantize
+from ..hardware.machine import Software
+from ..registry.cuda_availability import CudaAvailability
+from ..registry.engine_descriptor import EngineDescriptor, LoadQuery, Progress
+from ..registry.model_costs import ModelCosts
+from .kernel_coverage import OLDEST_GPU, why_no_kernels
+
+if TYPE_CHECKING:
+    from ..engine.local_runner import LocalRunner
+    from ..engine.speculation.model_drafter import ModelDrafter
+    from ..engine.speculation.step_costs import StepCosts
+    from .model_runner import CudaModelRunner
+
+TENSOR_TYPES = GGML_FORMATS.keys()
+"""The types of GGUF tensors that it computes with."""
+_FLOAT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.block_elements == 1)
+"""Types that are fast on any GPU; the others need kernels, or are dequantised in every step."""
+_OTHER = "Let llama.cpp run it."
+
+
+class CudaEngine(EngineDescriptor):
+    """The engine for models that fit wholly on an NVIDIA GPU, and for folders of safetensors."""
+
+    name = "cuda"
+    label = "ingle"
+    title = "ingle's own engine"
+    formats = frozenset({"gguf", "safetensors"})
+    fallback = "llama.cpp"
+    converts_weights = True
+    needs_temporary_files = True  # its libraries do, if only to find others
+
+    def describe_installation(self, software: Software) -> str:
+        """Return PyTorch's version, and what it was built for."""
+        torch = software.torch
+        if torch is None:
+            return "not installed"
+        built_for = f"CUDA {torch.cuda}" if torch.cuda else "the processor only"
+        return f"PyTorch {torch.version} for {built_for}"
+
+    def why_unavailable(self, machine: CudaAvailability) -> LoadFailed | None:
+        """Return how to install PyTorch, if it is missing."""
+        if machine.has_torch:
+            return None
+        return LoadFailed(
+            "ingle's own engine needs PyTorch, which is not installed.",
+            hint="Install it with `pip install 'ingle[cuda]'`, or use a GGUF file with llama.cpp.",
+        )
+
+    def is_ready(self, machine: CudaAvailability) -> bool:
+        """Whether PyTorch is installed and has a GPU."""
+        return machine.has_torch and machine.gpu_memory > 0
+
+    def refusal(self, query: LoadQuery) -> ModelError | None:
+        """Return which tensor type, task or KV type of the model it has no code for."""
+        model = query.model
+        if isinstance(model, GGUFHeader):
+            unknown = _unknown_type(model)
+            if unknown is not None:
+                return UnsupportedModel(
+                    f"{model.path} stores {unknown.name!r} as {unknown.type}, which only llama.cpp "
+                    "computes with.",
+                    hint=_OTHER,
+                )
+            if query.task is not ModelTask.GENERATE:
+                return UnsupportedModel("ingle's own engine only writes text.", hint=_OTHER)
+        try:
+            config = model.config if isinstance(model, ModelFolder) else config_from_gguf(model)
+            check_paged_kv_type(model.path.name, config, query.kv_type)
+        except ModelError as error:
+            return error
+        return None
+
+    def why_not(self, query: LoadQuery) -> str:
+        """Return the refusal as a clause; short for a tensor type."""
+        if isinstance(query.model, ModelFolder):
+            return ""
+        unknown = _unknown_type(query.model)
+        if unknown is not None:
+            return f"{self.title} cannot compute with the tensor type {unknown.type}"
+        return super().why_not(query)
+
+    def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
+        """Whether all of a GGUF file may lie on the GPU, and there are fast kernels for it."""
+        header = query.model
+        if isinstance(header, ModelFolder) or not self.is_ready(machine):
+            return False
+        whole = query.gpu_layers < 0 or query.gpu_layers >= header.block_count
+        if not whole or self.refusal(query) is not None:
+            return False
+        if all(tensor.type in _FLOAT_TYPES for tensor in header.tensors):
+            return True
+        known = why_no_kernels(config_from_gguf(header), query.kv_type) is None
+        return known and machine.capability >= OLDEST_GPU
+
+    def runs_types(self, architecture: str, tensor_types: Collection[str]) -> bool:
+        """Whether it has code for the architecture and for all of the types."""
+        return architecture in FAMILIES and set(tensor_types) <= TENSOR_TYPES
+
+    def knows(self, costs: ModelCosts) -> bool:
+        """Whether it has code for the architecture."""
+        return costs.config is not None
+
+    def estimate(
+        self,
+        costs: ModelCosts,
+        load: LoadParameters,
+        split: GPUSplit = GPUSplit(),  # noqa: B008
+        *,
+        host: int = 0,
+        quantize: Quantize = "none",
+    ) -> SplitEstimate:
+        """Return the bytes on the GPU, or on the CPU, where weights become floats if those fit."""
+        config = costs.config
+        assert config is not None
+        kept = costs.stored
+        if quantize != "none":
+            kept = nf4_bytes(config, costs.parameters, costs.stored)
+        if split.gpu_layers:
+            return estimate_own_on_gpu(config, load, weights=kept, vocabulary=costs.vocabulary)
+        return estimate_own_on_cpu(
+            config,
+            load,
+            weights=weights_on_cpu(costs.parameters, kept, host),
+            mapped=kept if costs.shape is not None else 0,  # safetensors are closed after reading
+            vocabulary=costs.vocabulary,
+        )
+
+    def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
+        """Load a model that generates."""
+        try:
+            from .model_runner import CudaModelRunner
+        except ImportError as error:
+            raise LoadFailed(
+                f"{self.title} needs packages that are not installed: {error.name} is missing.",
+                hint="Install them with `pip install 'ingle[cuda]'`, or choose the engine "
+                "llama.cpp.",
+            ) from error
+        return CudaModelRunner(spec, on_progress)
+
+    def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+        """Load a draft model into the process of the model that it drafts for."""
+        from .draft_model import open_drafter
+        from .model_runner import CudaModelRunner
+
+        assert isinstance(runner, CudaModelRunner)
+        return open_drafter(spec, runner, costs)
+
+
+def _unknown_type(header: GGUFHeader) -> TensorInfo | None:
+    return next((t for t in header.tensors if t.type not in TENSOR_TYPES), None)
+
+
+ENGINE = CudaEngine()

@@ -1,0 +1,156 @@
+"""The base class of engine descriptors: what an engine runs, costs and needs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters, MemoryEstimate, SplitEstimate
+from ingle.models.gguf.gguf_header import GGUFHeader
+from ingle.models.kv_type import KVType
+from ingle.models.model_task import ModelTask, Pooling, task_of
+from ingle.models.safetensors.model_folder import ModelFolder
+
+from ..base.errors import LoadFailed
+from .cuda_availability import CudaAvailability
+
+if TYPE_CHECKING:
+    from ingle.models.errors import ModelError
+
+    from ..base.load_spec import LoadSpec, Quantize
+    from ..engine.local_runner import LocalRunner
+    from ..engine.speculation.model_drafter import ModelDrafter
+    from ..engine.speculation.step_costs import StepCosts
+    from ..engine.text_encoder import LocalTextEncoder
+    from ..hardware.machine import Software
+    from .model_costs import ModelCosts
+
+Progress = Callable[[float], None]
+"""Called with the fraction of a model that is loaded, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class LoadQuery:
+    """A model, and the settings of a load on which the choice of an engine depends."""
+
+    model: GGUFHeader | ModelFolder
+    kv_type: KVType = KVType.F16
+    gpu_layers: int = -1
+    pooling: Pooling | None = None
+
+    @property
+    def file_format(self) -> Literal["gguf", "safetensors"]:
+        """The format of the model's files."""
+        return "gguf" if isinstance(self.model, GGUFHeader) else "safetensors"
+
+    @property
+    def task(self) -> ModelTask:
+        """What the model is for; a `pooling` makes it embed texts, whatever its file says."""
+        if isinstance(self.model, ModelFolder):
+            return ModelTask.GENERATE
+        return task_with(self.model, self.pooling)
+
+
+def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
+    """Return what a model is for; a `pooling` makes it embed texts, whatever its file says."""
+    return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+
+
+class EngineDescriptor(ABC):
+    """An engine as the daemon and the worker see it; only its `open_` methods load libraries."""
+
+    name: str
+    """As in settings and requests."""
+    label: str
+    """As in the advice of `ingle advise --json`."""
+    title: str
+    """As in sentences."""
+    formats: frozenset[str]
+    """Of "gguf" and "safetensors", those it reads."""
+    fallback: str | None = None
+    """The engine that runs a model that this one cannot load or has no GPU memory for."""
+    uses_gpu: bool = True
+    splits_layers: bool = False
+    """Whether a model may lie on the GPU in part."""
+    converts_weights: bool = False
+    """Whether it may keep weights in another form than the file's, quantised to NF4 too."""
+    auto_speculation: bool = True
+    """Whether drafts are verified if the setting `speculation` is "auto"."""
+    constrains_calls: bool = True
+    """Whether tool calls are held to their format while they are sampled."""
+    needs_temporary_files: bool = False
+
+    def describe_installation(self, software: Software) -> str:
+        """Return what is installed of it, for `ingle doctor`."""
+        return "installed"
+
+    def why_unavailable(self, machine: CudaAvailability) -> LoadFailed | None:
+        """Return an error that says what is missing here and how to get it; None if nothing is."""
+        return None
+
+    def is_ready(self, machine: CudaAvailability) -> bool:
+        """Whether the setting "auto" may choose it on this machine."""
+        return self.why_unavailable(machine) is None
+
+    def refusal(self, query: LoadQuery) -> ModelError | None:
+        """Return why it cannot run this model with these settings; None if it can."""
+        return None
+
+    def why_not(self, query: LoadQuery) -> str:
+        """Return the same as a clause for a sentence; "" if it can run the model."""
+        refused = self.refusal(query) if query.file_format in self.formats else None
+        if refused is None:
+            return ""
+        return f"{self.title} cannot run it ({refused.message.rstrip('.')})"
+
+    def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
+        """Whether the setting "auto" chooses it for this model, unless an earlier one suits."""
+        return False
+
+    def runs_types(self, architecture: str, tensor_types: Collection[str]) -> bool:
+        """Whether it runs a GGUF file of this architecture with tensors of these types."""
+        return True
+
+    def knows(self, costs: ModelCosts) -> bool:
+        """Whether `estimate` can be called for the model."""
+        return True
+
+    def estimate(
+        self,
+        costs: ModelCosts,
+        load: LoadParameters,
+        split: GPUSplit = GPUSplit(),  # noqa: B008
+        *,
+        host: int = 0,
+        quantize: Quantize = "none",
+    ) -> SplitEstimate:
+        """Return the bytes of a load with so many layers on the GPU; `host` bytes are free.
+
+        An engine that does not split layers has all on the GPU if the split names any. By default
+        a load takes what the file does.
+        """
+        file, nothing = MemoryEstimate(weights=costs.stored), MemoryEstimate()
+        return SplitEstimate(nothing, file) if split.gpu_layers else SplitEstimate(file, nothing)
+
+    def drives_gpu(self, spec: LoadSpec) -> bool:
+        """Whether its worker needs access to the files of a GPU's driver."""
+        return self.uses_gpu and spec.device != "cpu"
+
+    def extra_files(self, spec: LoadSpec) -> Iterable[Path]:
+        """Return files that its worker reads and writes besides the model's."""
+        return ()
+
+    @abstractmethod
+    def open_runner(self, spec: LoadSpec, on_progress: Progress) -> LocalRunner:
+        """Load a model that generates; raises `LoadFailed`."""
+
+    def open_encoder(self, spec: LoadSpec, on_progress: Progress) -> LocalTextEncoder:
+        """Load a model that embeds or ranks texts; raises `LoadFailed`."""
+        raise LoadFailed(f"The engine {self.name} has no embedding models.")
+
+    def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+        """Load the draft model of `spec` for a runner of this engine; raises `LoadFailed`."""
+        raise LoadFailed(f"The engine {self.name} has no draft models.")

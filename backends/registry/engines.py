@@ -1,0 +1,48 @@
+"""The table of engines: a new one is a line in it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+from ..base.errors import LoadFailed
+
+if TYPE_CHECKING:
+    from .engine_descriptor import EngineDescriptor
+
+ENGINES = {
+    "cuda": "ingle.backends.cuda.descriptor",
+    "llama.cpp": "ingle.backends.llama_cpp.descriptor",
+}
+"""Modules with an `ENGINE`, by the name that settings and requests use, the preferred one first."""
+TEST_ENGINES = {"scripted": "ingle.backends.testing.descriptor"}
+"""Engines that no setting can choose."""
+DEFAULT_ENGINE = "llama.cpp"
+"""Runs every model that has no better engine."""
+
+if TYPE_CHECKING:
+    EngineChoice = str
+else:
+    EngineChoice = Literal[("auto", *ENGINES)]
+"""The name of an engine, or "auto"; bodies of requests are checked against it."""
+
+
+def get_engine(name: str) -> EngineDescriptor:
+    """Return the engine of this name; raises `LoadFailed` if there is none."""
+    module = ENGINES.get(name) or TEST_ENGINES.get(name)
+    if module is None:
+        raise LoadFailed(
+            f"There is no engine called {name!r}.", hint=f"Choose one of {', '.join(ENGINES)}."
+        )
+    engine: EngineDescriptor = import_module(module).ENGINE
+    return engine
+
+
+def all_engines() -> list[EngineDescriptor]:
+    """Return the engines that settings can choose, the preferred one first."""
+    return [get_engine(name) for name in ENGINES]
+
+
+def engine_choices() -> tuple[str, ...]:
+    """Return the values of the setting `engine`."""
+    return ("auto", *ENGINES)

@@ -1,0 +1,90 @@
+"""The files and devices that a worker may use: its model's, its stores', its engine's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ingle.models import failpoints
+
+from ..base.load_spec import LoadSpec
+from ..confinement.access_policy import AccessPolicy, has_gpu_device, model_files
+from ..registry.engines import get_engine
+
+
+def worker_access(spec: LoadSpec) -> AccessPolicy:
+    """What a worker needs for this model; makes the folders and files it is to write."""
+    reads = [*model_files(Path(spec.path))]
+    lists: list[Path] = []
+    writes: list[Path] = []
+    if spec.draft_path is not None:
+        reads += model_files(Path(spec.draft_path))
+    if spec.kv_store is not None:
+        folder = Path(spec.kv_store.folder)
+        _make_folder(folder / spec.kv_store.model)
+        # Whoever is short of room removes what others stored, and never reads it.
+        reads.append(folder / spec.kv_store.model)
+        lists.append(folder)
+        writes.append(folder)
+    if spec.kernel_cache is not None:
+        _make_folder(Path(spec.kernel_cache))
+        reads.append(Path(spec.kernel_cache))
+        writes.append(Path(spec.kernel_cache))
+    for path in _shared_files(spec):
+        _make_file(path)
+        reads.append(path)
+        writes.append(path)
+    if failpoints.ACTIVE is not None:
+        reads += failpoints.ACTIVE.folders
+        writes += failpoints.ACTIVE.folders
+    gpu = has_gpu_device() and _drives_gpu(spec)
+    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu)
+
+
+def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
+    """The same with a folder, used from now on, for what libraries need for a moment.
+
+    Those of ingle's own engine do, if only to find others.
+    """
+    if spec.kernel_cache is not None:
+        folder = Path(spec.kernel_cache) / "tmp"
+        _make_folder(folder)
+    elif get_engine(spec.engine).needs_temporary_files:
+        folder = Path(tempfile.mkdtemp(prefix="ingle-worker-"))
+    else:
+        return place
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    return place.with_folder(folder)
+
+
+def _drives_gpu(spec: LoadSpec) -> bool:
+    engine = get_engine(spec.engine)
+    if spec.may_fall_back and engine.fallback is not None:
+        return engine.drives_gpu(spec) or get_engine(engine.fallback).drives_gpu(spec)
+    return engine.drives_gpu(spec)
+
+
+def _shared_files(spec: LoadSpec) -> Iterable[Path]:
+    if spec.compute_lease is not None:
+        lease = Path(spec.compute_lease)
+        yield lease
+        yield lease.with_name(lease.name + ".next")
+    yield from get_engine(spec.engine).extra_files(spec)
+
+
+def _make_folder(path: Path) -> None:
+    """No rule can be made for a folder that is not there; who needs it tells what is wrong."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"{path} cannot be made: {error}.", file=sys.stderr)
+
+
+def _make_file(path: Path) -> None:
+    try:
+        path.touch(mode=0o600)
+    except OSError as error:
+        print(f"{path} cannot be made: {error}.", file=sys.stderr)
