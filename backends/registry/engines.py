@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..base.errors import LoadFailed
 
@@ -19,12 +19,6 @@ TEST_ENGINES = {"scripted": "ingle.backends.testing.descriptor"}
 """Engines that no setting can choose."""
 DEFAULT_ENGINE = "llama.cpp"
 """Runs every model that has no better engine."""
-
-if TYPE_CHECKING:
-    EngineChoice = str
-else:
-    EngineChoice = Literal[("auto", *ENGINES)]
-"""The name of an engine, or "auto"; bodies of requests are checked against it."""
 
 
 def get_engine(name: str) -> EngineDescriptor:

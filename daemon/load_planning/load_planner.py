@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ingle.backends.base.load_spec import LoadSpec, Quantize
-from ingle.backends.registry.engines import EngineChoice, get_engine
+from ingle.backends.registry.engines import get_engine
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
@@ -54,7 +54,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
     context: int | None = None
     least_context: int | None = None
-    engine: EngineChoice | None = None
+    engine: str | None = None
     kv_type: KVType | None = None
     quantize: Quantize | None = None
     draft: str | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ingle.backends.base.load_spec import Quantize
-from ingle.backends.registry.engines import EngineChoice
+from ingle.backends.registry.engines import engine_choices
 from ingle.models.download.pull_progress import PullProgress
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import UnusableModel
@@ -27,6 +27,11 @@ from ..structured_output import StructuredOutputs
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
 AnswerFormat = Literal["json"] | StructuredOutputs
 KeepAlive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
+
+if TYPE_CHECKING:
+    EngineChoice = str
+else:
+    EngineChoice = Literal[engine_choices()]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
