@@ -2,61 +2,230 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, get_type_hints
 
 import msgspec
 
+from .sampling_option import LARGEST, TINY, SamplingOption
+
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the next token is chosen; `temperature` 0 is greedy.
+    """How the next token is sampled; `temperature` 0 is greedy.
 
-    The steps come in llama.cpp's order: `logit_bias`, penalties, DRY, `top_n_sigma`, `top_k`,
+    The annotation of a field is the row of `SAMPLING_OPTIONS` that protocols and samplers use.
+    The samplers run in llama.cpp's order: `logit_bias`, penalties, DRY, `top_n_sigma`, `top_k`,
     `typical_p`, `top_p`, `min_p`, XTC, temperature (`dynatemp_range` around it), then the draw.
-    `mirostat` 1 or 2 takes the place of everything between DRY and the draw but the temperature.
+    `mirostat` 1 or 2 replaces everything between DRY and the draw except the temperature.
 
     Penalties count the last `repeat_last_n` generated tokens (-1: all of them) and never the
     prompt, so that an answer may quote it. DRY looks back on `dry_penalty_last_n` tokens (-1: as
     far as the context goes), those of the prompt included, as llama-server does.
     """
 
-    temperature: float = 0.8
-    top_p: float = 0.95
-    top_k: int = 40
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    repeat_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    repeat_last_n: int = -1
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = -1
+    temperature: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 2.0),
+            off=1.0,
+            llama_bounds=(0.0, 10.0),
+            ollama_bounds=(0.0, 100.0),
+            llama_sampler="temperature",
+            in_chat=True,
+        ),
+    ] = 0.8
+    top_p: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 1.0),
+            exclusive=True,
+            off=1.0,
+            llama_bounds=(TINY, 1.0),
+            ollama_bounds=(TINY, 1.0),
+            llama_sampler="top_p",
+            in_chat=True,
+        ),
+    ] = 0.95
+    top_k: Annotated[
+        int,
+        SamplingOption(
+            bounds=(-1, LARGEST),
+            is_integer=True,
+            off=0,
+            is_off_below_zero=True,
+            llama_bounds=(0, LARGEST),
+            ollama_bounds=(0, LARGEST),
+            llama_sampler="top_k",
+            in_chat=True,
+            description="0 and -1 are off",
+        ),
+    ] = 40
+    min_p: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 1.0),
+            off=0.0,
+            ollama_bounds=(0.0, 1.0),
+            llama_sampler="min_p",
+            in_chat=True,
+        ),
+    ] = 0.05
+    typical_p: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 1.0),
+            exclusive=True,
+            off=1.0,
+            llama_bounds=(TINY, 1.0),
+            ollama_bounds=(TINY, 1.0),
+            llama_sampler="typ_p",
+            description="1 is off",
+        ),
+    ] = 1.0
+    top_n_sigma: Annotated[
+        float,
+        SamplingOption(
+            bounds=(-1.0, 100.0),
+            off=-1.0,
+            is_off_below_zero=True,
+            llama_sampler="top_n_sigma",
+            description="0 and below are off",
+        ),
+    ] = -1.0
+    xtc_probability: Annotated[
+        float, SamplingOption(bounds=(0.0, 1.0), off=0.0, llama_sampler="xtc")
+    ] = 0.0
+    xtc_threshold: Annotated[
+        float, SamplingOption(bounds=(0.0, 1.0), detail_of="xtc_probability")
+    ] = 0.1
+    dynatemp_range: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 2.0),
+            off=0.0,
+            llama_bounds=(0.0, 10.0),
+            llama_sampler="temperature",
+            description="0 is off",
+        ),
+    ] = 0.0
+    dynatemp_exponent: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 10.0),
+            exclusive=True,
+            detail_of="dynatemp_range",
+            llama_bounds=(0.01, 10.0),
+        ),
+    ] = 1.0
+    mirostat: Annotated[
+        int,
+        SamplingOption(
+            bounds=(0, 2), is_integer=True, off=0, ollama_bounds=(0, 2), description="0 is off"
+        ),
+    ] = 0
+    mirostat_tau: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 100.0),
+            detail_of="mirostat",
+            ollama_bounds=(0.0, 100.0),
+            description="bits",
+        ),
+    ] = 5.0
+    mirostat_eta: Annotated[
+        float, SamplingOption(bounds=(0.0, 1.0), detail_of="mirostat", ollama_bounds=(0.0, 1.0))
+    ] = 0.1
+    repeat_penalty: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 10.0),
+            exclusive=True,
+            off=1.0,
+            llama_bounds=(0.01, 10.0),
+            ollama_bounds=(0.01, 100.0),
+            llama_sampler="penalties",
+            stage="adjust",
+            in_chat=True,
+            description="1 is off",
+        ),
+    ] = 1.0
+    frequency_penalty: Annotated[
+        float,
+        SamplingOption(
+            bounds=(-2.0, 2.0),
+            off=0.0,
+            llama_bounds=(-10.0, 10.0),
+            ollama_bounds=(-100.0, 100.0),
+            llama_sampler="penalties",
+            stage="adjust",
+            in_chat=True,
+        ),
+    ] = 0.0
+    presence_penalty: Annotated[
+        float,
+        SamplingOption(
+            bounds=(-2.0, 2.0),
+            off=0.0,
+            llama_bounds=(-10.0, 10.0),
+            ollama_bounds=(-100.0, 100.0),
+            llama_sampler="penalties",
+            stage="adjust",
+            in_chat=True,
+        ),
+    ] = 0.0
+    repeat_last_n: Annotated[
+        int,
+        SamplingOption(
+            bounds=(-1, LARGEST),
+            is_integer=True,
+            detail_of="repeat_penalty",
+            ollama_bounds=(-1, LARGEST),
+            description="0 is off, -1 is all",
+        ),
+    ] = -1
+    dry_multiplier: Annotated[
+        float,
+        SamplingOption(
+            bounds=(0.0, 100.0),
+            off=0.0,
+            llama_sampler="dry",
+            stage="adjust",
+            description="0 is off",
+        ),
+    ] = 0.0
+    dry_base: Annotated[float, SamplingOption(bounds=(1.0, 100.0), detail_of="dry_multiplier")] = (
+        1.75
+    )
+    dry_allowed_length: Annotated[
+        int, SamplingOption(bounds=(0, LARGEST), is_integer=True, detail_of="dry_multiplier")
+    ] = 2
+    dry_penalty_last_n: Annotated[
+        int,
+        SamplingOption(
+            bounds=(-1, LARGEST),
+            is_integer=True,
+            detail_of="dry_multiplier",
+            description="0 is off, -1 is all",
+        ),
+    ] = -1
     dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     logit_bias: dict[int, float] = {}
     seed: int | None = None
 
     @property
     def is_plain_greedy(self) -> bool:
-        """True where the next token is the largest raw logit, so that no sampler is needed."""
+        """True if the next token is the largest raw logit, so that no sampler is needed."""
         return (
             self.temperature <= 0
             and not self.logit_bias
-            and not self.has_penalties
-            and not self.has_dry
+            and all(getattr(self, name) == off for name, off in _ADJUSTING)
         )
 
     @property
     def has_penalties(self) -> bool:
-        """True where earlier tokens change the probabilities of later ones."""
+        """True if tokens are penalised for having been generated before."""
         return self.repeat_last_n != 0 and (
             self.repeat_penalty != 1.0
             or self.frequency_penalty != 0.0
@@ -65,8 +234,32 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def has_dry(self) -> bool:
-        """True where repeating what was said before grows dearer with its length."""
+        """True if repeating an earlier sequence of tokens is penalised by its length."""
         return self.dry_multiplier != 0.0 and self.dry_penalty_last_n != 0
+
+
+SAMPLING_OPTIONS: Mapping[str, SamplingOption] = MappingProxyType(
+    {
+        field.name: option
+        for field, hint in zip(
+            msgspec.structs.fields(SamplingParams),
+            get_type_hints(SamplingParams, include_extras=True).values(),
+            strict=True,
+        )
+        for option in getattr(hint, "__metadata__", ())
+    }
+)
+"""The options that are numbers, by name and in the order of `SamplingParams`."""
+_ADJUSTING = tuple(
+    (name, option.off) for name, option in SAMPLING_OPTIONS.items() if option.stage == "adjust"
+)
+
+
+def active_options(params: SamplingParams) -> frozenset[str]:
+    """The names of the options that have an effect on which token is drawn."""
+    return frozenset(
+        name for name, option in SAMPLING_OPTIONS.items() if option.is_active(getattr(params, name))
+    )
 
 
 class GrammarKind(StrEnum):

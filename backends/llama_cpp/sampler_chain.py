@@ -11,7 +11,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.sampling_params import SamplingParams
+from ..base.sampling_params import SamplingParams, active_options
 from .dry_samplers import DrySamplers
 
 # The largest 32-bit number is llama.cpp's word for "any seed", so it is none.
@@ -19,6 +19,14 @@ _SEEDS = 2**32 - 1
 # Nobody can draw what is this much less likely than the likeliest token.
 _IMPOSSIBLE = 1e-30
 _MIROSTAT_CANDIDATES = 100
+CHAIN_OPTIONS = frozenset(
+    {
+        *("repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier"),
+        *("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc_probability"),
+        *("temperature", "dynatemp_range", "mirostat"),
+    }
+)
+"""The sampling options for which a chain has a sampler; any other that is active is an error."""
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 Sampler: TypeAlias = "llama_cpp.llama_sampler_p"
@@ -80,6 +88,8 @@ class SamplerChain:
         llama_cpp.llama_sampler_free(self._chain)
 
     def _samplers(self, params: SamplingParams, prompt: Sequence[int]) -> Iterator[Sampler]:
+        if unknown := active_options(params) - CHAIN_OPTIONS:
+            raise NotImplementedError(f"The sampler chain ignores {', '.join(sorted(unknown))}.")
         if params.logit_bias:
             yield _logit_bias(params.logit_bias, self._vocab_size)
         if params.has_penalties:

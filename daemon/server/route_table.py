@@ -36,6 +36,7 @@ from ..protocols.native.ledger_api import LedgerApi
 from ..protocols.native.models_api import NativeModelsApi
 from ..protocols.native.pulls_api import PullsApi
 from ..protocols.native.routing_api import RoutingApi
+from ..protocols.native.sampling_api import SamplingApi
 from ..protocols.native.tokens_api import TokensApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.embed_api import OllamaEmbedApi
@@ -96,6 +97,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         DoctorApi(services),
         LedgerApi(services),
         ForgetApi(services),
+        SamplingApi(),
         RoutingApi(services),
         library,
         OllamaGenerateApi(services, facts),

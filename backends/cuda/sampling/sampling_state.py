@@ -1,4 +1,4 @@
-"""What is kept of a sequence's sampling from step to step."""
+"""The sampling state of a sequence, kept from step to step."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from ingle.kernels.token_sampling import sample_row
 
-from ...base.sampling_params import SamplingParams
+from ...base.sampling_params import SamplingParams, active_options
 from ...engine.sequence import Sequence
 from .token_counts import TokenCounts
 
 _SEEDS = 2**64
 _WIDEST_TOP = 1024
-"""With a larger `top_k` it is cheaper to sort everything."""
+"""With a larger `top_k` it is cheaper to sort the whole vocabulary."""
 
 NUMBERS: tuple[str, ...] = (
     "temperature",
@@ -31,7 +31,15 @@ NUMBERS: tuple[str, ...] = (
     "xtc_probability",
     "xtc_threshold",
 )
-"""The parameters of `SamplingParams` that `SamplingState.numbers` has, in this order."""
+"""The options that `RowSampler` implements, in the order of `SamplingState.numbers`."""
+
+
+FUSED_OPTIONS = frozenset({"temperature", "top_k", "top_p", "min_p"})
+"""The options that the sampling kernel implements; with any other active, torch samples."""
+ADJUSTED_OPTIONS = frozenset(
+    {"repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier"}
+)
+"""The options that `Adjustments` applies to the logits before either of them samples."""
 
 
 class SamplingPath(Enum):
@@ -60,7 +68,11 @@ class SamplingState:
         self.route = _route(params)
         numbers: list[float] = [getattr(params, name) for name in NUMBERS]
         self.numbers: NDArray[np.float64] = np.asarray(numbers, np.float64)
-        self.fused = _fused(params, self.seed)
+        active = active_options(params)
+        unknown = active - FUSED_OPTIONS - ADJUSTED_OPTIONS - set(NUMBERS) - {"mirostat"}
+        if unknown:
+            raise NotImplementedError(f"The CUDA sampler ignores {', '.join(sorted(unknown))}.")
+        self.fused = _fused(params, active, self.seed)
         self.counts = TokenCounts(params.repeat_last_n) if params.has_penalties else None
         self.adjusts = bool(params.logit_bias) or params.has_penalties or params.has_dry
         self.mu: torch.Tensor | None = None
@@ -81,15 +93,9 @@ def _route(params: SamplingParams) -> SamplingPath:
     return SamplingPath.SORTED if params.top_k > 0 or cuts else SamplingPath.UNSORTED
 
 
-def _fused(params: SamplingParams, seed: int) -> bytes | None:
-    known = (
-        params.typical_p >= 1
-        and params.top_n_sigma <= 0
-        and params.xtc_probability <= 0
-        and params.dynatemp_range <= 0
-        and not params.mirostat
-    )
-    if params.temperature > 0 and not known:
+def _fused(params: SamplingParams, active: frozenset[str], seed: int) -> bytes | None:
+    """The row for the sampling kernel, or None if an active option is unknown to it."""
+    if params.temperature > 0 and not active <= FUSED_OPTIONS | ADJUSTED_OPTIONS:
         return None
     return sample_row(
         temperature=params.temperature,

@@ -1,13 +1,15 @@
-"""llama-server's words for sampling: what it would cut to its bounds is cut to ours."""
+"""llama-server's sampling fields, whose values are clamped to its bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
+
+from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ...errors import InvalidBody
 from ..sampling_options import LARGEST_TOKEN_ID, SamplingOptions
@@ -19,50 +21,17 @@ BiasPairs = Annotated[list[list[str | Number | bool]], Meta(max_length=2**16)]
 
 _BANNED = -100.0
 _MAX_BREAKERS = 16
-_MOST = 2**31 - 1
 
-# The least and the most of each field.
-_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "temperature": (0.0, 10.0),
-        "dynatemp_range": (0.0, 10.0),
-        "dynatemp_exponent": (0.01, 10.0),
-        "top_p": (1e-6, 1.0),
-        "min_p": (0.0, 1.0),
-        "typical_p": (1e-6, 1.0),
-        "top_n_sigma": (-1.0, 100.0),
-        "xtc_probability": (0.0, 1.0),
-        "xtc_threshold": (0.0, 1.0),
-        "mirostat_tau": (0.0, 100.0),
-        "mirostat_eta": (0.0, 1.0),
-        "repeat_penalty": (0.01, 10.0),
-        "frequency_penalty": (-10.0, 10.0),
-        "presence_penalty": (-10.0, 10.0),
-        "dry_multiplier": (0.0, 100.0),
-        "dry_base": (1.0, 100.0),
-    }
-)
-_WHOLE_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "top_k": (0, _MOST),
-        "mirostat": (0, 2),
-        "repeat_last_n": (-1, _MOST),
-        "dry_allowed_length": (0, _MOST),
-        "dry_penalty_last_n": (-1, _MOST),
-    }
-)
-# What each sampler that is not in the list would have done, undone.
+# For each sampler that a request does not name: the values with which it has no effect.
 _OFF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
-        "dry": {"dry_multiplier": 0.0},
-        "top_n_sigma": {"top_n_sigma": -1.0},
-        "top_k": {"top_k": 0},
-        "typ_p": {"typical_p": 1.0},
-        "top_p": {"top_p": 1.0},
-        "min_p": {"min_p": 0.0},
-        "xtc": {"xtc_probability": 0.0},
-        "temperature": {"temperature": 1.0, "dynatemp_range": 0.0},
+        option.llama_sampler: {
+            name: other.off
+            for name, other in SAMPLING_OPTIONS.items()
+            if other.llama_sampler == option.llama_sampler
+        }
+        for option in SAMPLING_OPTIONS.values()
+        if option.llama_sampler is not None
     }
 )
 _SPELLINGS: Mapping[str, str] = MappingProxyType({"typical_p": "typ_p", "temp": "temperature"})
@@ -70,45 +39,41 @@ _LIKELY = 0.3
 """The sampler `infill` keeps tokens of a fifth at least; this much of the likeliest comes near."""
 
 
-class SamplingFields(msgspec.Struct, kw_only=True):
-    """The fields of a request that are about sampling; a number too large or small is cut."""
+if TYPE_CHECKING:
 
-    temperature: Number | None = None
-    dynatemp_range: Number | None = None
-    dynatemp_exponent: Number | None = None
-    top_k: Number | None = None
-    top_p: Number | None = None
-    min_p: Number | None = None
-    typical_p: Number | None = None
-    top_n_sigma: Number | None = None
-    xtc_probability: Number | None = None
-    xtc_threshold: Number | None = None
-    mirostat: Number | None = None
-    mirostat_tau: Number | None = None
-    mirostat_eta: Number | None = None
-    repeat_last_n: Number | None = None
-    repeat_penalty: Number | None = None
-    frequency_penalty: Number | None = None
-    presence_penalty: Number | None = None
-    dry_multiplier: Number | None = None
-    dry_base: Number | None = None
-    dry_allowed_length: Number | None = None
-    dry_penalty_last_n: Number | None = None
-    dry_sequence_breakers: list[str] | None = None
-    seed: Number | None = None
-    logit_bias: Biases | BiasPairs | None = None
-    samplers: str | list[str] | None = None
+    class SamplingFields(msgspec.Struct, kw_only=True):
+        """The fields that code accesses by name."""
+
+        dry_sequence_breakers: list[str] | None = None
+        seed: Number | None = None
+        logit_bias: Biases | BiasPairs | None = None
+        samplers: str | list[str] | None = None
+
+else:
+    SamplingFields = msgspec.defstruct(
+        "SamplingFields",
+        [
+            *((name, Number | None, None) for name in SAMPLING_OPTIONS),
+            ("dry_sequence_breakers", list[str] | None, None),
+            ("seed", Number | None, None),
+            ("logit_bias", Biases | BiasPairs | None, None),
+            ("samplers", str | list[str] | None, None),
+        ],
+        namespace={
+            "__doc__": "The sampling fields of a request; a number out of bounds is clamped."
+        },
+        module=__name__,
+        kw_only=True,
+    )
 
 
 def sampling_options(fields: SamplingFields) -> SamplingOptions:
     """The options for a job; raises `InvalidBody`."""
     values: dict[str, Any] = {}
-    for name, (least, most) in _BOUNDS.items():
+    for name, option in SAMPLING_OPTIONS.items():
         if (number := getattr(fields, name)) is not None:
-            values[name] = float(bounded(number, least, most))
-    for name, (lowest, highest) in _WHOLE_BOUNDS.items():
-        if (number := getattr(fields, name)) is not None:
-            values[name] = bounded(number, lowest, highest)
+            clamped = bounded(number, *option.clamp_bounds())
+            values[name] = clamped if option.is_integer else float(clamped)
     if fields.seed is not None and fields.seed >= 0:
         values["seed"] = bounded(fields.seed, 0, 2**63 - 1)
     if fields.dry_sequence_breakers is not None:
@@ -120,7 +85,7 @@ def sampling_options(fields: SamplingFields) -> SamplingOptions:
 
 
 def bounded(number: Number, least: float, most: float) -> int:
-    """The number within its bounds; a whole one where the bounds are."""
+    """The number clamped to its bounds; an integer if the bounds are."""
     cut = max(least, min(most, number))
     return int(cut) if isinstance(least, int) else cast("int", cut)
 

@@ -11,6 +11,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 from ingle.models.errors import HashMismatch
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobWriter
@@ -25,7 +26,6 @@ from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
-from ..sampling_options import FIELDS, WHOLE_FIELDS
 from .library_types import CreateRequest, Progress
 from .messages import chat_messages
 from .model_descriptions import INSERT_NOTE
@@ -231,9 +231,7 @@ def _changes(body: CreateRequest, template: str | None) -> ModelOverrides:
         system=body.system,
         messages=messages,
         options=options,
-        sampling={
-            field: values[field] for field in (*FIELDS, *WHOLE_FIELDS) if values[field] is not None
-        },
+        sampling={field: values[field] for field in SAMPLING_OPTIONS if values[field] is not None},
         licence="\n".join(licence) if isinstance(licence, list) else licence,
         chat_template=template,
     )

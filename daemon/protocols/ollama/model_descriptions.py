@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...library.model_facts import Capabilities, ModelFacts
 from ...model_process.loaded_model import LoadedModel
 from ...model_process.model_run import ModelRun
-from ..sampling_options import WHOLE_FIELDS
 from .library_types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
 from .model_names import tagged
 
@@ -158,8 +158,9 @@ def _model_info(model: StoredModel, facts: ModelFacts) -> dict[str, Any]:
 def _parameters(options: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     for name, value in options.items():
-        if name in WHOLE_FIELDS and isinstance(value, float):
-            value = int(value)  # recommendations are kept as numbers of one kind
+        option = SAMPLING_OPTIONS.get(name)
+        if option is not None and option.is_integer and isinstance(value, float):
+            value = int(value)  # recommendations are stored as floats
         for item in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
             lines.append(f"{name:<{_PARAMETER_WIDTH}} {msgspec.json.encode(item).decode()}")
     return lines

@@ -7,29 +7,19 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
+from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
+
 from ...errors import InvalidBody
 from ..sampling_options import SamplingOptions, stop_strings
 
 _LARGEST = 2**31 - 1
-_TINY = 1e-6
 _LARGE = 100.0
 
-# Ollama takes any number; beyond these bounds nothing changes any more, or nothing sensible comes.
-_NUMBERS: Mapping[str, tuple[float, float]] = {
-    "temperature": (0.0, _LARGE),
-    "top_p": (_TINY, 1.0),
-    "min_p": (0.0, 1.0),
-    "typical_p": (_TINY, 1.0),
-    "repeat_penalty": (0.01, _LARGE),
-    "presence_penalty": (-_LARGE, _LARGE),
-    "frequency_penalty": (-_LARGE, _LARGE),
-    "mirostat_tau": (0.0, _LARGE),
-    "mirostat_eta": (0.0, 1.0),
-}
-_WHOLE: Mapping[str, tuple[int, int]] = {
-    "top_k": (0, _LARGEST),
-    "repeat_last_n": (-1, _LARGEST),
-    "mirostat": (0, 2),
+# Ollama takes any number; beyond these bounds the answer changes no more, or makes no sense.
+_BOUNDS = {
+    name: (option.ollama_bounds, option.is_integer)
+    for name, option in SAMPLING_OPTIONS.items()
+    if option.ollama_bounds is not None
 }
 _IGNORED_WHOLE = frozenset({"num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread"})
 _IGNORED_FLAGS = frozenset(
@@ -54,12 +44,10 @@ def model_options(given: Mapping[str, Any] | None) -> ModelOptions:
     """Check `options`: unknown ones and null are ignored, a wrong type raises `InvalidBody`."""
     options = {name: value for name, value in (given or {}).items() if value is not None}
     values: dict[str, Any] = {}
-    for name, (least, most) in _NUMBERS.items():
+    for name, ((least, most), is_integer) in _BOUNDS.items():
         if name in options:
-            values[name] = min(max(_number(options, name), least), most)
-    for name, (lowest, highest) in _WHOLE.items():
-        if name in options:
-            values[name] = min(max(_whole(options, name), lowest), highest)
+            value = _whole(options, name) if is_integer else _number(options, name)
+            values[name] = min(max(value, least), most)
     for name in _IGNORED_WHOLE & options.keys():
         _whole(options, name)
     for name in _IGNORED_FLAGS & options.keys():
