@@ -28,9 +28,12 @@ TokenCount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 def _field_type(option: SamplingOption) -> Any:
     """The type of the option in a request, with its bounds and description for the schema."""
     low, high = option.bounds
-    limits: dict[str, float] = {"gt": low} if option.exclusive else {"ge": low}
-    kind = int if option.is_integer else float
-    return Annotated[kind, Meta(**limits, le=high, description=option.description or None)] | None
+    text = option.description or None
+    if option.exclusive:
+        limits = Meta(gt=low, le=high, description=text)
+    else:
+        limits = Meta(ge=low, le=high, description=text)
+    return Annotated[int if option.is_integer else float, limits]
 
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
         typical_p: float | None = None
         mirostat: int | None = None
         repeat_penalty: float | None = None
+        repeat_last_n: int | None = None
         dry_sequence_breakers: SequenceBreakers | None = None
         seed: Seed | None = None
         logit_bias: Biases | None = None
@@ -53,7 +57,10 @@ else:
     SamplingOptions = msgspec.defstruct(
         "SamplingOptions",
         [
-            *((name, _field_type(option), None) for name, option in SAMPLING_OPTIONS.items()),
+            *(
+                (name, _field_type(option) | None, None)
+                for name, option in SAMPLING_OPTIONS.items()
+            ),
             ("dry_sequence_breakers", SequenceBreakers | None, None),
             ("seed", Seed | None, None),
             ("logit_bias", Biases | None, None),

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_option import SamplingOption
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams, active_options
@@ -34,6 +35,10 @@ def inside(option: SamplingOption) -> float:
     low, high = option.bounds
     value = 2 if option.is_integer else low + (min(high, 2.0) - low) * 0.4
     return int(value) if option.is_integer else float(value)
+
+
+def upload(array: NDArray[Any]) -> torch.Tensor:
+    return torch.tensor(array)
 
 
 def test_every_number_has_a_row() -> None:
@@ -81,8 +86,8 @@ def test_every_sampler_knows_an_option(name: str) -> None:
 def test_an_option_changes_what_is_sampled(name: str) -> None:
     """And what the kernel cannot do is left to torch."""
     option = SAMPLING_OPTIONS[name]
-    values = NOTHING | {"temperature": 0.9, name: inside(option)}
-    params = SamplingParams(**values)
+    values: dict[str, Any] = NOTHING | {"temperature": 0.9, name: inside(option)}
+    params = msgspec.convert(values, SamplingParams)
     assert name in active_options(params)
     state = SamplingState(Sequence("r", 0, [1], params))
     is_fused = {name} <= sampling_state.FUSED_OPTIONS | sampling_state.ADJUSTED_OPTIONS
@@ -95,14 +100,14 @@ def test_an_option_changes_what_is_sampled(name: str) -> None:
 
     def probabilities(params: SamplingParams) -> torch.Tensor:
         state = SamplingState(Sequence("r", 0, [1], params))
-        sampler = RowSampler(state.route, state.numbers[None], torch.from_numpy)  # pyright: ignore[reportUnknownMemberType]
+        sampler = RowSampler(state.route, state.numbers[None], upload)
         left = sampler.reduce(logits.clone(), random)
         found = torch.zeros(50, dtype=torch.float64)
         found[left.ids[0]] = left.probabilities()[0]
         return found
 
-    without = SamplingParams(**(NOTHING | {"temperature": 1.0}))
-    with_it = SamplingParams(**(NOTHING | {"temperature": 1.0, name: inside(option)}))
+    without = msgspec.convert(NOTHING | {"temperature": 1.0}, SamplingParams)
+    with_it = msgspec.convert(NOTHING | {"temperature": 1.0, name: inside(option)}, SamplingParams)
     assert not torch.allclose(probabilities(with_it), probabilities(without))
 
 
