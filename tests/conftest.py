@@ -43,6 +43,13 @@ class _WellKnown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: CatalogShape
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m quick` only the files that have such tests are imported."""
+    if config.option.markexpr != "quick" or not collection_path.name.startswith("test_"):
+        return None
+    return None if "pytest.mark.quick" in collection_path.read_text() else True
+
+
 @pytest.fixture(autouse=True)
 def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty INGLE_HOME for every test, and none of the developer's own settings."""

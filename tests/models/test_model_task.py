@@ -18,6 +18,8 @@ from ingle.models.model_task import (
     task_of,
 )
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from .conftest import GGUFBuilder
 

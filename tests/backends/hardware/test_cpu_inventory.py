@@ -18,6 +18,8 @@ from ingle.backends.hardware.cpu_inventory import (
 )
 from ingle.backends.hardware.thread_plan import ThreadPlan, plan_threads
 
+pytestmark = pytest.mark.quick
+
 Machine = Callable[[Mapping[str, object]], Path]
 CPU = "sys/devices/system/cpu/cpu{}"
 

@@ -20,6 +20,8 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingPa
 from ingle.backends.remote.errors import CannotExpress, ProviderMisbehaved, ProviderRefused
 from ingle.backends.remote.receipt import TokenUsage
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from .conftest import Asker, Sink
 

@@ -26,6 +26,8 @@ from ingle.daemon.server.daemon_server import Server
 from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.sockets import bind_tcp, bind_unix
 
+pytestmark = pytest.mark.quick
+
 RawRequest = Callable[[int | Path, bytes], Awaitable[bytes]]
 
 LISTED = "https://chat.example"

@@ -16,6 +16,8 @@ from ingle.daemon.benchmark.bench_report import (
 )
 from ingle.daemon.benchmark.bench_text import bars, changes, differences, table
 
+pytestmark = pytest.mark.quick
+
 
 def measurement(name: str, decode: list[float], first: float = 0.5) -> Measurement:
     return Measurement(

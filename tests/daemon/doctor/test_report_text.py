@@ -14,6 +14,8 @@ from ingle.daemon.doctor.report_text import fold_command, report
 from ingle.daemon.doctor.system_state import SystemState
 from ingle.daemon.terminal.terminal_colors import TerminalColors
 
+pytestmark = pytest.mark.quick
+
 ReadSituation = Callable[[str], SystemState]
 PLAIN = TerminalColors(enabled=False)
 

@@ -18,6 +18,8 @@ from ingle.daemon.http.sse_writer import (
 )
 from ingle.daemon.transport.peer import PeerConnection
 
+pytestmark = pytest.mark.quick
+
 
 class Client:
     """The server's side of a connection, as an ASGI application sees it."""

@@ -32,6 +32,8 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ..conftest import ManagerHarness
 

@@ -14,6 +14,8 @@ from ingle.backends.base.requests import GenerateRequest, Priority, TokenizeRequ
 from ingle.daemon.errors import ModelQuarantined
 from ingle.daemon.lifecycle.retrying_backend import Turns
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ..conftest import ManagerHarness
 

@@ -16,6 +16,8 @@ from ingle.daemon.machine.memory_reader import (
 )
 from ingle.models.fit.memory_needs import MemoryNeeds
 
+pytestmark = pytest.mark.quick
+
 GIB = 2**30
 
 

@@ -20,6 +20,8 @@ from ingle.daemon.memory.eviction_plan import (
 from ingle.daemon.model_process.usage_record import HALF_LIFE, decayed
 from ingle.models.fit.memory_needs import MemoryNeeds
 
+pytestmark = pytest.mark.quick
+
 GB = 10**9
 
 

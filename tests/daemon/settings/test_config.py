@@ -24,6 +24,8 @@ from ingle.daemon.settings.setting_parsers import (
     parse_size,
 )
 
+pytestmark = pytest.mark.quick
+
 PAGE = Path(__file__).parents[3] / "docs/configuration.md"
 
 

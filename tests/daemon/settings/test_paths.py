@@ -23,6 +23,8 @@ from ingle.daemon.settings.paths import (
     socket_path,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def test_home_moves_every_folder(tmp_path: Path) -> None:
     paths = find_paths({"INGLE_HOME": str(tmp_path), "XDG_CONFIG_HOME": "/elsewhere"})

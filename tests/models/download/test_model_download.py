@@ -23,6 +23,8 @@ from ingle.models.errors import (
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.store.model_store import ModelStore
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ..conftest import FileServer, ServeHub
 

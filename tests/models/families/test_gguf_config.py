@@ -12,6 +12,8 @@ from ingle.models.families.family_registry import FAMILIES
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.gguf.gguf_header import read_header
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ..conftest import GGUFBuilder
 

@@ -8,6 +8,8 @@ from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.families.hf_config import config_from_hf
 
+pytestmark = pytest.mark.quick
+
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 64,

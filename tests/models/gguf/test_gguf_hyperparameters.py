@@ -10,6 +10,8 @@ import pytest
 from ingle.models.errors import InvalidModel
 from ingle.models.gguf.gguf_header import read_header
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ..conftest import GGUFBuilder
 

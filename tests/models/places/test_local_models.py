@@ -20,6 +20,8 @@ from ingle.models.places.ollama import find_in_ollama
 from ingle.models.places.plain_folder import find_in_plain_folder
 from ingle.models.store.model_store import ModelStore
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ..conftest import FileServer, MakeStore
 

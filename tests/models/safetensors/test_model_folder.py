@@ -15,6 +15,8 @@ from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariable
 from ingle.models.errors import InvalidModel, ModelNotFound, UnsupportedModel
 from ingle.models.safetensors.model_folder import is_model_folder, read_folder
 
+pytestmark = pytest.mark.quick
+
 Weights = Mapping[str, Any]
 
 CONFIG: dict[str, object] = {

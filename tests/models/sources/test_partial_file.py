@@ -11,6 +11,8 @@ import pytest
 from ingle.models.errors import DiskFull, PullFailed
 from ingle.models.sources.partial_file import PartialFile, PartialNotes
 
+pytestmark = pytest.mark.quick
+
 
 @contextmanager
 def largest_file(size: int) -> Generator[None]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import KEPT, LONG_TEXT, RECORD, request_messages, view_entries
 from ingle.tui.chats.message import Attachment, Message
+
+pytestmark = pytest.mark.quick
 
 
 def long_chat(turns: int = 4, system: str = "Be brief.") -> Chat:

@@ -8,6 +8,8 @@ import pytest
 from ingle.tui.commands.command_table import COMMANDS
 from ingle.tui.commands.key_table import KeyTable, load_keys, normalize, skeleton, why_not
 
+pytestmark = pytest.mark.quick
+
 
 def load(folder: Path, text: str) -> KeyTable:
     file = folder / "keys.toml"

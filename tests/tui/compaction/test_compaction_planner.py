@@ -19,6 +19,8 @@ from ingle.tui.compaction.compaction_planner import (
     next_step,
 )
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("used", "step"),

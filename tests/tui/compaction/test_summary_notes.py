@@ -13,6 +13,8 @@ from ingle.tui.compaction.summary_check import CompactionRefused, check_answer, 
 from ingle.tui.compaction.summary_notes import SummaryNotes
 from ingle.tui.compaction.summary_prompt import HEADINGS, VERBATIM
 
+pytestmark = pytest.mark.quick
+
 
 def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
     notes = SummaryNotes.parse(

@@ -5,6 +5,8 @@ import pytest
 from ingle.tui.client.api_types import DeviceGauges, GaugesEvent, LoadedModel
 from ingle.tui.gauges.speed_meter import SpeedMeter
 
+pytestmark = pytest.mark.quick
+
 
 def gauges(
     written: int = 0,

@@ -15,6 +15,8 @@ from ingle.tui.history.history_store import HistoryStore
 from ingle.tui.history.search_query import parse_query
 from ingle.tui.history.search_snippet import SnippetMaker
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from .conftest import Keeper, NewKeeper
 

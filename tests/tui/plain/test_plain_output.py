@@ -8,6 +8,8 @@ import pytest
 
 from ingle.tui.plain.plain_output import PlainOutput
 
+pytestmark = pytest.mark.quick
+
 
 class Clock:
     def __init__(self) -> None:

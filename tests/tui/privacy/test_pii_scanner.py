@@ -7,6 +7,8 @@ import pytest
 from ingle.tui.privacy.pii_scanner import scan, summarize
 from ingle.tui.privacy.private_span import PrivateSpan
 
+pytestmark = pytest.mark.quick
+
 KEY = """-----BEGIN OPENSSH PRIVATE KEY-----
 b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ
 -----END OPENSSH PRIVATE KEY-----"""

@@ -13,6 +13,8 @@ from ingle.tui.settings.preferences import (
     remember,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def test_nothing_said_is_the_default(tmp_path: Path) -> None:
     assert load_preferences(tmp_path) == Preferences()

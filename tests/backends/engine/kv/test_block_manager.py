@@ -5,7 +5,11 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+import pytest
+
 from ingle.backends.engine.kv.block_manager import Block, BlockManager, common_tokens
+
+pytestmark = pytest.mark.quick
 
 SIZE = 4
 

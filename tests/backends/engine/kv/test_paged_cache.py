@@ -18,6 +18,8 @@ from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.kv_store.stored_part import StoredPart
 from ingle.backends.engine.sequence import Sequence
 
+pytestmark = pytest.mark.quick
+
 GIB = 2**30
 MakeRunner = Callable[..., Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
+
+pytestmark = pytest.mark.quick
 
 REPLY = "abcdefghijklmnopqrstuvwxyz" * 10
 

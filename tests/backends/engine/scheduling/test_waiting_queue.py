@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.scheduling.waiting_queue import MAX_PASSED, WaitingQueue
 from ingle.backends.engine.sequence import Sequence
+
+pytestmark = pytest.mark.quick
 
 
 def make(client: str, prompt: int = 10, priority: Priority = Priority.INTERACTIVE) -> Sequence:

@@ -16,6 +16,8 @@ from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 from ingle.backends.text.tool_calls.answer_parts import CallStart, Text
 
+pytestmark = pytest.mark.quick
+
 QWEN = "{{ messages }}{{ tools }}<tool_call>"
 QWEN3 = QWEN + "<think></think>"
 CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}

@@ -12,6 +12,8 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
 from ingle.backends.worker.worker_protocol import Cancel, Generate, Outputs, Rejected, ToWorker
 
+pytestmark = pytest.mark.quick
+
 
 def ask(request_id: str, n: int = 1) -> GenerateRequest:
     return GenerateRequest(id=request_id, prompt="Hi", n=n)

@@ -13,6 +13,8 @@ from ingle.daemon.protocols.anthropic.blocks import Unreadable
 from ingle.daemon.protocols.anthropic.messages import LEFT_OUT, chat_messages
 from ingle.daemon.protocols.anthropic.types import PromptRequest
 
+pytestmark = pytest.mark.quick
+
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 USE = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Rome"}}
 

@@ -15,6 +15,8 @@ from ingle.daemon.protocols.anthropic.requests import messages_job
 from ingle.daemon.protocols.anthropic.types import MessagesRequest
 from ingle.daemon.protocols.request_origin import RequestOrigin
 
+pytestmark = pytest.mark.quick
+
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 WEATHER: dict[str, Any] = {
     "name": "weather",

@@ -16,6 +16,8 @@ from ingle.daemon.routing.inspection.text_scanner import (
     structured_detectors,
 )
 
+pytestmark = pytest.mark.quick
+
 CARD = "4111 1111 1111 1111"
 
 

@@ -22,6 +22,8 @@ from ingle.daemon.routing.policy.conversation_taint import (
     text_traces,
 )
 
+pytestmark = pytest.mark.quick
+
 SECRET = "The merger of Heron and Egret is signed on Friday, nobody may know."
 
 

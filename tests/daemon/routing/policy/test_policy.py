@@ -10,6 +10,8 @@ from ingle.daemon.routing.policy.policy_decision import Verdict
 from ingle.daemon.routing.policy.route_definition import RedactMode, RouteDefinition
 from ingle.daemon.routing.policy.sensitivity_classes import DEFAULT_CLASSES, IN_CONTEXT, KIND_WORDS
 
+pytestmark = pytest.mark.quick
+
 AUTO = RouteDefinition(name="auto")
 
 

@@ -20,6 +20,8 @@ from ingle.tui.transcript.entries.all_entries import (
 )
 from ingle.tui.transcript.view.block_navigation import stops
 
+pytestmark = pytest.mark.quick
+
 if TYPE_CHECKING:
     from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
 
