@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.quick
-
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 

@@ -21,8 +21,6 @@ from ingle.daemon.doctor.system_state import SystemState
 from ingle.daemon.terminal.terminal_colors import TerminalColors
 from ingle.models.catalog import Catalog
 
-pytestmark = pytest.mark.quick
-
 PLAIN = TerminalColors(enabled=False)
 Look = Callable[..., Survey]
 
