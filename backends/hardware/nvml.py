@@ -1,22 +1,16 @@
-"""What NVIDIA's driver tells of its GPUs, through NVML, without any package for it."""
+"""Readings of NVIDIA GPUs through NVML, the library of their driver."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Callable
-from ctypes import byref
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 import psutil
 
 from .machine import Gpu, GpuProcess
 
-_NAME_LENGTH = 96
-_MEMORY_CLOCK = 2
-_NOT_TOLD = 2**64 - 1
-_MOST_PROCESSES = 256
 _TRANSFERS_A_CLOCK = 2
 """NVML counts the clock of every kind of memory so that there are two transfers in each."""
 
@@ -45,31 +39,13 @@ class GpuReader(Protocol):
         ...
 
 
-class _Memory(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_ulonglong) for name in ("total", "free", "used"))
-
-
-class _Utilization(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint) for name in ("gpu", "memory"))
-
-
-class _Process(ctypes.Structure):
-    _fields_ = (
-        ("pid", ctypes.c_uint),
-        ("memory", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    )
-
-
 def open_nvml(library: Any = None) -> NvmlReader | None:
-    """The driver's library, ready to be asked; None where there is none, or it knows no GPU."""
+    """Return a reader of the GPUs; None without a driver or a GPU."""
     if library is None:
-        try:
-            library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-        except OSError:
-            return None
-    if library.nvmlInit_v2() != 0:
+        library = import_module("pynvml")  # here, as it is needed on few machines; it has no types
+    try:
+        library.nvmlInit()
+    except library.NVMLError:
         return None
     reader = NvmlReader(library)
     if reader.count:
@@ -79,18 +55,17 @@ def open_nvml(library: Any = None) -> NvmlReader | None:
 
 
 class NvmlReader:
-    """The GPUs of one machine; what a driver does not tell is None."""
+    """The GPUs of one machine; what a driver does not report is None."""
 
     def __init__(self, library: Any) -> None:
-        """`library` is NVML, initialised."""
+        """`library` is the module `pynvml`, initialised."""
         self._library = library
-        count = ctypes.c_uint()
-        failed = library.nvmlDeviceGetCount_v2(byref(count))
-        self._handles = [] if failed else list(self._find(count.value))
+        handles = map(self._handle, range(self._ask("nvmlDeviceGetCount") or 0))
+        self._handles = [handle for handle in handles if handle is not None]
         self.count = len(self._handles)
 
     def close(self) -> None:
-        """Let go of the driver; nothing can be read any more."""
+        """Release the driver; nothing can be read any more."""
         self._library.nvmlShutdown()
 
     def read(self) -> list[GpuReading]:
@@ -98,119 +73,82 @@ class NvmlReader:
         return [self._reading(handle) for handle in self._handles]
 
     def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
-        """All there is to know of each GPU; `name_of` tells a process's name."""
-        driver, cuda = self._text("nvmlSystemGetDriverVersion"), self._cuda()
+        """Return all that is known of each GPU; `name_of` returns a process's name."""
+        driver, cuda = self._ask("nvmlSystemGetDriverVersion") or "", self._cuda()
         return [
             self._gpu(handle, driver, cuda, name_of or _process_name) for handle in self._handles
         ]
 
-    def _find(self, count: int) -> list[ctypes.c_void_p]:
-        handles: list[ctypes.c_void_p] = []
-        for index in range(count):
-            handle = ctypes.c_void_p()
-            if self._library.nvmlDeviceGetHandleByIndex_v2(index, byref(handle)) == 0:
-                handles.append(handle)
-        return handles
+    def _handle(self, index: int) -> Any:
+        return self._ask("nvmlDeviceGetHandleByIndex", index)
 
-    def _reading(self, handle: ctypes.c_void_p) -> GpuReading:
-        memory, used = self._memory(handle), _Utilization()
-        busy = self._library.nvmlDeviceGetUtilizationRates(handle, byref(used)) == 0
-        count = self._function("nvmlDeviceGetTotalEnergyConsumption")
-        millijoules = ctypes.c_ulonglong()
-        counted = count is not None and count(handle, byref(millijoules)) == 0
+    def _reading(self, handle: Any) -> GpuReading:
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        used = self._ask("nvmlDeviceGetUtilizationRates", handle)
         return GpuReading(
             name=self._name(handle),
-            memory_total=int(memory.total) if memory else None,
-            memory_used=int(memory.used) if memory else None,
-            utilization=used.gpu / 100 if busy else None,
-            watts=self._watts("nvmlDeviceGetPowerUsage", handle),
-            joules=millijoules.value / 1000 if counted else None,
+            memory_total=memory and memory.total,
+            memory_used=memory and memory.used,
+            utilization=used and used.gpu / 100,
+            watts=self._thousandths("nvmlDeviceGetPowerUsage", handle),
+            joules=self._thousandths("nvmlDeviceGetTotalEnergyConsumption", handle),
         )
 
-    def _gpu(
-        self, handle: ctypes.c_void_p, driver: str, cuda: str, name_of: Callable[[int], str]
-    ) -> Gpu:
-        memory = self._memory(handle)
+    def _gpu(self, handle: Any, driver: str, cuda: str, name_of: Callable[[int], str]) -> Gpu:
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
         return Gpu(
             name=self._name(handle),
             vendor="nvidia",
-            uuid=self._text("nvmlDeviceGetUUID", handle),
+            uuid=self._ask("nvmlDeviceGetUUID", handle) or "",
             driver=driver,
             cuda=cuda,
-            memory_total=int(memory.total) if memory else None,
-            memory_free=int(memory.free) if memory else None,
-            compute_capability=self._capability(handle),
-            cores=self._number("nvmlDeviceGetNumGpuCores", handle) or 0,
+            memory_total=memory and memory.total,
+            memory_free=memory and memory.free,
+            compute_capability=capability and (capability[0], capability[1]),
+            cores=self._ask("nvmlDeviceGetNumGpuCores", handle) or 0,
             bandwidth=self._bandwidth(handle),
-            power_limit=self._watts("nvmlDeviceGetEnforcedPowerLimit", handle),
-            watts=self._watts("nvmlDeviceGetPowerUsage", handle),
+            power_limit=self._thousandths("nvmlDeviceGetEnforcedPowerLimit", handle),
+            watts=self._thousandths("nvmlDeviceGetPowerUsage", handle),
             processes=self._processes(handle, name_of),
         )
 
-    def _name(self, handle: ctypes.c_void_p) -> str:
-        return self._text("nvmlDeviceGetName", handle) or "NVIDIA GPU"
+    def _name(self, handle: Any) -> str:
+        return self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"
 
-    def _memory(self, handle: ctypes.c_void_p) -> _Memory | None:
-        memory = _Memory()
-        failed = self._library.nvmlDeviceGetMemoryInfo(handle, byref(memory))
-        return None if failed else memory
-
-    def _capability(self, handle: ctypes.c_void_p) -> tuple[int, int] | None:
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        failed = self._library.nvmlDeviceGetCudaComputeCapability(
-            handle, byref(major), byref(minor)
-        )
-        return None if failed else (major.value, minor.value)
-
-    def _bandwidth(self, handle: ctypes.c_void_p) -> float | None:
-        """Bytes a second at the highest clock of the memory."""
-        clock = self._number("nvmlDeviceGetMaxClockInfo", handle, _MEMORY_CLOCK)
-        bits = self._number("nvmlDeviceGetMemoryBusWidth", handle)
+    def _bandwidth(self, handle: Any) -> float | None:
+        """Return bytes a second at the highest clock of the memory."""
+        clock = self._ask("nvmlDeviceGetMaxClockInfo", handle, self._library.NVML_CLOCK_MEM)
+        bits = self._ask("nvmlDeviceGetMemoryBusWidth", handle)
         return _TRANSFERS_A_CLOCK * clock * 1e6 * bits / 8 if clock and bits else None
 
-    def _watts(self, function: str, handle: ctypes.c_void_p) -> float | None:
-        milliwatts = self._number(function, handle)
-        return None if milliwatts is None else milliwatts / 1000
-
     def _cuda(self) -> str:
-        """The newest CUDA that the driver runs, such as "12.4"."""
-        version = self._number("nvmlSystemGetCudaDriverVersion_v2")
+        """Return the newest CUDA that the driver runs, such as "12.4"."""
+        version = self._ask("nvmlSystemGetCudaDriverVersion_v2")
         return f"{version // 1000}.{version % 1000 // 10}" if version else ""
 
-    def _processes(
-        self, handle: ctypes.c_void_p, name_of: Callable[[int], str]
-    ) -> list[GpuProcess]:
-        """Those that compute and those that draw; some do both."""
+    def _processes(self, handle: Any, name_of: Callable[[int], str]) -> list[GpuProcess]:
+        """Return the processes that compute and those that draw; some do both."""
         found: dict[int, int | None] = {}
         for kind in ("Compute", "Graphics"):
-            function = self._function(f"nvmlDeviceGet{kind}RunningProcesses_v3")
-            count, infos = ctypes.c_uint(_MOST_PROCESSES), (_Process * _MOST_PROCESSES)()
-            if function is None or function(handle, byref(count), infos) != 0:
-                continue
-            for info in infos[: count.value]:
-                # Windows and WSL say who is there, but not with how much.
-                memory = None if info.memory == _NOT_TOLD else int(info.memory)
+            for info in self._ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle) or ():
+                memory = info.usedGpuMemory  # None on Windows and WSL
                 found[info.pid] = max(found.get(info.pid) or 0, memory or 0) or memory
         return [
             GpuProcess(pid=pid, name=name_of(pid), memory=memory)
             for pid, memory in sorted(found.items(), key=lambda item: -(item[1] or 0))
         ]
 
-    def _number(self, function: str, *arguments: object) -> int | None:
-        value = ctypes.c_uint()
-        call = self._function(function)
-        return None if call is None or call(*arguments, byref(value)) != 0 else value.value
+    def _thousandths(self, function: str, handle: Any) -> float | None:
+        value = self._ask(function, handle)
+        return None if value is None else value / 1000
 
-    def _text(self, function: str, *arguments: object) -> str:
-        buffer = ctypes.create_string_buffer(_NAME_LENGTH)
-        call = self._function(function)
-        if call is None or call(*arguments, buffer, _NAME_LENGTH) != 0:
-            return ""
-        return buffer.value.decode("utf-8", "replace")
-
-    def _function(self, name: str) -> Callable[..., int] | None:
-        """None where the driver is older than the function."""
-        return getattr(self._library, name, None)
+    def _ask(self, function: str, *arguments: Any) -> Any:
+        """Return the driver's answer; None if it is too old for the function or has none."""
+        try:
+            return getattr(self._library, function)(*arguments)
+        except self._library.NVMLError:
+            return None
 
 
 def _process_name(pid: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,7 +13,6 @@ from ingle.backends.hardware.nvml import GpuReading, open_nvml
 from ingle.backends.registry.cuda_availability import first_visible
 
 MIB = 2**20
-OK, NOT_SUPPORTED = 0, 3
 
 RTX_3090: dict[str, object] = {
     "nvmlSystemGetDriverVersion": "550.54.14",
@@ -28,68 +28,45 @@ RTX_3090: dict[str, object] = {
     "nvmlDeviceGetMaxClockInfo": 9751,
     "nvmlDeviceGetMemoryBusWidth": 384,
     "nvmlDeviceGetNumGpuCores": 10496,
-    "nvmlDeviceGetComputeRunningProcesses_v3": [(4242, 3000 * MIB), (77, 2**64 - 1)],
+    "nvmlDeviceGetComputeRunningProcesses_v3": [(4242, 3000 * MIB), (77, None)],
     "nvmlDeviceGetGraphicsRunningProcesses_v3": [(4242, 3000 * MIB), (9, 500 * MIB)],
 }
 
 
 class RecordedNvml:
-    """NVML's functions, answering what was written down; what was not, an old driver lacks."""
+    """`pynvml` with recorded answers; functions without one fail as those of an old driver do."""
+
+    NVML_CLOCK_MEM = 2
+
+    class NVMLError(Exception):
+        """As that of `pynvml`."""
 
     def __init__(self, answers: dict[str, object], gpus: int = 1) -> None:
         self.open = False
-        self._answers = answers
-        self._gpus = gpus
+        self._answers = {"nvmlDeviceGetCount": gpus, **answers}
 
-    def nvmlInit_v2(self) -> int:  # noqa: N802 - NVML's names, here and below
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's names, here and below
         self.open = True
-        return OK
 
-    def nvmlShutdown(self) -> int:  # noqa: N802
+    def nvmlShutdown(self) -> None:  # noqa: N802
         self.open = False
-        return OK
 
-    def nvmlDeviceGetCount_v2(self, count: Any) -> int:  # noqa: N802
-        count._obj.value = self._gpus
-        return OK
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index + 1
 
-    def nvmlDeviceGetHandleByIndex_v2(self, index: int, handle: Any) -> int:  # noqa: N802
-        handle._obj.value = index + 1
-        return OK
-
-    def __getattr__(self, name: str) -> Callable[..., int]:
-        if name not in self._answers:
-            raise AttributeError(name)
-        answer = self._answers[name]
-
-        def function(*arguments: Any) -> int:
-            return _answer(answer, arguments)
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def function(*arguments: object) -> object:
+            answer = self._answers.get(name)
+            if answer is None:
+                raise self.NVMLError(name)
+            if isinstance(answer, dict):
+                return SimpleNamespace(**cast("dict[str, int]", answer))
+            if isinstance(answer, list):
+                processes = cast("list[tuple[int, int | None]]", answer)
+                return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in processes]
+            return answer
 
         return function
-
-
-def _answer(answer: object, arguments: tuple[Any, ...]) -> int:
-    match answer:
-        case None:
-            return NOT_SUPPORTED
-        case str():
-            buffer, length = arguments[-2:]
-            buffer.value = answer.encode()[: length - 1]
-        case dict():
-            for field, value in cast("dict[str, int]", answer).items():
-                setattr(arguments[-1]._obj, field, value)
-        case tuple():
-            for argument, value in zip(arguments[1:], cast("tuple[int]", answer), strict=True):
-                argument._obj.value = value
-        case list():
-            processes = cast("list[tuple[int, int]]", answer)
-            count, infos = arguments[1:]
-            count._obj.value = len(processes)
-            for info, (pid, memory) in zip(infos, processes, strict=False):
-                info.pid, info.memory = pid, memory
-        case _:
-            arguments[-1]._obj.value = answer
-    return OK
 
 
 def test_meters_are_read() -> None:
@@ -134,14 +111,19 @@ def test_a_gpu_is_described() -> None:
 
 @pytest.mark.parametrize("answers", [{"nvmlDeviceGetName": "NVIDIA T4"}, dict.fromkeys(RTX_3090)])
 def test_what_a_driver_does_not_tell_is_none(answers: dict[str, object]) -> None:
-    told = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates"}
-    told |= {"nvmlDeviceGetCudaComputeCapability"}
-    library = RecordedNvml(dict.fromkeys(told) | answers)
-    reader = open_nvml(library)
+    reader = open_nvml(RecordedNvml(answers))
     assert reader is not None
     name = answers["nvmlDeviceGetName"] or "NVIDIA GPU"
     assert reader.describe() == [Gpu(name=str(name), vendor="nvidia")]
     assert reader.read() == [GpuReading(name=str(name))]
+
+
+def test_a_machine_without_a_driver_has_no_reader() -> None:
+    class Missing(RecordedNvml):
+        def nvmlInit(self) -> None:  # noqa: N802
+            raise self.NVMLError("no library")
+
+    assert open_nvml(Missing(RTX_3090)) is None
 
 
 def test_a_driver_without_gpus_is_closed_again() -> None:
