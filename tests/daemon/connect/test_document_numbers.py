@@ -200,7 +200,8 @@ def test_toml_of_many_shapes(text: str) -> None:
 def test_toml_comments_of_the_next_table_stay_when_ours_goes() -> None:
     file = SettingsFile(FilePath("x"), "toml", [ProgramSetting(("a", "ingle"), {"b": 1})])
     text = "[a.ingle]\nb = 1\n\n# of the next\n[next]\nc = 1\n"
-    assert file.restored(text, [(("a", "ingle"), ABSENT)]) .lstrip() == "# of the next\n[next]\nc = 1\n"
+    back = file.restored(text, [(("a", "ingle"), ABSENT)])
+    assert back.lstrip() == "# of the next\n[next]\nc = 1\n"
 
 
 @pytest.mark.parametrize(
