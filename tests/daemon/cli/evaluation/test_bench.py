@@ -93,7 +93,7 @@ def test_a_file_that_is_no_report(model: str, tmp_path: Path, capsys: Capture) -
     path = tmp_path / "x.json"
     path.write_text("{}")
     assert main(["bench", model, "--against", str(path)]) == 2
-    assert "is no report of `ingle bench`" in capsys.readouterr().err
+    assert "is not a report of `ingle bench`" in capsys.readouterr().err
 
 
 @pytest.mark.slow
