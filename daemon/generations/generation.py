@@ -223,7 +223,7 @@ class Generation:
 
             def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
                 return manager.lease(
-                    name, priority=request.priority, place=place, on_progress=self._loading
+                    name, priority=request.priority, slot=place, on_progress=self._loading
                 )
 
             leasing = self._way.open(open_local) if self._way else open_local(reference)

@@ -1,1 +1,3 @@
-"""Loads models on request, leases and unloads them; queues, retries and limits of a request."""
+"""Loads models on request, leases them to requests and unloads them; request queues, retries and
+limits.
+"""

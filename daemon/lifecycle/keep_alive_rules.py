@@ -1,4 +1,4 @@
-"""What the owner settled for models by name: how long each stays, and which are pinned."""
+"""Keep-alive and pinning rules that the configuration sets for models by name."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ class KeepAliveRules:
         self._resolve = resolve
 
     def of(self, reference: str, model: StoredModel) -> KeepAliveRule:
-        """For the model when it is called `reference`; reads the store where there are rules.
+        """Return the rule for `model`, requested as `reference`; reads the store if there are
+        rules.
 
-        A rule for the name that was used counts more than one for another name of the model.
+        A rule for the name that was requested takes precedence over one for another name of the
+        model.
         """
         if not self._keep_alives and not self._pinned:
             return NO_RULE
@@ -55,7 +57,7 @@ class KeepAliveRules:
         try:
             return self._resolve(name).path if self._resolve is not None else None
         except ModelError:
-            return None  # a rule for a model that is not here yet
+            return None  # a rule for a model that is not installed
 
 
 def _plain(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Models come when they are asked for, share the memory, and go when nobody uses them."""
+"""Loads models on demand, shares memory among them and unloads idle ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .lease import Lease
 from .model_starter import ModelStarter
 from .owner_limits import OwnerLimits
 from .request_queue import QueueSlot, RequestQueue
-from .retrying_backend import RetryingBackend, Turns
+from .retrying_backend import RetryingBackend, RetryQueue
 
 log = logging.getLogger("ingle.daemon")
 
@@ -46,7 +46,7 @@ AUTOMATIC = LoadOptions()
 
 
 class ModelManager:
-    """Owns every loaded model: at most one process each, shared by all who lease it."""
+    """Owns every loaded model: at most one process per model, shared by all its leases."""
 
     def __init__(
         self,
@@ -61,13 +61,16 @@ class ModelManager:
         limits: OwnerLimits | None = None,
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
-        room_times: AllocationTimes | None = None,
+        allocation_times: AllocationTimes | None = None,
         rules: KeepAliveRules | None = None,
         hold_memory: Callable[[bool], None] | None = None,
     ) -> None:
-        """`hold_memory` is told whether there are models, so that more readings are to come.
+        """`hold_memory` is called with whether any model has a process, so that memory readings go
+        on.
 
-        `slots` counts where a model is not loaded yet; beyond it, `max_queue` may wait."""
+        `slots` is the number of requests that may run if the model is not loaded yet; up to
+        `max_queue` more may wait.
+        """
         self._resolve = resolve
         self._hub = hub
         self._limits = limits or OwnerLimits()
@@ -77,23 +80,23 @@ class ModelManager:
         self._abandon_after = abandon_after
         self._runs: dict[str, ModelRun] = {}
         self._crashes: dict[str, CrashRecord] = {}
-        self._turns: dict[str, Turns] = {}
-        self.faults = CrashCounts()
+        self._retry_queues: dict[str, RetryQueue] = {}
+        self.failures = CrashCounts()
         self._slots = slots
         self._max_queue = max_queue
         self._queues: dict[str, RequestQueue] = {}
         self._names: dict[str, str] = {}
         self._uses: dict[str, UsageRecord] = {}
         self._replaced: dict[str, ModelRun] = {}
-        self.room = MemoryAllocator(
-            lambda: list(self._runs.values()),  # a copy: the list of models asks in a thread
+        self.allocator = MemoryAllocator(
+            lambda: list(self._runs.values()),  # a copy: the list of models reads it from a thread
             prepare,
             memory,
             limit=self._limits.memory,
-            times=room_times or AllocationTimes(),
+            times=allocation_times or AllocationTimes(),
         )
-        self._starter = ModelStarter(self.room, create_backend, self._limits)
-        self._watch = MemoryWatch(self.room, on_resume=self.resumed)
+        self._starter = ModelStarter(self.allocator, create_backend, self._limits)
+        self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
         self._closing = False
 
@@ -105,49 +108,49 @@ class ModelManager:
         task: ModelTask | None = ModelTask.GENERATE,
         priority: Priority = Priority.INTERACTIVE,
         answers: int = 1,
-        place: QueueSlot | None = None,
+        slot: QueueSlot | None = None,
         options: LoadOptions = AUTOMATIC,
         keep_alive: float | None = None,
         on_progress: LoadProgress | None = None,
         whole: bool = False,
     ) -> AsyncGenerator[Lease]:
-        """Use a model for so many `answers`, loading it first where needed.
+        """Lease a model for `answers` answers, loading it first if needed.
 
-        One that has less than the context in `options` is loaded anew once it is idle, if it can
-        have more; the rest of them counts only where it is not loaded. `keep_alive` is how many
-        seconds it stays after its last use from now on.
+        If `options` want a larger context than the model has, it is reloaded once it is idle, if a
+        larger one is possible; the other options apply only if it is not loaded. `keep_alive` is
+        the number of seconds that it stays loaded after its last use from now on.
 
-        `task` None stands for whatever the model does. Who has a `place` from `enter` brings it,
-        and it is left at the end. Where the process dies under the request before its client has
-        seen anything of an answer, which with `whole` is until its end, it is asked once more of
-        another (`RetryingBackend`); a batch has its own way.
+        `task` None accepts any task. A `slot` from `enter` is released at the end. If the process
+        dies before the client has received any part of an answer (with `whole`: before the answer
+        is complete), the request is retried once on a new process (`RetryingBackend`); batch
+        requests are retried by their batch.
 
-        Raises `ModelNotFound`, `WrongTask` before anything is loaded, `QueueFull`, whatever the
-        start failed with, `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
+        Raises `ModelNotFound`, `WrongTask` before anything is loaded, `QueueFull`, any load error,
+        `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
         """
         model = await self._find(reference)
         if task is not None and model.task is not task:
-            if place is not None:
-                place.leave()
+            if slot is not None:
+                slot.leave()
             raise WrongTask(model.task, task, name=model.name)
         options = replace(options, context=self._limits.context(options.context))
-        with place or self.enter(model, priority, answers):
-            # Whoever comes next may need more than this request does.
+        with slot or self.enter(model, priority, answers):
+            # The next request may need a larger context than this one does.
             least = replace(options, context=None, least_context=options.context)
             rule = await asyncio.to_thread(self._rules.of, reference, model)
-            self._make_way_for_context(model, options.context)
+            self._replace_if_context_short(model, options.context)
             obtain = partial(self._obtain, model, least, rule, on_progress=on_progress)
-            tries_again = priority is Priority.INTERACTIVE
+            may_retry = priority is Priority.INTERACTIVE
             try:
                 run = await obtain()
             except WorkerDied as error:
-                if not tries_again:
+                if not may_retry:
                     raise
-                tries_again = False
-                self._note_second_try(model, error)
+                may_retry = False
+                self._record_retry(model, error)
                 run = await obtain()
-            while self._make_way_for_context(model, options.context):
-                run.release()  # it was on its way already, for somebody who asked for less
+            while self._replace_if_context_short(model, options.context):
+                run.release()  # a start was already under way, for a request with a smaller context
                 run = await obtain()
             self._keep(run, keep_alive, rule)
             held = AsyncExitStack()
@@ -155,21 +158,21 @@ class ModelManager:
                 assert run.backend is not None
                 assert run.info is not None
                 backend = run.backend
-                if tries_again:
-                    backend = self._second_try(run, obtain, held, whole=whole)
+                if may_retry:
+                    backend = self._with_retry(run, obtain, held, whole=whole)
                 yield Lease(run.model, backend, run.info)
             except WorkerDied as error:
                 if not self._closing:
                     raise
                 raise ShuttingDown(
                     "The daemon was stopped before the answer was complete.",
-                    hint="Start it again, and ask again.",
+                    hint="Start it again and repeat the request.",
                 ) from error
             finally:
                 run.release()
                 await held.aclose()
 
-    def _second_try(
+    def _with_retry(
         self,
         run: ModelRun,
         obtain: Callable[[], Awaitable[ModelRun]],
@@ -177,63 +180,68 @@ class ModelManager:
         *,
         whole: bool,
     ) -> RetryingBackend:
-        """The run's backend, in whose place another process may come, which `held` lets go."""
+        """Return the run's backend with one retry on a new run, which `held` releases."""
 
-        async def again(error: WorkerDied) -> Backend:
-            self._note_second_try(run.model, error)
+        async def next_backend(error: WorkerDied) -> Backend:
+            self._record_retry(run.model, error)
             other = await obtain()
             held.callback(other.release)
             assert other.backend is not None
             return other.backend
 
         assert run.backend is not None
-        turns = self._turns.setdefault(run.key, Turns())
-        return RetryingBackend(run.backend, again=again, turns=turns, whole=whole)
+        retry_queue = self._retry_queues.setdefault(run.key, RetryQueue())
+        return RetryingBackend(
+            run.backend, next_backend=next_backend, retry_queue=retry_queue, whole=whole
+        )
 
-    def _note_second_try(self, model: StoredModel, error: WorkerDied) -> None:
-        self.faults.second_tries[model.name] += 1
-        log.warning("A request to %s is asked once more. %s", model.name, error.message)
+    def _record_retry(self, model: StoredModel, error: WorkerDied) -> None:
+        self.failures.retries[model.name] += 1
+        log.warning("Retrying a request to %s. %s", model.name, error.message)
 
-    def _keep(self, run: ModelRun, asked: float | None, rule: KeepAliveRule) -> None:
-        """The request's own wish, else the owner's for this name; else it stays as it is."""
-        seconds = rule.keep_alive if asked is None else asked
+    def _keep(self, run: ModelRun, requested: float | None, rule: KeepAliveRule) -> None:
+        """Set the keep-alive of the request, else of the rule for this name; else leave it
+        unchanged.
+        """
+        seconds = rule.keep_alive if requested is None else requested
         if seconds is not None:
             run.keep(self._limits.keep_alive(seconds))
 
-    def _make_way_for_context(self, model: StoredModel, context: int | None) -> bool:
-        """End a run that has less context than is asked for, unless it got all it could.
+    def _replace_if_context_short(self, model: StoredModel, context: int | None) -> bool:
+        """End a run whose context is too small, unless a reload would not make it larger; return
+        whether it ends.
 
-        It never ends one that has more: who asks for less shares that.
+        A run with a larger context than requested is kept and shared.
         """
         run = self._runs.get(_key(model))
         if context is None or run is None or run.info is None or not run.accepts:
             return False
-        asked = run.options.context or run.options.least_context or 0
-        if max(run.info.context, asked) >= min(context, model.context or context):
+        requested = run.options.context or run.options.least_context or 0
+        if max(run.info.context, requested) >= min(context, model.context or context):
             return False
         self._replace(run)
         return True
 
-    def _make_way_for_options(self, model: StoredModel, options: LoadOptions) -> None:
-        """End a run that has other options; raises `Conflict` where it is in use."""
+    def _replace_if_options_differ(self, model: StoredModel, options: LoadOptions) -> None:
+        """End a run that has other options; raises `Conflict` if it is in use."""
         run = self._runs.get(_key(model))
-        if run is None or not run.accepts or run.meets(options):
+        if run is None or not run.accepts or run.satisfies(options):
             return
         if run.busy:
             raise Conflict(
                 f"The model '{model.name}' is answering with other options.",
-                hint="Try again when it is done, or unload it first.",
+                hint="Try again when it has finished, or unload it first.",
                 code="model_busy",
             )
         self._replace(run)
 
     def _replace(self, run: ModelRun) -> None:
-        """End a run for one with other options, which stays as long as this one was to."""
+        """End a run so that one with other options replaces it and inherits its keep-alive."""
         self._replaced[run.key] = run
         run.request_stop()
 
     def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> QueueSlot:
-        """A place among the model's requests; raises `QueueFull`."""
+        """Reserve a slot in the model's request queue; raises `QueueFull`."""
         run = self._runs.get(_key(model))
         slots = run.info.slots if run is not None and run.info is not None else self._slots
         queue = self._queues.setdefault(_key(model), RequestQueue())
@@ -248,18 +256,19 @@ class ModelManager:
         keep_alive: float | None = None,
         pin: bool | None = None,
     ) -> LoadedModel:
-        """Load a model and keep it `keep_alive` seconds after its last use, or while it is pinned.
+        """Load a model and keep it until `keep_alive` seconds after its last use, or while it is
+        pinned.
 
-        Other options than it has mean a new start; raises `Conflict` while it is in use.
+        Restarts it if its options differ; raises `Conflict` if it is in use then.
         """
         options = replace(options, context=self._limits.context(options.context))
         model = await self._find(reference)
         rule = await asyncio.to_thread(self._rules.of, reference, model)
-        self._make_way_for_options(model, options)
+        self._replace_if_options_differ(model, options)
         run = await self._obtain(model, options, rule)
-        while not run.meets(options):
-            run.release()  # it was on its way already, as somebody else wanted it
-            self._make_way_for_options(model, options)
+        while not run.satisfies(options):
+            run.release()  # a start with other options was already under way
+            self._replace_if_options_differ(model, options)
             run = await self._obtain(model, options, rule)
         try:
             self._keep(run, keep_alive, rule)
@@ -270,32 +279,32 @@ class ModelManager:
         return LoadedModel.of(run)
 
     async def unload(self, reference: str | None = None) -> list[str]:
-        """Let answers finish, then end the process; without a name, of every model.
+        """Let running answers finish, then end the process; without a name, of every model.
 
-        Also forgets failures, and with them the wait after too many deaths.
+        Clears recorded failures, and with them any quarantine.
         """
         if reference is None:
             current_permission().check_unrestricted()
             keys = list(self._runs)
-            forgiven = list(self._crashes.values())
+            cleared = list(self._crashes.values())
             self._replaced.clear()
         else:
             key = await self._key_of(reference)
             keys = [key] if key in self._runs else []
-            forgiven = [self._crashes[key]] if key in self._crashes else []
+            cleared = [self._crashes[key]] if key in self._crashes else []
             self._replaced.pop(key, None)
-        for record in forgiven:
-            record.forgive()
+        for record in cleared:
+            record.clear()
         runs = [self._runs[key] for key in keys]
         for run in runs:
-            run.request_stop("Unloaded as somebody asked.")
+            run.request_stop("Unloaded on request.")
         await asyncio.gather(*(run.until_ended() for run in runs))
         for run in runs:
             self._forget(run)
         return [run.model.name for run in runs]
 
     async def _key_of(self, reference: str) -> str:
-        """The key of a model, also where its file has been moved away from under its process."""
+        """Return the key of a model, even if its file has been moved since it was loaded."""
         for key, run in self._runs.items():
             if run.model.name == reference:
                 current_permission().check_model(reference)
@@ -303,22 +312,22 @@ class ModelManager:
         return _key(await self._find(reference))
 
     async def _find(self, reference: str) -> StoredModel:
-        """The model that is meant, where the request's sender may use it."""
+        """Resolve `reference`; raises unless the request's sender may use the model."""
         model = await asyncio.to_thread(self._resolve, reference)
         current_permission().check_model(model.name)
         return model
 
     def loaded(self) -> list[LoadedModel]:
-        """Every model with a process, and those whose last one failed."""
+        """Return every model that has a process or whose last process failed."""
         return [LoadedModel.of(run) for run in list(self._runs.values())]
 
     def models(self) -> list[StoredModel]:
-        """The models that have a process or get one, for any thread."""
+        """Return the models that have a process or are starting; safe in any thread."""
         runs = tuple(self._runs.values())
         return [run.model for run in runs if run.state is not ModelState.FAILED]
 
     def gauges(self) -> dict[str, Gauges]:
-        """What each model with a process last reported, by name."""
+        """Return the last gauges of each model with a process, by name."""
         return {
             run.model.name: run.backend.gauges
             for run in list(self._runs.values())
@@ -326,28 +335,30 @@ class ModelManager:
         }
 
     def requests(self) -> dict[str, int]:
-        """The requests each model has, those that wait for it to be loaded included, by name."""
+        """Return the number of requests of each model by name, including those that wait for it to
+        load.
+        """
         queues = list(self._queues.items())
         return {self._names[key]: queue.answers for key, queue in queues}
 
     def find(self, model: StoredModel) -> ModelRun | None:
-        """The model's present run, for looking at."""
+        """Return the model's present run for inspection, or None."""
         return self._runs.get(_key(model))
 
     @property
     def in_motion(self) -> bool:
-        """Whether something changes now: a model starts, ends or answers."""
+        """Whether a model is starting, stopping or answering."""
         return any(
             run.leases > 0 or run.state not in (ModelState.READY, ModelState.FAILED)
             for run in self._runs.values()
         )
 
     async def close(self, grace: float) -> None:
-        """Take no new work, let answers finish within `grace` seconds, end every process."""
+        """Refuse new requests, end every process once its answers finish or after `grace` seconds."""
         self._closing = True
         runs = list(self._runs.values())
         for run in runs:
-            run.request_stop("The daemon ends.", drain=grace)
+            run.request_stop("The daemon is shutting down.", drain=grace)
         self._watch.follow(False)
         await asyncio.gather(*(run.until_ended() for run in runs))
 
@@ -359,12 +370,12 @@ class ModelManager:
         *,
         on_progress: LoadProgress | None = None,
     ) -> ModelRun:
-        """An acquired run. One start serves all who want the model, and fails them all alike."""
+        """Return an acquired run. Concurrent requests share one start, and its failure."""
         while True:
             if self._closing:
                 raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
             run = self._runs.get(_key(model))
-            if run is not None and run.leaving:
+            if run is not None and run.is_ending:
                 await run.until_ended()
                 continue
             if run is None or run.state is ModelState.FAILED:
@@ -386,8 +397,8 @@ class ModelManager:
         if (left := record.quarantine_left()) > 0:
             raise ModelQuarantined(
                 f"The model '{model.name}' died three times within a minute "
-                f"and is left alone for {left:.0f} more seconds.",
-                hint=f"`ingle unload {model.name}` lifts the ban; the log may say why it died.",
+                f"and is quarantined for {left:.0f} more seconds.",
+                hint=f"`ingle unload {model.name}` lifts the quarantine; the log may show why.",
                 headers={"retry-after": f"{left:.0f}"},
             )
         run = ModelRun(
@@ -400,11 +411,11 @@ class ModelManager:
             open_backend=self._starter.open,
             on_change=self._changed,
             on_note=self._publish,
-            on_idle=self.room.stir,
+            on_idle=self.allocator.notify,
         )
         before = self._replaced.pop(_key(model), None) or self._runs.get(_key(model))
-        if before is not None:  # the other one failed, which lets go of no pin
-            run.stay_like(before)
+        if before is not None:  # the previous run failed, which keeps its pin
+            run.copy_keep_alive(before)
         self._runs[_key(model)] = run
         self._watch.follow(True)
         if self._hold_memory is not None:
@@ -412,31 +423,31 @@ class ModelManager:
         return run
 
     def available(self) -> MemoryNeeds:
-        """The memory that a model could have when idle ones give way; for any thread."""
-        return self.room.available()
+        """Return the memory that a model could have with idle ones evicted; safe in any thread."""
+        return self.allocator.available()
 
     async def resumed(self) -> None:
-        """The machine slept: keep-alives may be over, and what a GPU held may be gone."""
+        """Handle a resume from sleep: keep-alives may have expired and GPU memory may be lost."""
         runs = list(self._runs.values())
         for run in runs:
-            run.look_again()
+            run.recheck_timers()
         for run in filter(may_have_lost_gpu, runs):
             assert run.backend is not None
             if not await still_computes(run.backend):
-                await self._restart(run, "Its GPU forgot it while the machine slept.")
+                await self._restart(run, "Its GPU memory was lost while the machine slept.")
 
     async def _restart(self, run: ModelRun, why: str) -> None:
-        """Load it anew as it was, once."""
-        log.warning("Model %s is loaded again. %s", run.model.name, why)
+        """Load the model again with the same options; one attempt."""
+        log.warning("Reloading model %s. %s", run.model.name, why)
         run.request_stop(why, drain=0)
         await run.until_ended()
         try:
-            again = await self._obtain(run.model, run.options)
-        except Exception as error:  # whoever asks for the model next is told the same
-            log.warning("Model %s did not come back: %s", run.model.name, error)
+            next_backend = await self._obtain(run.model, run.options)
+        except Exception as error:  # the next request for the model gets the same error
+            log.warning("Model %s could not be reloaded: %s", run.model.name, error)
             return
-        again.stay_like(run)
-        again.release()
+        next_backend.copy_keep_alive(run)
+        next_backend.release()
 
     def _changed(self, run: ModelRun) -> None:
         if run.state is ModelState.FAILED:
@@ -444,16 +455,16 @@ class ModelManager:
             log.warning("Model %s failed: %s", run.model.name, run.error)
             if isinstance(failure, WorkerDied):
                 if failure.stderr_tail:
-                    log.warning("The worker's last words:\n%s", failure.stderr_tail)
+                    log.warning("Last output of the worker:\n%s", failure.stderr_tail)
                 run.crashes.add()
-                self.faults.deaths[run.model.name] += 1
+                self.failures.deaths[run.model.name] += 1
         else:
             log.info("Model %s is %s. %s", run.model.name, run.state, run.reason)
         if run.state is ModelState.STOPPED:
             self._forget(run)
         if run.state in (ModelState.STOPPED, ModelState.FAILED):
-            self.room.ended()
-        self.room.stir()
+            self.allocator.ended()
+        self.allocator.notify()
         if all(other.state is ModelState.FAILED for other in self._runs.values()):
             self._watch.follow(False)
             if self._hold_memory is not None:
@@ -471,5 +482,5 @@ class ModelManager:
 
 
 def _key(model: StoredModel) -> str:
-    """One file is one process, whatever names lead to it."""
+    """Return the process key of a model: its file, so that all its names share one process."""
     return str(model.path)

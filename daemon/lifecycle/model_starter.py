@@ -1,4 +1,4 @@
-"""`ModelStarter`: from a run to its process, with less where memory turns out too short."""
+"""Starts a model's process, with a smaller configuration if memory runs out."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ log = logging.getLogger("ingle.daemon")
 
 
 class ModelStarter:
-    """Finds room for a run, starts its process, and tries a second time where memory lacked."""
+    """Allocates memory for a run, starts its process, and retries once with less on out-of-
+    memory.
+    """
 
     def __init__(
         self,
-        room: MemoryAllocator,
+        allocator: MemoryAllocator,
         create_backend: Callable[[LoadSpec], Backend],
         limits: OwnerLimits,
     ) -> None:
-        self._room = room
+        self._allocator = allocator
         self._create_backend = create_backend
         self._limits = limits
 
     async def open(self, run: ModelRun) -> ModelInfo:
-        """Load the run's model; raises what made it fail."""
-        spec = await self._room.take(run)
+        """Load the run's model; raises the load error."""
+        spec = await self._allocator.take(run)
         kills = out_of_memory_kills()
         try:
             return await self._start(run, spec)
@@ -53,22 +55,22 @@ class ModelStarter:
                 raise
             lack = error
         reason = run.reason
-        log.warning("%s: %s Trying once more with %s", run.model.name, lack, smaller.changes)
-        run.tell(f"Loads once more with {smaller.changes}: there was too little memory.")
+        log.warning("%s: %s Retrying with %s", run.model.name, lack, smaller.changes)
+        run.set_reason(f"Retrying with {smaller.changes} because memory ran out.")
         assert run.backend is not None
         await run.backend.stop(0)
-        await self._room.wait_for(run)
+        await self._allocator.wait_for(run)
         try:
             info = await self._start(run, smaller.spec)
         except (LoadFailed, WorkerDied) as error:
             if not lacked_memory(error, kills):
                 raise
             raise OutOfMemory(
-                f"{describe(lack).message} It was tried once more with {smaller.changes}.",
+                f"{describe(lack).message} A retry with {smaller.changes} failed too.",
                 hint=describe(error).hint or "Unload another model, or choose a smaller one.",
             ) from error
         run.spec, run.reason = smaller.spec, reason
-        run.cuts.append(f"There was too little memory, so it has {smaller.changes}.")
+        run.cuts.append(f"Memory ran out, so it was loaded with {smaller.changes}.")
         return info
 
     async def _start(self, run: ModelRun, spec: LoadSpec) -> ModelInfo:
@@ -80,6 +82,6 @@ class ModelStarter:
             if await asyncio.to_thread(path.exists):
                 raise
             raise ModelNotFound(
-                f"The file of '{run.model.name}' was removed while it was being loaded: {path}.",
+                f"The file of '{run.model.name}' was removed while it was loading: {path}.",
                 hint="Pull the model again.",
             ) from error

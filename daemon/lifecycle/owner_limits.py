@@ -1,4 +1,4 @@
-"""What the owner of a daemon allows at most, whatever a client asks for."""
+"""Upper limits that the configuration sets for requests and models."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from .wrapped_backend import BackendWrapper
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerLimits:
-    """Caps and defaults; 0 tokens are no cap and no default, -1 seconds no cap."""
+    """Limits and defaults. For tokens 0 means neither limit nor default, for seconds -1 means no
+    limit.
+    """
 
     max_tokens: int = 0
     default_max_tokens: int = 0
     max_context: int = 0
     max_keep_alive: float = -1.0
     memory: MemoryNeeds = field(default_factory=MemoryNeeds)
-    """Of all models together; 0 is no limit."""
+    """Limit for all models together; 0 is no limit."""
 
     shrink_context: bool = False
-    """Whether a model that memory is too short for may get less context than it was to have."""
+    """Whether a model may get a smaller context than planned if memory is short."""
 
     @classmethod
     def of(cls, config: Config) -> OwnerLimits:
-        """Those of the configuration."""
+        """Return the limits of the configuration."""
         return cls(
             max_tokens=config.max_tokens,
             default_max_tokens=config.default_max_tokens,
@@ -43,30 +45,32 @@ class OwnerLimits:
         )
 
     def tokens(self, asked: int | None) -> int | None:
-        """Tokens of one answer; None for as many as the context holds."""
+        """Return the limit of one answer in tokens; None for the rest of the context."""
         wanted = self.default_max_tokens or None if asked is None else asked
         if not self.max_tokens:
             return wanted
         return self.max_tokens if wanted is None else min(wanted, self.max_tokens)
 
     def context(self, asked: int | None) -> int | None:
-        """Tokens of context; None where nobody asked, which the loading then bounds."""
+        """Return the context in tokens; None if none was requested, to let the load planner
+        choose.
+        """
         return asked if asked is None or not self.max_context else min(asked, self.max_context)
 
     def keep_alive(self, asked: float) -> float:
-        """Seconds, -1 for ever."""
+        """Return the keep-alive in seconds; -1 for ever."""
         if self.max_keep_alive < 0:
             return asked
         return self.max_keep_alive if asked < 0 else min(asked, self.max_keep_alive)
 
     def apply(self, backend: Backend) -> Backend:
-        """The backend, with its answers bounded where there is a bound."""
+        """Return the backend, with its answers limited if a limit is set."""
         bounded = self.max_tokens or self.default_max_tokens
         return BoundedBackend(backend, self) if bounded else backend
 
 
 class BoundedBackend(BackendWrapper):
-    """A backend whose answers are no longer than `limits` allow."""
+    """A backend that limits the length of answers."""
 
     def __init__(self, backend: Backend, limits: OwnerLimits) -> None:
         super().__init__(backend)

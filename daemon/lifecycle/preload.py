@@ -1,4 +1,4 @@
-"""Loading the models that are to be there from the start."""
+"""Loads the configured models when the daemon starts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger("ingle.daemon")
 
 
 async def preload(manager: ModelManager, names: Sequence[str]) -> None:
-    """One after another; one that cannot be had is told in the log and keeps nobody waiting."""
+    """Load models one after another; a failure is logged and does not stop the others."""
     for name in names:
         try:
             await manager.load(name)
         except Exception as error:  # the daemon is useful without it
             described = describe(error)
             hint = f" {described.hint}" if described.hint else ""
-            log.warning("%s is not preloaded: %s%s", name, described.message, hint)
+            log.warning("%s could not be preloaded: %s%s", name, described.message, hint)

@@ -1,4 +1,4 @@
-"""How many requests a model has, and when these are too many."""
+"""Request queue of one model: slots, the limit on waiting requests, and the retry delay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEMORY = 0.7
 
 
 class QueueSlot:
-    """One request's place, from its arrival to its end; it may be left more than once."""
+    """One request's slot, from its arrival to its end; may be released more than once."""
 
     def __init__(self, queue: RequestQueue, priority: Priority, answers: int) -> None:
         self._queue = queue
@@ -27,7 +27,7 @@ class QueueSlot:
         self._left = False
 
     def leave(self) -> None:
-        """The request ended, however."""
+        """Release the slot."""
         if not self._left:
             self._left = True
             self._queue.left(self._priority, self._answers)
@@ -45,24 +45,24 @@ class QueueSlot:
 
 
 class RequestQueue:
-    """The requests of one model, which run or wait, be it for the model to be loaded.
+    """The running and waiting requests of one model, including those that wait for it to load.
 
-    A request for several answers counts as many. Batch requests are refused where all together are
-    too many, interactive ones only where they alone are: nobody who waits for an answer is turned
-    away because of work that may take its time.
+    A request for several answers counts as many. Batch requests are refused if all requests
+    together exceed the limit, interactive ones only if the interactive ones alone do: batch work
+    never displaces an interactive request.
     """
 
     def __init__(self) -> None:
         self._answers: Counter[Priority] = Counter()
-        self._pace: float | None = None  # recent seconds from one end to the next
+        self._pace: float | None = None  # seconds between the ends of recent requests
         self._since = 0.0
 
     def enter(
         self, name: str, priority: Priority, answers: int, *, slots: int, max_waiting: int
     ) -> QueueSlot:
-        """Take a place; raises `QueueFull` where `slots` and `max_waiting` are taken.
+        """Take a slot; raises `QueueFull` if `slots` and `max_waiting` are used up.
 
-        A request for more answers than places are left is let in whole.
+        A request for more answers than are left is admitted whole.
         """
         ahead = self._answers[Priority.INTERACTIVE]
         if priority is Priority.BATCH:
@@ -70,7 +70,7 @@ class RequestQueue:
         if ahead >= slots + max_waiting:
             retry = self.retry_after(ahead - slots)
             raise QueueFull(
-                f"The model '{name}' has {ahead} requests to answer, and takes no more for now.",
+                f"The model '{name}' has {ahead} requests queued and accepts no more for now.",
                 hint=f"Try again in {retry} s, or raise `max_queue`.",
                 headers={"retry-after": str(retry)},
             )
@@ -81,11 +81,11 @@ class RequestQueue:
 
     @property
     def answers(self) -> int:
-        """How many are being written or waited for."""
+        """Return how many answers are running or waiting."""
         return self._answers.total()
 
     def left(self, priority: Priority, answers: int) -> None:
-        """Count a request out, and how long it took since the one before it."""
+        """Remove a request and record the seconds since the previous one ended."""
         self._answers[priority] -= answers
         now = time.monotonic()
         pace = (now - self._since) / answers
@@ -95,6 +95,8 @@ class RequestQueue:
         self._since = now
 
     def retry_after(self, waiting: int) -> int:
-        """Whole seconds until about so many have begun, as fast as it went of late."""
+        """Return the estimated seconds, whole, until `waiting` requests have started at the recent
+        rate.
+        """
         seconds = RETRY_UNKNOWN if self._pace is None else self._pace * waiting
         return math.ceil(min(max(seconds, SHORTEST_RETRY), LONGEST_RETRY))

@@ -1,4 +1,4 @@
-"""A request whose worker died under it is asked once more, if its client saw nothing yet."""
+"""Retries a request once if its worker died before the client received any output."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .wrapped_backend import BackendWrapper
 T = TypeVar("T")
 
 
-class Turns:
-    """Those who try again do so one after the other, each until its model says something.
+class RetryQueue:
+    """Serialises retries: each runs alone until its model produces output.
 
-    One of them may be what ended the process, and the others are not to be asked beside it: who
-    came last goes first, since processes rarely die of what they have been doing for long.
+    The request that killed the process must not take the others with it again. Retries run newest
+    first, since a process rarely dies of what it has been doing for long.
     """
 
     def __init__(self) -> None:
@@ -37,15 +37,15 @@ class Turns:
         self._taken = False
 
     def arrive(self) -> int:
-        """The number of a request, which counts up."""
+        """Return the request's arrival number, which increases."""
         return next(self._arrivals)
 
     async def enter(self, arrival: int) -> None:
-        """Wait for one's turn; `leave` ends it."""
+        """Wait for this request's turn; `leave` ends it."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         heappush(self._waiting, (-arrival, self.arrive(), turn))
-        # Not at once: all who died together are to be in the line first.
+        # Wait one cycle: all requests of the dead process must have queued first.
         loop.call_soon(self._next)
         try:
             await turn
@@ -55,7 +55,7 @@ class Turns:
             raise
 
     def leave(self) -> None:
-        """End one's turn."""
+        """End the current turn."""
         self._taken = False
         self._next()
 
@@ -68,25 +68,27 @@ class Turns:
 
 
 class RetryingBackend(BackendWrapper):
-    """One lease's backend, which another process takes the place of at most once.
+    """A lease's backend, which is replaced at most once.
 
-    With `whole` nobody sees an answer before its end, so that it can be asked again at any time.
-    Whatever dies a second time is told as it is. `generate` is passed on as it is.
+    With `whole` the client receives nothing before the end of an answer, so a retry is always
+    possible. A second death is raised unchanged. `generate` is not retried.
     """
 
     def __init__(
         self,
         backend: Backend,
         *,
-        again: Callable[[WorkerDied], Awaitable[Backend]],
-        turns: Turns,
+        next_backend: Callable[[WorkerDied], Awaitable[Backend]],
+        retry_queue: RetryQueue,
         whole: bool = False,
     ) -> None:
-        """`again` gives the next backend; `turns` are shared by all who use the model."""
+        """`next_backend` returns the next backend; `retry_queue` is shared by all leases of the
+        model.
+        """
         super().__init__(backend)
-        self._again = again
-        self._turns = turns
-        self._began = turns.arrive()
+        self._next_backend = next_backend
+        self._retry_queue = retry_queue
+        self._arrival = retry_queue.arrive()
         self._whole = whole
         self._replaced = False
         self._replacing = asyncio.Lock()
@@ -98,54 +100,54 @@ class RetryingBackend(BackendWrapper):
         try:
             await first.run(request, delivery.take)
         except WorkerDied as error:
-            if not delivery.may_repeat:
+            if not delivery.may_restart:
                 raise
-            with self._gate(await self._enter(first, error)) as leave:
-                delivery.repeat(leave)
+            with self._ending_turn(await self._enter(first, error)) as leave:
+                delivery.restart(leave)
                 await self._backend.run(request, delivery.take)
         delivery.end()
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """See `Backend.embed`."""
-        return await self._twice(lambda backend: backend.embed(request))
+        return await self._with_one_retry(lambda backend: backend.embed(request))
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """See `Backend.rerank`."""
-        return await self._twice(lambda backend: backend.rerank(request))
+        return await self._with_one_retry(lambda backend: backend.rerank(request))
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """See `Backend.tokenize`."""
-        return await self._twice(lambda backend: backend.tokenize(request))
+        return await self._with_one_retry(lambda backend: backend.tokenize(request))
 
-    async def _twice(self, ask: Callable[[Backend], Awaitable[T]]) -> T:
+    async def _with_one_retry(self, call: Callable[[Backend], Awaitable[T]]) -> T:
         first = self._backend
         try:
-            return await ask(first)
+            return await call(first)
         except WorkerDied as error:
-            with self._gate(await self._enter(first, error)):
-                return await ask(self._backend)
+            with self._ending_turn(await self._enter(first, error)):
+                return await call(self._backend)
 
     async def _enter(self, died: Backend, error: WorkerDied) -> Callable[[], None]:
-        """Wait for one's turn and for the next backend; returns what ends the turn.
+        """Wait for the turn and the next backend; return the function that ends the turn.
 
-        Raises `error` where this lease has had its second try, and whatever the start fails with.
+        Raises `error` if this lease has used its retry, and any load error.
         """
         if self._replaced and died is self._backend:
             raise error
-        await self._turns.enter(self._began)
+        await self._retry_queue.enter(self._arrival)
         try:
             async with self._replacing:
                 if died is self._backend:
-                    backend = await self._again(error)
+                    backend = await self._next_backend(error)
                     self._backend, self._replaced = backend, True
         except BaseException:
-            self._turns.leave()
+            self._retry_queue.leave()
             raise
-        return self._turns.leave
+        return self._retry_queue.leave
 
     @contextmanager
-    def _gate(self, release: Callable[[], None]) -> Generator[Callable[[], None]]:
-        """What ends the turn, once."""
+    def _ending_turn(self, release: Callable[[], None]) -> Generator[Callable[[], None]]:
+        """Yield a function that ends the turn; the turn ends once."""
         left = False
 
         def leave() -> None:
@@ -161,7 +163,7 @@ class RetryingBackend(BackendWrapper):
 
 
 class RetryDelivery:
-    """Passes events on as they come, or all of them at the end, and no beginning twice."""
+    """Delivers events as they come, or all at the end, without repeating the start of an answer."""
 
     def __init__(self, sink: EventSink, *, whole: bool) -> None:
         self._sink = sink
@@ -172,12 +174,12 @@ class RetryDelivery:
         self._on_word: Callable[[], None] | None = None
 
     @property
-    def may_repeat(self) -> bool:
-        """Whether the client has seen nothing of the answer itself."""
+    def may_restart(self) -> bool:
+        """Whether the client has received nothing of the answer."""
         return self._whole or not self._spoke
 
     def take(self, events: list[Event]) -> None:
-        """The events of one step."""
+        """Deliver the events of one step."""
         if self._whole:
             self._held += events
         if not self._spoke:
@@ -190,13 +192,13 @@ class RetryDelivery:
         if not self._whole and events:
             self._sink(events)
 
-    def repeat(self, on_word: Callable[[], None]) -> None:
-        """The answer comes anew; `on_word` is called when it begins."""
+    def restart(self, on_word: Callable[[], None]) -> None:
+        """Restart the answer; `on_word` is called when the first text arrives."""
         self._held.clear()
         self._spoke = False
         self._on_word = on_word
 
     def end(self) -> None:
-        """The answer is complete."""
+        """Deliver what remains of a complete answer."""
         if self._whole:
             self._sink(self._held)

@@ -1,4 +1,4 @@
-"""A backend around another one, for what changes some of its calls."""
+"""Base class of backends that wrap another backend."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ingle.backends.base.requests import (
 
 
 class BackendWrapper:
-    """A `Backend` that passes every call on to the one inside."""
+    """A `Backend` that forwards every call to the wrapped one."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     @property
     def state(self) -> Literal["new", "starting", "ready", "stopping", "dead"]:
-        """The backend's."""
+        """State of the wrapped backend."""
         return self._backend.state
 
     @property
     def pid(self) -> int | None:
-        """The backend's."""
+        """Process id of the wrapped backend."""
         return self._backend.pid
 
     @property
     def gauges(self) -> Gauges:
-        """The backend's."""
+        """Gauges of the wrapped backend."""
         return self._backend.gauges
 
     async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
@@ -51,29 +51,29 @@ class BackendWrapper:
         await self._backend.run(request, sink)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """Turn texts into vectors."""
+        """Return the embedding vectors of texts."""
         return await self._backend.embed(request)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """Score documents."""
+        """Score documents against a query."""
         return await self._backend.rerank(request)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Turn text into tokens, or back."""
+        """Convert text to tokens, or tokens to text."""
         return await self._backend.tokenize(request)
 
     async def wait_dead(self) -> str:
-        """Return once the backend is dead."""
+        """Wait until the backend is dead; return the reason."""
         return await self._backend.wait_dead()
 
     def trim(self) -> None:
-        """Ask for memory back."""
+        """Ask the worker to free cached memory."""
         self._backend.trim()
 
     def watch_pages(self, sink: PagesSink | None) -> None:
-        """Look at pages, or no longer."""
+        """Subscribe `sink` to page maps; None ends it."""
         self._backend.watch_pages(sink)
 
     async def stop(self, grace: float = 5.0) -> None:
-        """End the model."""
+        """Stop the process."""
         await self._backend.stop(grace)

@@ -1,1 +1,1 @@
-"""From a stored model to how it is loaded, what memory that takes, and whether it fits."""
+"""Plans how a stored model is loaded, the memory that it needs, and whether it fits."""

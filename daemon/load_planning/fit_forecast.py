@@ -1,4 +1,4 @@
-"""Whether a model would fit into this machine's memory, told without loading it."""
+"""Forecasts whether a model fits into this machine's memory, without loading it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from ingle.models.safetensors.model_folder import ModelFolder
 
 _STEP_BYTES = 64 << 20
-"""What a step takes beside what grows with the model."""
+"""Bytes of a step that do not depend on the model's size."""
 _LEAST_CONTEXT = 512
 _KEPT_HEADERS = 64
 
 
 class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model would run and what it would take: bytes, and tokens of context.
+    """Where a model would run and what it would need: bytes, and tokens of context.
 
-    `spills`: a part of it would not be on the GPU. `free_bytes` is what it could have of that
-    device's memory when idle models give way. `reason` says it in one sentence; it is empty where
-    the shape of a model is not known, so that this is a guess from its size, within a fifth.
-    `context` is 0 where there is no room for any.
+    `spills`: a part would not be on the GPU. `free_bytes` is what it could have of that device's
+    memory if idle models are evicted. `reason` is one sentence; it is empty if the model's shape is
+    not known, and then this is an estimate from its size, within a fifth. `context` is 0 if it does
+    not fit.
     """
 
     device: Literal["cuda", "cpu"]
@@ -44,27 +44,32 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FitForecaster:
-    """Forecasts for a whole list of models: headers are read once, as long as they stay the same.
+    """Forecasts for a list of models; headers are cached while their files stay the same.
 
-    Blocking; for one thread at a time or several.
+    Blocking; safe in several threads.
     """
 
     def __init__(self, prepare: ModelLoadPlanner) -> None:
-        """`prepare` decides how models are loaded."""
+        """`prepare` plans how models are loaded."""
         self._prepare = prepare
         self._seen: dict[str, tuple[int, GGUFHeader | ModelFolder]] = {}
 
     def of_model(self, model: StoredModel, available: MemoryNeeds) -> ModelFit:
-        """For a model that is here and not loaded, where models can have what is `available`."""
+        """Return the forecast for an installed model that is not loaded, given the `available`
+        memory.
+        """
         try:
             description = self._describe(model)
             selection = self._prepare.select(description, LoadOptions(), available=available)
-        except (ModelError, OSError):  # listing goes on; loading it will say what is wrong
+        except (
+            ModelError,
+            OSError,
+        ):  # the listing goes on; loading the model will report the error
             return rough_fit(model.size, model.parameters, model.context, available)
         return fit_of(selection, available)
 
     def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
-        """For a model of the catalog, by the shape that is recorded there."""
+        """Return the forecast for a catalog model, by the shape recorded there."""
         if entry.shape is None:
             return rough_fit(entry.size, entry.parameters, entry.context, available)
         return fit_of(self._prepare.select_entry(entry, available=available), available)
@@ -87,7 +92,7 @@ class FitForecaster:
         )
 
     def _describe(self, model: StoredModel) -> GGUFHeader | ModelFolder:
-        """What the files say of themselves, read anew once they have changed."""
+        """Return the header or folder description, read again if the files have changed."""
         from ingle.backends.selection.load_spec_builder import describe
 
         key, stamp = str(model.path), model.path.stat().st_mtime_ns
@@ -102,7 +107,7 @@ class FitForecaster:
 
 
 def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
-    """The forecast that a selection amounts to."""
+    """Return the forecast for a placement."""
     needs = selection.needs
     fits = needs.fits_in(available)
     on_gpu, left = needs.gpu > 0, selection.estimate.host.weights
@@ -118,7 +123,7 @@ def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
 
 
 def rough_fit(size: int, parameters: int, trained: int, available: MemoryNeeds) -> ModelFit:
-    """A forecast from a model's size alone, for one whose shape nobody knows."""
+    """Return a forecast from a model's size alone, if its shape is not known."""
     if available.gpu > 0:
         whole = _within("cuda", size, parameters, trained, available.gpu)
         if whole.state == "fits":
@@ -153,5 +158,5 @@ def _within(
 
 
 def _bytes_a_token(parameters: int) -> int:
-    """KV cache bytes a token, as they are in Llama, Qwen and Gemma models of this many weights."""
+    """Return KV cache bytes per token, typical for Llama, Qwen and Gemma models of this size."""
     return max(20_000, int(28_000 * (parameters / 1e9) ** 0.7))

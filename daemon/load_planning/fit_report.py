@@ -1,4 +1,4 @@
-"""`FitReport`: whether a model would run here and how, before it is loaded or even downloaded."""
+"""Reports whether and how a model would run here, before it is loaded or downloaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHORTEST = 256
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes of one kind of memory, by what for; bytes."""
+    """What a model takes of one kind of memory, by purpose; bytes."""
 
     weights: int
     kv: int
@@ -38,7 +38,7 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, estimate: MemoryEstimate) -> MemoryShare:
-        """The same numbers."""
+        """Return the same numbers as a wire type."""
         return cls(
             weights=estimate.weights,
             kv=estimate.kv,
@@ -49,12 +49,12 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What loading a model would come to; sizes in bytes, contexts in tokens.
+    """How a model would be loaded; sizes in bytes, contexts in tokens.
 
-    `installed`: it is here. `size` is that of its files. `context` is what it would be loaded with,
-    `longest_context` the most that would fit, 0 where nothing does. `gpu_layers` of `layers` blocks
-    and the output would be on the GPU (-1: all), but for the experts of `cpu_experts` blocks.
-    `fetched` bytes were read over the network to know all that.
+    `installed`: it is in the store. `size` is that of its files. `context` is what it would be
+    loaded with, `longest_context` the largest that would fit, 0 if none does. `gpu_layers` of
+    `layers` blocks and the output would be on the GPU (-1: all), without the experts of
+    `cpu_experts` blocks. `fetched` bytes were read over the network for this report.
     """
 
     name: str
@@ -83,7 +83,7 @@ class FitReport(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class _Subject:
-    """A model to report on; `select` tells where it would run with a context."""
+    """A model to report on; `select` returns its placement with a context."""
 
     name: str
     installed: bool
@@ -98,10 +98,11 @@ class _Subject:
 
 
 def report_fit(services: Services, reference: str, context: int | None = None) -> FitReport:
-    """Report on a model that is here, in the catalog or on the hub; blocking, may use the network.
+    """Report on a model that is installed, in the catalog or on the hub; blocking, may use the
+    network.
 
-    `context` is what somebody would ask for. Raises the `ModelError`s of finding and describing the
-    model, `SourceUnavailable` among them, and `LoadFailed` where no engine is installed for it.
+    `context` is the context to assume. Raises the `ModelError`s of finding and describing the
+    model, `SourceUnavailable` among them, and `LoadFailed` if no engine is installed for it.
     """
     available = services.manager.available()
     subject = _find(services, reference, available)
@@ -134,7 +135,7 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
 
 
 def _longest(subject: _Subject, available: MemoryNeeds) -> int:
-    """The most tokens that would fit, by halving the range; 0 for none."""
+    """Return the largest context in tokens that would fit, by bisection; 0 for none."""
 
     def fits(steps: int) -> bool:
         context = min(steps * _STEP, subject.trained)

@@ -1,4 +1,4 @@
-"""Where a model's stored keys and values lie, and how much there may be of them."""
+"""Where a model's KV cache is stored on disk, and its size limit."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SHARE_OF_MEMORY = 8
 
 
 def weights_digest(model: StoredModel) -> str:
-    """64 hexadecimal digits that no other weights have.
+    """Return 64 hexadecimal digits that identify the weights.
 
-    Hashing a file that the store did not fetch would take as long as reading it, so that its place,
-    size and time of change stand for its content.
+    Hashing a file that the store did not fetch would take as long as reading it, so its path, size
+    and modification time stand for its content.
     """
     if model.sha256 is not None and _DIGEST.fullmatch(model.sha256):
         return model.sha256
@@ -35,9 +35,9 @@ def weights_digest(model: StoredModel) -> str:
 
 
 def kv_store_spec(config: Config, model: StoredModel) -> KVStoreSpec | None:
-    """Where the model's worker may store what it computed, and how much.
+    """Return where the model's worker stores KV, and how much.
 
-    None where the model's file is gone, which loading it will tell.
+    None if the model's file is missing, which loading it will report.
     """
     from ingle.backends.base.load_spec import KVStoreSpec
 
@@ -54,13 +54,13 @@ def kv_store_spec(config: Config, model: StoredModel) -> KVStoreSpec | None:
 
 
 def remove_stored_kv(paths: Paths, digest: str) -> int:
-    """Remove what is stored for these weights; returns the bytes freed."""
+    """Remove the KV stored for these weights; returns the bytes freed."""
     folder = paths.kv / digest
     freed = 0
     for path in folder.glob("*"):
         try:
             freed += path.lstat().st_size
-        except OSError:  # it gave way just now
+        except OSError:  # it was evicted concurrently
             continue
     shutil.rmtree(folder, ignore_errors=True)
     return freed

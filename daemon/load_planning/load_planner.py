@@ -1,4 +1,4 @@
-"""From a stored model to the way it is loaded and the memory that takes."""
+"""Plans how a stored model is loaded and estimates its memory."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ NO_DRAFT = "off"
 _LARGE_GPU = 40 << 30
 _BATCH = 512
 _LARGE_BATCH = 2048
-"""Tokens of a step where they take hardly longer than reading all weights for them."""
+"""Step size for devices that compute so many tokens in hardly more time than reading the weights.
+"""
 
 
 class LoadPlan(msgspec.Struct, frozen=True):
-    """How a model will be loaded, and the estimate of all the memory that takes.
+    """How a model will be loaded, and the estimated memory.
 
-    `reason` is one sentence for people: why on this engine and device, and with this context.
+    `reason` is one sentence for display: why this engine, device and context.
     """
 
     spec: LoadSpec
@@ -45,11 +46,11 @@ class LoadPlan(msgspec.Struct, frozen=True):
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
-    """What one load asks for; None leaves it to the settings.
+    """The options of one load; None leaves a choice to the settings.
 
-    A `least_context` gets more where there is room, and so does whoever asks for none next.
-    `draft` names the model that guesses for this one; "off" is none, whatever the catalog says.
-    `pooling` is for a model that embeds.
+    With `least_context` the context may be larger if memory allows, as without any. `draft` names
+    the draft model; "off" means none, whatever the catalog suggests. `pooling` is for embedding
+    models.
     """
 
     context: int | None = None
@@ -62,17 +63,17 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
 
 class Preparer(Protocol):
-    """Decides how a model is loaded; blocking, since it reads the file's header."""
+    """Plans how a model is loaded; blocking, since it reads the file's header."""
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
     ) -> LoadPlan:
-        """A context that nobody asked for fits into what is `available`."""
+        """Without a requested context, one that fits into `available` is chosen."""
         ...
 
 
 class ModelLoadPlanner:
-    """The preparer for files and folders: what they say of themselves tells what they need."""
+    """Plans the load of GGUF files and safetensors folders from their metadata."""
 
     def __init__(
         self,
@@ -81,9 +82,9 @@ class ModelLoadPlanner:
         find_facts: Callable[[], EngineFacts] | None = None,
         find_draft: Callable[[StoredModel], StoredModel | None] = lambda model: None,
     ) -> None:
-        """`resolve` finds draft models by name, and `find_draft` one for a model.
+        """`resolve` finds draft models by name, `find_draft` finds one for a model.
 
-        `find_facts` tells what the machine has, once.
+        `find_facts` describes the machine's engines; called once.
         """
         self._find_draft = find_draft
         self._config = config
@@ -92,7 +93,7 @@ class ModelLoadPlanner:
 
     @cached_property
     def facts(self) -> EngineFacts:
-        """What this machine has for engines; blocking when first asked."""
+        """Return what engines this machine can run; blocking on first use."""
         if self._find_facts is not None:
             return self._find_facts()
         from ingle.backends.selection.engine_facts import EngineFacts
@@ -104,9 +105,9 @@ class ModelLoadPlanner:
     ) -> LoadPlan:
         """Raises `InvalidModel`, `UnsupportedModel`, and `ModelNotFound` for the draft model.
 
-        Raises `LoadFailed` where the engine is not installed.
+        Raises `LoadFailed` if the engine is not installed.
         """
-        # Imported here: choosing an engine brings the process machinery with it.
+        # Imported here: selecting an engine imports the process machinery.
         from ingle.backends.selection.load_spec_builder import describe, make_load_spec
 
         config = self._config
@@ -226,7 +227,7 @@ class ModelLoadPlanner:
         )
 
     def room(self, available: MemoryNeeds) -> MemoryBudget:
-        """What a model may have of this machine."""
+        """Return the memory budget of a model on this machine."""
         from ingle.backends.selection.model_placement import MemoryBudget
 
         facts = self.facts
@@ -245,10 +246,10 @@ class ModelLoadPlanner:
     def _completed(
         self, spec: LoadSpec, model: StoredModel, selection: Placement, *, may_fall_back: bool
     ) -> LoadSpec:
-        """Add where files go that a worker keeps, and what depends on the machine."""
+        """Add the paths of files that a worker writes, and machine-dependent settings."""
         return msgspec.structs.replace(
             spec,
-            # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
+            # Memory beyond the KV cache does not count: it can be freed (see `ModelManager._trim`).
             kv_store=kv_store_spec(self._config, model),
             kernel_cache=str(self._config.paths.kernels),
             may_fall_back=may_fall_back,
@@ -264,10 +265,10 @@ class ModelLoadPlanner:
         options: LoadOptions,
         available: MemoryNeeds,
     ) -> LoadPlan:
-        """With the draft model that was asked for, or the catalog's or a found one if both fit."""
+        """Add the requested draft model, or the catalog's or a found one if both models fit."""
         spec = alone.spec
         if spec.task is not ModelTask.GENERATE:
-            return alone  # it writes nothing that could be guessed
+            return alone  # it generates nothing to draft
         if options.draft is not None:
             if options.draft == NO_DRAFT:
                 return alone
@@ -281,7 +282,7 @@ class ModelLoadPlanner:
         return both if both.needs.fits_in(available) else alone
 
     def _offered_draft(self, model: StoredModel) -> StoredModel | None:
-        """The catalog's, where it is here: it is an offer, no need."""
+        """Return the catalog's draft model if it is installed."""
         try:
             return self._resolve(model.draft) if model.draft is not None else None
         except ModelNotFound:

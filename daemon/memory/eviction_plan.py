@@ -1,20 +1,20 @@
-"""Which loaded models make room for another: a pure decision over numbers.
+"""Chooses which models to evict for another: a pure function of numbers.
 
-A model is worth what its going would cost: the seconds until it is as it was (its weights read
-again, and of the conversations it holds whatever is not on disk computed again), times how likely
-it is to be asked soon. For that stand its uses of late, each of which counts half after every
-`HALF_LIFE` seconds, so that both how often and how recently it was used count. Among all sets of
-idle models whose memory is enough, the one goes that costs least:
+Evicting a model costs the seconds to restore it (reading its weights, recomputing the tokens of its
+conversations that are not on disk) times the probability of its next use. Recent uses stand for
+that probability, each halved after every `usage_record.HALF_LIFE` seconds, so both frequency and recency count.
+Of all sets of idle models that free enough memory, the cheapest is evicted:
 
-- busy and pinned models are in none of them;
-- one that somebody asked to keep, for a time that is not over, goes only where no others are
-  enough: a keep-alive is a wish, only a pin is a promise;
-- one that is on its way out anyway costs nothing;
-- of sets that cost the same, the one of fewer models, then of fewer bytes, then of those used
-  longest ago. So nobody goes without need: a set with a needless model costs more than without.
+- busy and pinned models are never evicted;
+- a model whose requested keep-alive has not expired is evicted only if no other set is enough: a
+  keep-alive is a preference, a pin is a guarantee;
+- a model that is about to be unloaded costs nothing;
+- among equal costs: fewer models, then fewer bytes, then least recently used.
 
-Memory is of two kinds, the machine's and the GPU's, and a set has to be enough in both. Several
-GPUs count as the one that models are loaded on.
+A set with an unnecessary model always costs more than the same set without it.
+
+Host memory and GPU memory both have to suffice. Several GPUs count as the one that models are
+loaded on.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ..model_process.usage_record import decayed
 
 START_SECONDS = 2.0
-"""A process, its libraries and the first step."""
+"""Seconds to start a process, load its libraries and run the first step."""
 READ_RATE = 1.5e9
-"""Bytes a second that weights come in with, from a disk of today or from the system's cache."""
+"""Bytes per second at which weights are read, from a current disk or the page cache."""
 PROMPT_RATE = 200.0
-"""Tokens a second that a prompt is read with, where none was measured."""
+"""Prefill tokens per second, if none were measured."""
 _EXHAUSTIVE = 10
-"""So many models have a thousand subsets, of which every one can be looked at."""
+"""Largest number of models for which all subsets (about a thousand) are tried."""
 
 
 class MemoryDemand(msgspec.Struct, frozen=True):
-    """The model somebody wants, and the memory it will take."""
+    """The model to load and its predicted memory."""
 
     name: str
     needs: MemoryNeeds
@@ -48,8 +48,8 @@ class MemoryDemand(msgspec.Struct, frozen=True):
 class ResidentModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that holds memory.
 
-    `last_used` is any clock that only grows, `uses` those counted at that moment, of which older
-    ones count less (see `decayed`), and `reload_seconds` what it costs to have it back.
+    `last_used` is a time on any monotonic clock, `uses` the decayed count at that time (see
+    `decayed`), and `reload_seconds` the cost of restoring the model.
     """
 
     key: str
@@ -60,36 +60,37 @@ class ResidentModel(msgspec.Struct, frozen=True, kw_only=True):
     busy: bool = False
     pinned: bool = False
     kept: bool = False
-    leaving: bool = False
+    is_ending: bool = False
 
 
 class EvictionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to happen first; `free_after` is what there is once it has."""
+    """The models to evict; `free_after` is the free memory afterwards."""
 
     fits: bool
     evict: tuple[str, ...] = ()
     free_after: MemoryNeeds
     blockers: tuple[str, ...] = ()
-    """Busy models whose end has to be waited for; it fits when they, too, are gone."""
+    """Busy models that have to finish first; with their memory it fits."""
 
     pinned: tuple[str, ...] = ()
-    """Pinned models without which alone it would fit, now or later."""
+    """Pinned models without which it would fit."""
 
 
 def plan_eviction(
     wanted: MemoryDemand, loaded: Sequence[ResidentModel], free: MemoryNeeds
 ) -> EvictionPlan:
-    """The idle models that go, as the module describes; none where all are not enough.
+    """Return the models to evict, as described in the module; none if evicting all idle ones is not
+    enough.
 
-    Where busy models have to end first, those are named whose end makes room soonest: the fewest.
+    If busy models have to finish first, names the smallest set of them that is enough.
     """
     idle = [o for o in loaded if not o.busy and not o.pinned]
     if (chosen := _cheapest(wanted.needs, idle, free)) is not None:
         return EvictionPlan(
             fits=True, evict=tuple(o.key for o in chosen), free_after=free + _sum(chosen)
         )
-    movable = [o for o in loaded if not o.pinned]
-    waited_for = _cheapest(wanted.needs, movable, free)
+    evictable = [o for o in loaded if not o.pinned]
+    waited_for = _cheapest(wanted.needs, evictable, free)
     blockers = [o for o in waited_for or () if o.busy]
     pinned = [o for o in loaded if o.pinned]
     frees = waited_for is None and wanted.needs.fits_in(free + _sum(loaded))
@@ -102,37 +103,37 @@ def plan_eviction(
 
 
 def reload_seconds(weights: int, lost_tokens: int, prompt_rate: float = 0.0) -> float:
-    """What it costs to have a model back: bytes to read, tokens to compute once more."""
+    """Return the seconds to restore a model: `weights` bytes to read, `lost_tokens` to recompute."""
     return START_SECONDS + weights / READ_RATE + lost_tokens / (prompt_rate or PROMPT_RATE)
 
 
 def _cheapest(
-    needs: MemoryNeeds, movable: Sequence[ResidentModel], free: MemoryNeeds
+    needs: MemoryNeeds, evictable: Sequence[ResidentModel], free: MemoryNeeds
 ) -> tuple[ResidentModel, ...] | None:
-    """The set that costs least of those that are enough, in the order of their last use."""
+    """Return the cheapest sufficient set, least recently used first; None if there is none."""
     if needs.fits_in(free):
         return ()
-    if not needs.fits_in(free + _sum(movable)):
+    if not needs.fits_in(free + _sum(evictable)):
         return None
-    newest = max(o.last_used for o in movable)
-    ordered = sorted(movable, key=lambda o: (o.last_used, o.key))
+    newest = max(o.last_used for o in evictable)
+    ordered = sorted(evictable, key=lambda o: (o.last_used, o.key))
     if len(ordered) > _EXHAUSTIVE:
         return _greedy(needs, ordered, free, newest)
     enough = [s for s in _subsets(ordered) if needs.fits_in(free + _sum(s))]
     return min(enough, key=lambda chosen: _cost(chosen, newest))
 
 
-def _subsets(occupants: Sequence[ResidentModel]) -> Iterator[tuple[ResidentModel, ...]]:
-    for count in range(1, len(occupants) + 1):
-        yield from combinations(occupants, count)
+def _subsets(residents: Sequence[ResidentModel]) -> Iterator[tuple[ResidentModel, ...]]:
+    for count in range(1, len(residents) + 1):
+        yield from combinations(residents, count)
 
 
 def _cost(chosen: Sequence[ResidentModel], newest: float) -> tuple[int, int, float, int, int]:
-    # Of equal ones the first counts, and subsets come with those used longest ago first.
+    # The first of equal sets wins, and subsets start with the least recently used models.
     return (
         sum(o.busy for o in chosen),
-        sum(o.kept and not o.leaving for o in chosen),
-        sum(_harm(o, newest) for o in chosen),
+        sum(o.kept and not o.is_ending for o in chosen),
+        sum(_eviction_cost(o, newest) for o in chosen),
         len(chosen),
         _sum(chosen).total,
     )
@@ -141,26 +142,26 @@ def _cost(chosen: Sequence[ResidentModel], newest: float) -> tuple[int, int, flo
 def _greedy(
     needs: MemoryNeeds, ordered: Sequence[ResidentModel], free: MemoryNeeds, newest: float
 ) -> tuple[ResidentModel, ...]:
-    """Nearly the cheapest of many: one by one, then without those that turn out not needed."""
+    """Return a nearly cheapest set of many models: add one by one, then drop unnecessary ones."""
     by_cost = sorted(ordered, key=lambda o: _cost((o,), newest))
     chosen: list[ResidentModel] = []
-    for occupant in by_cost:
+    for resident in by_cost:
         if needs.fits_in(free + _sum(chosen)):
             break
-        chosen.append(occupant)
-    for occupant in reversed(chosen[:]):
-        rest = [o for o in chosen if o is not occupant]
+        chosen.append(resident)
+    for resident in reversed(chosen[:]):
+        rest = [o for o in chosen if o is not resident]
         if needs.fits_in(free + _sum(rest)):
             chosen = rest
     return tuple(o for o in ordered if o in chosen)
 
 
-def _harm(occupant: ResidentModel, newest: float) -> float:
-    if occupant.leaving:
+def _eviction_cost(resident: ResidentModel, newest: float) -> float:
+    if resident.is_ending:
         return 0.0
-    likely = decayed(occupant.uses, newest - occupant.last_used)
-    return likely * occupant.reload_seconds
+    likely = decayed(resident.uses, newest - resident.last_used)
+    return likely * resident.reload_seconds
 
 
-def _sum(occupants: Sequence[ResidentModel]) -> MemoryNeeds:
-    return sum((occupant.needs for occupant in occupants), MemoryNeeds())
+def _sum(residents: Sequence[ResidentModel]) -> MemoryNeeds:
+    return sum((resident.needs for resident in residents), MemoryNeeds())

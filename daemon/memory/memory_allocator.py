@@ -26,16 +26,17 @@ RELEASE_PATIENCE = 10.0
 TRIM_PATIENCE = 1.0
 TRIES = 2
 COMFORTABLE_CONTEXT = 8192
-"""Tokens; for more that nobody asked for, no other model is unloaded."""
-_LOOK_AGAIN = 1.0
+"""Tokens; to exceed it without a request for more, no other model is evicted."""
+_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class AllocationTimes:
-    """Seconds.
+    """Timing of allocations, in seconds.
 
-    A model waits `patience` for others to be idle, and after `drain_after` those it waits for take
-    no new requests. Until `settle` after a process ended, its memory may be on its way back.
+    A model waits up to `patience` for others to become idle; after `drain_after` the models it
+    waits for accept no new requests. Memory of an ended process may still be on its way back for
+    `settle` seconds.
     """
 
     patience: float = 300.0
@@ -44,14 +45,14 @@ class AllocationTimes:
 
 
 class PendingAllocation:
-    """A model that waits for memory, in the order of their coming."""
+    """A model that waits for memory; allocations are granted in order of arrival."""
 
     def __init__(self, run: ModelRun) -> None:
         self.run = run
         self.since = time.monotonic()
         self.needs = MemoryNeeds()
         self.reach = MemoryNeeds()
-        """What there would be if everybody but the pinned had gone."""
+        """Memory that would be free if all models but the pinned ones were gone."""
 
     @property
     def waited(self) -> float:
@@ -59,11 +60,12 @@ class PendingAllocation:
 
 
 class MemoryAllocator:
-    """Decides who goes for whom, sees that the memory is really back, and keeps the order.
+    """Chooses which models to evict, waits until their memory is free, and grants allocations in
+    order.
 
-    Where busy models have the memory, a start waits until they are idle. Others may overtake it
-    for a while; then those it waits for take no new requests, and nobody else takes what it has to
-    have, so that two models in constant use cannot keep a third one out for ever.
+    If busy models hold the memory, a start waits until they are idle. Other starts may overtake it
+    for a while; then the models it waits for accept no new requests and its memory is reserved, so
+    that two busy models cannot starve a third.
     """
 
     def __init__(
@@ -75,160 +77,170 @@ class MemoryAllocator:
         limit: MemoryNeeds,
         times: AllocationTimes,
     ) -> None:
-        """All models together take no more than `limit`, where 0 is no limit."""
+        """`limit` bounds all models together; 0 is no limit."""
         self._runs = runs
         self._prepare = prepare
-        self._accounts = MemoryLedger(runs, memory, limit)
+        self._ledger = MemoryLedger(runs, memory, limit)
         self._times = times
         self._ended_at = -math.inf
-        self._placing = asyncio.Lock()
-        self._claims: list[PendingAllocation] = []
-        self._stirred = asyncio.Event()
+        self._allocating = asyncio.Lock()
+        self._pending: list[PendingAllocation] = []
+        self._changed = asyncio.Event()
 
-    def stir(self) -> None:
-        """Something changed: who waits looks again."""
-        self._stirred.set()
+    def notify(self) -> None:
+        """Wake waiting allocations after a change."""
+        self._changed.set()
 
     def ended(self) -> None:
-        """A process is gone, and its memory comes back in a moment."""
+        """Note that a process has ended; its memory is freed shortly."""
         self._ended_at = time.monotonic()
 
     def free(self) -> MemoryNeeds:
-        """What another model can have without anybody's going; for any thread."""
-        return self._accounts.free()
+        """Return the memory that another model can have without an eviction; safe in any thread."""
+        return self._ledger.free()
 
     def available(self) -> MemoryNeeds:
-        """What a model can have when the idle ones give way; for any thread."""
-        movable = [o for o in self._occupants(None) if not o.busy and not o.pinned]
-        both = sum((o.needs for o in movable), self.free())
+        """Return the memory that a model can have if idle ones are evicted; safe in any thread."""
+        evictable = [o for o in self._residents(None) if not o.busy and not o.pinned]
+        both = sum((o.needs for o in evictable), self.free())
         return MemoryNeeds(max(0, both.host), max(0, both.gpu))
 
     async def take(self, run: ModelRun) -> LoadSpec:
-        """How the run is loaded, once it has the memory; it counts as taken from then on.
+        """Wait for memory and return how to load the run; the memory is then allocated to it.
 
-        Raises `MemoryExhausted`, `MemoryBusy` after `patience`, and what the preparer raises.
+        Raises `MemoryExhausted`, `MemoryBusy` after `patience`, and the planner's errors.
         """
-        claim = PendingAllocation(run)
-        self._claims.append(claim)
+        pending = PendingAllocation(run)
+        self._pending.append(pending)
         try:
             while True:
-                self._stirred.clear()
-                async with self._placing:
-                    prepared, placement = await self._place(claim)
-                if placement is None:
-                    return prepared.spec
-                if claim.waited >= self._times.patience:
-                    raise self._busy(run, prepared.needs, placement)
-                self._press(claim, placement)
+                self._changed.clear()
+                async with self._allocating:
+                    load_plan, eviction = await self._try_allocate(pending)
+                if eviction is None:
+                    return load_plan.spec
+                if pending.waited >= self._times.patience:
+                    raise self._busy(run, load_plan.needs, eviction)
+                self._drain_blockers(pending, eviction)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stirred.wait(), _LOOK_AGAIN)
+                    await asyncio.wait_for(self._changed.wait(), _RETRY_SECONDS)
         finally:
-            self._claims.remove(claim)
-            self.stir()
+            self._pending.remove(pending)
+            self.notify()
 
     async def wait_for(self, run: ModelRun) -> bool:
-        """Wait until what a run held is back, which it is to have once more."""
+        """Wait until memory that a run held is free again, to be allocated to the same run."""
         return await wait_for_release(
             run.needs, lambda: self.free() + run.needs, patience=RELEASE_PATIENCE
         )
 
     def is_short(self) -> bool:
-        """Whether others took so much that what models were promised is not there."""
-        return self._accounts.is_short()
+        """Whether other programs took memory that was allocated to models."""
+        return self._ledger.is_short()
 
-    async def relieve(self, why: str) -> list[ModelRun]:
-        """Unload idle models until nothing is promised that is not there; says which."""
-        async with self._placing:
+    async def evict_for_pressure(self, why: str) -> list[ModelRun]:
+        """Evict idle models until all allocated memory exists; return them."""
+        async with self._allocating:
             free = await asyncio.to_thread(self.free)
             short = MemoryNeeds(int(free.host < 0), int(free.gpu < 0))
-            # All that can go goes, where even that is not enough: it helps whoever took the rest.
-            occupants = self._occupants(None)
-            placement = plan_eviction(MemoryDemand("others", short), occupants, free)
-            movable = [o.key for o in occupants if not o.busy and not o.pinned]
-            keys = placement.evict if placement.fits else movable
+            # Evict everything idle even if that is not enough: any freed memory helps.
+            residents = self._residents(None)
+            eviction = plan_eviction(MemoryDemand("others", short), residents, free)
+            evictable = [o.key for o in residents if not o.busy and not o.pinned]
+            keys = eviction.evict if eviction.fits else evictable
             return await self._end(keys, why) if short else []
 
-    async def _place(self, claim: PendingAllocation) -> tuple[LoadPlan, EvictionPlan | None]:
-        """Take the memory now; a placement says that this is not possible, and who has it."""
-        run = claim.run
-        prepared = await self._prepared(run)
-        needs = prepared.needs
+    async def _try_allocate(
+        self, pending: PendingAllocation
+    ) -> tuple[LoadPlan, EvictionPlan | None]:
+        """Try to allocate now; the eviction plan is returned if models have to finish first."""
+        run = pending.run
+        load_plan = await self._plan(run)
+        needs = load_plan.needs
         await self._trim(needs)
         tries = 0
         while True:
-            free = await self._settled_free()
-            occupants = self._occupants(run)
-            placement = plan_eviction(MemoryDemand(run.model.name, needs), occupants, free)
-            claim.needs = needs
-            claim.reach = sum((o.needs for o in occupants if not o.pinned), free)
-            if self._has_to_wait(claim, placement):
-                return prepared, placement
-            if not placement.fits or tries == TRIES:
-                raise self._exhausted(run, needs, placement)
-            await self._end(placement.evict, f"Unloaded to make room for {run.model.name}.")
+            free = await self._stable_free()
+            residents = self._residents(run)
+            eviction = plan_eviction(MemoryDemand(run.model.name, needs), residents, free)
+            pending.needs = needs
+            pending.reach = sum((o.needs for o in residents if not o.pinned), free)
+            if self._must_wait(pending, eviction):
+                return load_plan, eviction
+            if not eviction.fits or tries == TRIES:
+                raise self._exhausted(run, needs, eviction)
+            await self._end(eviction.evict, f"Unloaded to make room for {run.model.name}.")
             if await wait_for_release(needs, self.free, patience=RELEASE_PATIENCE):
-                run.needs, run.spec, run.reason = needs, prepared.spec, prepared.reason
-                return prepared, None
-            tries += 1  # somebody else took what came back
+                run.needs, run.spec, run.reason = needs, load_plan.spec, load_plan.reason
+                return load_plan, None
+            tries += 1  # another program took the memory that was freed
 
-    async def _prepared(self, run: ModelRun) -> LoadPlan:
+    async def _plan(self, run: ModelRun) -> LoadPlan:
         free = await asyncio.to_thread(self.free)
-        movable = [o for o in self._occupants(run) if not o.busy and not o.pinned]
-        everything = sum((o.needs for o in movable), free)
-        best = await asyncio.to_thread(self._prepare, run.model, run.options, available=everything)
+        evictable = [o for o in self._residents(run) if not o.busy and not o.pinned]
+        reachable = sum((o.needs for o in evictable), free)
+        best = await asyncio.to_thread(self._prepare, run.model, run.options, available=reachable)
         if best.needs.fits_in(free):
             return best
-        beside = await asyncio.to_thread(self._prepare, run.model, run.options, available=free)
-        enough = min(best.spec.context, COMFORTABLE_CONTEXT) <= beside.spec.context
-        if enough and beside.needs.fits_in(free) and _same_place(best.spec, beside.spec):
-            return beside
+        coexisting = await asyncio.to_thread(self._prepare, run.model, run.options, available=free)
+        enough = min(best.spec.context, COMFORTABLE_CONTEXT) <= coexisting.spec.context
+        if (
+            enough
+            and coexisting.needs.fits_in(free)
+            and _same_placement(best.spec, coexisting.spec)
+        ):
+            return coexisting
         return best
 
-    def _has_to_wait(self, claim: PendingAllocation, placement: EvictionPlan) -> bool:
-        for other in self._claims[: self._claims.index(claim)]:
-            # It may take what is left over, but nothing that one who waits has to have.
-            leaves_enough = other.needs.fits_in(other.reach - claim.needs)
-            if other.waited >= self._times.drain_after and (placement.evict or not leaves_enough):
+    def _must_wait(self, pending: PendingAllocation, eviction: EvictionPlan) -> bool:
+        for other in self._pending[: self._pending.index(pending)]:
+            # It may take memory that is left over, but none that an earlier waiting start needs.
+            leaves_enough = other.needs.fits_in(other.reach - pending.needs)
+            if other.waited >= self._times.drain_after and (eviction.evict or not leaves_enough):
                 return True
-        if placement.fits:
+        if eviction.fits:
             return False
-        # What a model that starts has taken already may be counted twice, until it is ready; and
-        # that of one that ended may not be back yet.
-        starting = (r.state is ModelState.STARTING for r in self._accounts.holders(claim.run))
+        # Memory that a starting model has already taken may be counted twice until it is ready, and
+        # that of an ended one may not be free yet.
+        starting = (r.state is ModelState.STARTING for r in self._ledger.holders(pending.run))
         settles = time.monotonic() < self._ended_at + self._times.settle
-        return bool(placement.blockers) or any(starting) or settles
+        return bool(eviction.blockers) or any(starting) or settles
 
-    def _press(self, claim: PendingAllocation, placement: EvictionPlan) -> None:
-        """Say what is waited for, and after a while see to it that it comes."""
-        names = [run.model.name for run in self._named(placement.blockers)]
+    def _drain_blockers(self, pending: PendingAllocation, eviction: EvictionPlan) -> None:
+        """Publish what the start waits for, and after `drain_after` seconds drain those models."""
+        names = [run.model.name for run in self._named(eviction.blockers)]
         waits_for = f"until {_enumerate(names)} can be unloaded" if names else "for its turn"
-        if claim is self._claims[0] and not names:
-            waits_for = "until what others had is back"
-        claim.run.tell(f"Waits {waits_for}, to have the memory it needs.")
-        if claim.waited >= self._times.drain_after and claim is self._claims[0]:
-            for run in self._named(placement.blockers):
-                if not run.leaving and run.state is ModelState.READY:
-                    name = claim.run.model.name
-                    log.info("%s takes no new requests: %s waits", run.model.name, name)
-                    run.request_stop(f"Makes room for {name}, which has waited.")
+        if pending is self._pending[0] and not names:
+            waits_for = "until freed memory is available"
+        pending.run.set_reason(f"Waits {waits_for} to have the memory it needs.")
+        if pending.waited >= self._times.drain_after and pending is self._pending[0]:
+            for run in self._named(eviction.blockers):
+                if not run.is_ending and run.state is ModelState.READY:
+                    name = pending.run.model.name
+                    log.info(
+                        "%s accepts no new requests because %s waits for its memory",
+                        run.model.name,
+                        name,
+                    )
+                    run.request_stop(f"Unloads to make room for {name}, which has waited.")
 
-    async def _settled_free(self) -> MemoryNeeds:
-        """What is free, read while nothing changed that it is reckoned from."""
+    async def _stable_free(self) -> MemoryNeeds:
+        """Return the free memory, read while nothing that it is computed from changes."""
         while True:
-            before = self._accounts.states()
+            before = self._ledger.states()
             free = await asyncio.to_thread(self.free)
-            if self._accounts.states() == before:
+            if self._ledger.states() == before:
                 return free
 
     async def _end(self, keys: Sequence[str], why: str) -> list[ModelRun]:
-        leaving = self._named(keys)
-        for run in leaving:
+        is_ending = self._named(keys)
+        for run in is_ending:
             run.request_stop(why)
-        await asyncio.gather(*(run.until_ended() for run in leaving))
-        return leaving
+        await asyncio.gather(*(run.until_ended() for run in is_ending))
+        return is_ending
 
     async def _trim(self, needed: MemoryNeeds) -> None:
-        """Before anybody has to go, take back memory that workers only keep to compute less."""
+        """Before evicting, free caches that workers keep only to save computation."""
         backends = [run.backend for run in self._runs() if run.backend is not None]
         holders = [backend for backend in backends if backend.gauges.kv_memory_bytes]
         if holders and self.free().host < needed.host:
@@ -236,38 +248,38 @@ class MemoryAllocator:
                 backend.trim()
             await wait_for_release(needed, self.free, patience=TRIM_PATIENCE)
 
-    def _occupants(self, wanted: ModelRun | None) -> list[ResidentModel]:
-        return [self._accounts.occupant(run) for run in self._accounts.holders(wanted)]
+    def _residents(self, wanted: ModelRun | None) -> list[ResidentModel]:
+        return [self._ledger.resident(run) for run in self._ledger.holders(wanted)]
 
     def _named(self, keys: Sequence[str]) -> list[ModelRun]:
-        return [run for run in self._accounts.holders(None) if run.key in keys]
+        return [run for run in self._ledger.holders(None) if run.key in keys]
 
-    def _exhausted(self, run: ModelRun, needs: MemoryNeeds, placement: EvictionPlan) -> Exception:
-        numbers = _shortage(run.model.name, needs, placement.free_after)
-        if placement.pinned:
-            names = [pinned.model.name for pinned in self._named(placement.pinned)]
+    def _exhausted(self, run: ModelRun, needs: MemoryNeeds, eviction: EvictionPlan) -> Exception:
+        numbers = _shortage(run.model.name, needs, eviction.free_after)
+        if eviction.pinned:
+            names = [pinned.model.name for pinned in self._named(eviction.pinned)]
             return MemoryExhausted(
                 f"{numbers}, because {_enumerate(names)} cannot be unloaded while pinned.",
-                hint=f"Let go of it with `ingle load {names[0]} --no-pin`.",
+                hint=f"Unpin it with `ingle load {names[0]} --no-pin`.",
             )
         hint = "Choose a smaller model or context, or close other programs."
-        if self._accounts.limited:
+        if self._ledger.limited:
             hint = "Choose a smaller model or context, or raise `memory_limit` or `vram_limit`."
         return MemoryExhausted(f"{numbers}.", hint=hint)
 
-    def _busy(self, run: ModelRun, needs: MemoryNeeds, placement: EvictionPlan) -> MemoryBusy:
-        names = [blocker.model.name for blocker in self._named(placement.blockers)]
+    def _busy(self, run: ModelRun, needs: MemoryNeeds, eviction: EvictionPlan) -> MemoryBusy:
+        names = [blocker.model.name for blocker in self._named(eviction.blockers)]
         why = f"because {_enumerate(names)} cannot be unloaded while in use" if names else ""
-        numbers = _shortage(run.model.name, needs, placement.free_after)
+        numbers = _shortage(run.model.name, needs, eviction.free_after)
         return MemoryBusy(
             f"{numbers}, {why or 'and others wait as well'}.",
-            hint="Try again when it is done.",
+            hint="Try again when it has finished.",
             headers={"retry-after": "5"},
         )
 
 
-def _same_place(one: LoadSpec, other: LoadSpec) -> bool:
-    """Whether both run on the same engine and device, with as much on the GPU."""
+def _same_placement(one: LoadSpec, other: LoadSpec) -> bool:
+    """Whether both use the same engine and device, with the same number of layers on the GPU."""
     return (one.engine, one.device, one.gpu_layers, one.draft_path) == (
         (other.engine, other.device, other.gpu_layers, other.draft_path)
     )

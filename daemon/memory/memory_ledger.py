@@ -1,4 +1,4 @@
-"""`MemoryLedger`: whose the memory is, and what of it is promised but not touched yet."""
+"""Accounts for memory per model: predicted, measured, and allocated but not touched yet."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from .eviction_plan import READ_RATE, ResidentModel, reload_seconds
 
 
 class MemoryLedger:
-    """What every model holds, as it was predicted and as it is measured; for any thread."""
+    """The predicted and measured memory of every model; safe in any thread."""
 
     def __init__(
         self, runs: Callable[[], Sequence[ModelRun]], memory: MemoryReader, limit: MemoryNeeds
     ) -> None:
-        """All models together take no more than `limit`, where 0 is no limit."""
+        """`limit` bounds all models together; 0 is no limit."""
         self._runs = runs
         self._memory = memory
         self._limit = limit
 
     @property
     def limited(self) -> bool:
-        """Whether the owner set a limit."""
+        """Whether the configuration sets a limit."""
         return bool(self._limit)
 
     def holders(self, wanted: ModelRun | None) -> list[ModelRun]:
-        """The runs that hold memory or were promised some, but for the one that is wanted."""
+        """Return the runs that hold or were allocated memory, without `wanted`."""
         return [
             run
             for run in self._runs()
@@ -36,11 +36,11 @@ class MemoryLedger:
         ]
 
     def states(self) -> list[tuple[ModelRun, ModelState]]:
-        """Who holds memory, and where each is in its life."""
+        """Return the runs that hold memory, and the state of each."""
         return [(run, run.state) for run in self.holders(None)]
 
-    def occupant(self, run: ModelRun) -> ResidentModel:
-        """The run as placement sees it."""
+    def resident(self, run: ModelRun) -> ResidentModel:
+        """Return the run as input for the eviction plan."""
         return ResidentModel(
             key=run.key,
             needs=run.needs,
@@ -50,21 +50,21 @@ class MemoryLedger:
             busy=run.busy,
             pinned=run.pinned,
             kept=run.kept,
-            leaving=run.leaving,
+            is_ending=run.is_ending,
         )
 
     def is_short(self) -> bool:
-        """Whether less is free than was promised, and half of the system's own share gone, too."""
+        """Whether allocated memory is missing and half of the system's reserve is used, too."""
         snapshot = self._memory()
         free, share = self._free_of(snapshot), snapshot.share_of_others
         return free.host < -share.host // 2 or free.gpu < -share.gpu // 2
 
     def free(self) -> MemoryNeeds:
-        """Memory for models, less what those already placed have not touched yet.
+        """Return the free memory for models, less what is allocated and not touched yet.
 
-        Weights that a worker maps from the file look available to the system; taking them back
-        would leave that model reading its file again for every token. It is less than nothing
-        where other programs took what had been promised.
+        Weights that a worker maps from the file look available to the system, but reclaiming them
+        would make that model reread its file for every token. Negative if other programs took
+        allocated memory.
         """
         return self._free_of(self._memory())
 
@@ -94,19 +94,20 @@ def _untouched(run: ModelRun, snapshot: MemorySnapshot) -> MemoryNeeds:
     touched = private - backend.gauges.kv_memory_bytes  # which is not part of the needs
     on_gpu = snapshot.gpu_processes.get(backend.pid or 0)
     if on_gpu is None:
-        # Where the driver does not tell whose memory it is, a model has all of it once it is ready.
+        # If the driver does not report memory per process, a ready model counts as holding all of
+        # its own.
         on_gpu = run.needs.gpu if run.ready_since is not None else 0
     return MemoryNeeds(max(0, run.needs.host - touched), max(0, run.needs.gpu - on_gpu))
 
 
 def _reload_seconds(run: ModelRun) -> float:
-    """What it would cost to have it back as it is."""
+    """Return the seconds to restore it as it is now."""
     weights = run.info.weights_bytes if run.info is not None else run.model.size
     if run.backend is None:
         return reload_seconds(weights, 0)
     gauges, store = run.backend.gauges, run.spec.kv_store if run.spec is not None else None
     if store is not None and store.disk_bytes:
-        # A worker that is told to end saves its conversations; reading them again is quick.
+        # A worker saves its conversations when it is asked to stop; reading them again is fast.
         seconds = gauges.kv_disk_bytes / READ_RATE
         return reload_seconds(weights, 0) + seconds
     return reload_seconds(weights, gauges.kv_kept, gauges.prompt_rate)

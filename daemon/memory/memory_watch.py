@@ -1,4 +1,4 @@
-"""`MemoryWatch`: notices while models are loaded what others do to the machine."""
+"""Watches, while models are loaded, for memory pressure and for resume from sleep."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ log = logging.getLogger("ingle.daemon")
 
 INTERVAL = 5.0
 TIMES = 2
-"""Readings in a row, so that a moment's need unloads nobody."""
+"""Readings in a row, so that a short peak does not unload a model."""
 ASLEEP_SECONDS = 5.0
 WHY = "Unloaded because other programs took the memory."
 
 
 class MemoryWatch:
-    """Unloads idle models where other programs take their memory, and tells of a resume.
+    """Unloads idle models if other programs take their memory, and reports a resume from sleep.
 
-    It runs only while there are models: a daemon without any never wakes up.
+    It runs only while models are loaded: otherwise the daemon never wakes up.
     """
 
     def __init__(
         self,
-        room: MemoryAllocator,
+        allocator: MemoryAllocator,
         on_resume: Callable[[], Awaitable[None]],
         *,
         interval: float = INTERVAL,
         clock: Callable[[], float] = boot_time,
         awake: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` goes on while the machine sleeps, `awake` does not."""
-        self._room = room
+        """`clock` runs while the machine sleeps, `awake` does not."""
+        self._allocator = allocator
         self._on_resume = on_resume
         self._interval = interval
         self._clock = clock
@@ -45,7 +45,7 @@ class MemoryWatch:
         self._helpless = False
 
     def follow(self, on: bool) -> None:
-        """Watch from now on, or no longer."""
+        """Start or stop watching."""
         if on and self._task is None:
             self._short, self._helpless = 0, False
             self._task = asyncio.create_task(self._watch(), name="memory watch")
@@ -61,9 +61,9 @@ class MemoryWatch:
             try:
                 await self._look(asleep - before)
             except Exception as error:
-                # Whatever a driver or the system raised once, the next look may find it well.
+                # A reading may fail once for a transient reason of the driver or the system.
                 if not failing:
-                    log.warning("The machine's memory cannot be watched: %r", error)
+                    log.warning("Cannot read the machine's memory: %r", error)
                 failing = True
             else:
                 failing = False
@@ -72,16 +72,16 @@ class MemoryWatch:
         if slept > ASLEEP_SECONDS:
             log.info("The machine slept for %d seconds", slept)
             await self._on_resume()
-        self._short = self._short + 1 if await asyncio.to_thread(self._room.is_short) else 0
+        self._short = self._short + 1 if await asyncio.to_thread(self._allocator.is_short) else 0
         if self._short < TIMES:
             self._helpless = self._helpless and self._short > 0
             return
         self._short = 0
-        ended = await self._room.relieve(WHY)
+        ended = await self._allocator.evict_for_pressure(WHY)
         if not ended and not self._helpless:
-            log.warning("Other programs took memory of the models, and none is idle")
+            log.warning("Other programs took memory of the models, and no model is idle")
         self._helpless = not ended
 
     def _asleep(self) -> float:
-        """Seconds that one clock is ahead of the other."""
+        """Return the seconds that the machine has slept since the start."""
         return self._clock() - self._awake()

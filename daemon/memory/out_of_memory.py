@@ -1,4 +1,4 @@
-"""Whether a start failed for lack of memory, and what to ask less of the second time."""
+"""Detects that a start failed from out-of-memory, and computes a smaller configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingle.models.gguf.gguf_header import GGUFHeader
 LEAST_BATCH = 128
 LEAST_CONTEXT = 2048
 _LAYERS_KEPT = 0.75
-"""Of the layers on the GPU; those that leave it take their part of the KV cache along."""
+"""Share of the GPU layers that stay; the others take their part of the KV cache along."""
 _COUNTERS = Path("/proc/vmstat")
 _LAST_WORDS = (
     *("out of memory", "outofmemory", "bad_alloc", "memoryerror", "cannot allocate memory"),
@@ -26,14 +26,14 @@ _LAST_WORDS = (
 
 @dataclass(frozen=True)
 class ReducedSpec:
-    """A load that takes less, and the words for what it has less of."""
+    """A smaller configuration, and a description of what it has less of."""
 
     spec: LoadSpec
     changes: str
 
 
 def out_of_memory_kills(counters: Path = _COUNTERS) -> int:
-    """How many processes Linux has ended for lack of memory since it started; else 0."""
+    """Return how many processes Linux has killed for lack of memory since boot; 0 elsewhere."""
     try:
         lines = counters.read_text().splitlines()
     except OSError:
@@ -42,7 +42,7 @@ def out_of_memory_kills(counters: Path = _COUNTERS) -> int:
 
 
 def lacked_memory(error: BackendError, kills_before: int, counters: Path = _COUNTERS) -> bool:
-    """Whether that is what the failure means; `kills_before` is from when the start began."""
+    """Whether the failure was out-of-memory; `kills_before` is the count when the start began."""
     if isinstance(error, OutOfMemory):
         return True
     if not isinstance(error, WorkerDied):
@@ -54,9 +54,9 @@ def lacked_memory(error: BackendError, kills_before: int, counters: Path = _COUN
 
 
 def reduced_spec(spec: LoadSpec, *, shrinks_context: bool) -> ReducedSpec | None:
-    """A load with a smaller batch, fewer layers on the GPU, and where allowed less context.
+    """Return a spec with a smaller batch, fewer GPU layers and, if allowed, a smaller context.
 
-    None where nothing is left to give up. Reads the file's header.
+    None if nothing can be reduced. Reads the file's header.
     """
     changed: dict[str, int] = {}
     words: list[str] = []

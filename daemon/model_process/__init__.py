@@ -1,1 +1,1 @@
-"""One model's process: states, crashes, usage, and what the API shows of it."""
+"""One model's process: states, crashes, usage, and its description in the API."""

@@ -1,4 +1,4 @@
-"""After the machine slept: whether a model's process still has its GPU."""
+"""Checks after a resume from sleep whether a model's process still has its GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 30.0
 
 
 def may_have_lost_gpu(run: ModelRun) -> bool:
-    """Whether it is idle, and computes on a GPU, which drivers may reset while a machine sleeps."""
+    """Whether it is idle and uses a GPU, which drivers may reset while a machine sleeps."""
     info = run.info
     return (
         run.state is ModelState.READY
@@ -29,7 +29,9 @@ def may_have_lost_gpu(run: ModelRun) -> bool:
 
 
 async def still_computes(backend: Backend, patience: float = PATIENCE) -> bool:
-    """Have one token written; False where the process dies of it, or says nothing."""
+    """Generate one token; return False if the process dies or does not answer within `patience`
+    seconds.
+    """
     request = GenerateRequest(
         id="after-resume",
         prompt="a",

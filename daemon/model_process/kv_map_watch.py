@@ -1,4 +1,4 @@
-"""Showing the pages of a model's KV cache to those who look, for as long as they do."""
+"""Publishes page maps of a model's KV cache while a client watches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PagesEvent(PageMap, frozen=True, kw_only=True):
 
 
 class KVMapWatch:
-    """Asks a model's process for page maps while somebody looks, through all of its lives."""
+    """Requests page maps from a model's process while a client watches, across restarts."""
 
     def __init__(self, hub: EventHub, find: Callable[[StoredModel], ModelRun | None]) -> None:
         self._hub = hub
@@ -34,10 +34,10 @@ class KVMapWatch:
 
     @contextmanager
     def watching(self, model: StoredModel) -> Generator[Subscription]:
-        """Listen to the hub, and to the model's pages, for as long as the context lasts.
+        """Subscribe to the hub and to the model's pages for the duration of the context.
 
-        The first map comes at once where the model is loaded, else once it is. Where others look
-        already it is what they were told last, so that nobody hears of who comes and goes.
+        The first map is sent at once if the model is loaded, else when it is. If other clients
+        watch already, a new one gets the last map that was sent, so that the others notice nothing.
         """
         key = str(model.path)
         self._watchers[key] += 1
@@ -45,7 +45,7 @@ class KVMapWatch:
             with self._hub.subscribe(pages_of=key) as subscription:
                 if key in self._last:
                     event = _aged(*self._last[key])
-                    self._hub.tell(subscription, "pages", event, replaces="pages")
+                    self._hub.set_reason(subscription, "pages", event, replaces="pages")
                 elif self._watchers[key] == 1:
                     self._look(self._find(model))
                 yield subscription
@@ -57,14 +57,14 @@ class KVMapWatch:
                 self._look(self._find(model))
 
     def changed(self, run: ModelRun) -> None:
-        """The run is in another state: one that is ready has to be asked anew."""
+        """Handle a change of state: a run that became ready needs a new subscription."""
         if run.state not in (ModelState.READY, ModelState.DRAINING):
             self._last.pop(str(run.model.path), None)
         if run.state is ModelState.READY and str(run.model.path) in self._watchers:
             self._look(run)
 
     def _look(self, run: ModelRun | None) -> None:
-        """Ask a run for its pages, or no longer."""
+        """Subscribe to a run's pages, or unsubscribe."""
         if run is None or run.state not in (ModelState.READY, ModelState.DRAINING):
             return
         assert run.backend is not None
@@ -79,7 +79,7 @@ class KVMapWatch:
 
 
 def _aged(told_at: float, event: PagesEvent) -> PagesEvent:
-    """What was told then, as it is to be told now."""
+    """Return the event with its ages advanced to now."""
     age = time.monotonic() - told_at
     groups = [
         group

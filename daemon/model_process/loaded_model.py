@@ -1,4 +1,4 @@
-"""What the API shows of a model that has a process, or had one that failed."""
+"""What the API reports of a model that has a process, or had one that failed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .model_run import ModelRun, ModelState
 
 
 class ModelMemory(msgspec.Struct, frozen=True):
-    """What was reckoned with before the model was loaded, and what its process holds now.
+    """Memory predicted before loading, and measured now; bytes.
 
-    Of the machine's memory only what no file backs is measured, and `mapped` are the bytes of files
-    that are in memory besides; of the GPU's, 0 where the driver does not tell.
+    Of host memory only anonymous memory is measured, and `mapped` are the resident bytes of mapped
+    files; GPU memory is 0 if the driver does not report it.
     """
 
     predicted: MemoryNeeds
@@ -29,7 +29,7 @@ class ModelMemory(msgspec.Struct, frozen=True):
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.
 
-    `quarantined_for` is how long it will not be started, since it died too often; else 0.
+    `quarantined_for` is how many seconds it will not be started after repeated crashes; else 0.
     """
 
     name: str
@@ -79,10 +79,10 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, run: ModelRun) -> LoadedModel:
-        """A snapshot of the run as it is now."""
+        """Return a snapshot of the run."""
         backend, info = run.backend, run.info
         gauges = backend.gauges if backend is not None else Gauges()
-        # Once a process has ended the system may give its number to another.
+        # The system may reuse the process id once the process has ended.
         pid = backend.pid if backend is not None and backend.state != "dead" else None
         since, process = run.ready_since, ProcessMemory.read(pid)
         return cls(
@@ -138,12 +138,12 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quarantine_left(run: ModelRun) -> float:
-    """Seconds until a model that died too often is started again; 0 where it may be."""
+    """Return the seconds until a quarantined model may start; 0 if it may now."""
     return run.crashes.quarantine_left() if run.state is ModelState.FAILED else 0.0
 
 
 def _warnings(run: ModelRun) -> list[str]:
-    """What was asked for and could not be had."""
+    """Return one sentence for each request that could not be met."""
     if run.info is None:
         return []
     if run.cuts:
@@ -151,5 +151,5 @@ def _warnings(run: ModelRun) -> list[str]:
     info, wanted = run.info, run.options.context or run.options.least_context
     if wanted is None or wanted <= info.context:
         return info.warnings
-    cut = f"A context of {wanted} tokens was asked for, and the model has {info.context}."
+    cut = f"A context of {wanted} tokens was requested, but the model has {info.context}."
     return [cut, *info.warnings]

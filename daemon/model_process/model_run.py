@@ -1,4 +1,4 @@
-"""One life of one model's process, and the task that owns it from start to end."""
+"""The life of one model process, and the task that owns it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HURRIED_GRACE = 1.0
 
 
 class ModelState(StrEnum):
-    """Where a model's process is in its life."""
+    """The state of a model's process."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -39,13 +39,14 @@ class ModelState(StrEnum):
 
 
 class ModelRun:
-    """starting → ready → draining → stopping → stopped, or failed from anywhere; never back.
+    """The states are starting, ready, draining, stopping, stopped, and failed from any of them;
+    never back.
 
-    Only the owner task changes the state. Everybody else counts themselves in and out (`waiting`,
-    `acquire`, `release`) or asks for the end (`request_stop`), and the owner looks again.
+    Only the owner task changes the state. Others register (`waiting`, `acquire`, `release`) or ask
+    for the end (`request_stop`), and wake the owner.
 
-    A start goes on for `abandon_after` seconds when nobody waits for it any more: a client that
-    tries again finds it further on, and one that gave up gets the machine back.
+    A start that no request waits for any more goes on for `abandon_after` seconds: a client that
+    retries soon benefits, and one that gave up does not occupy the machine for long.
     """
 
     def __init__(
@@ -62,37 +63,37 @@ class ModelRun:
         on_note: Callable[[ModelRun], None],
         on_idle: Callable[[], None],
     ) -> None:
-        """`on_change` hears of each state, `on_note` of what changes within one.
+        """`on_change` is called for each state, `on_note` for changes within a state.
 
-        `on_idle` is called when somebody stops using it or waiting for it.
+        `on_idle` is called when a request stops using it or waiting for it.
         """
         self.model = model
         self.uses = uses
         self.crashes = crashes
         self.options = options
-        """What somebody asked for."""
+        """The options that were requested."""
         self.keep_alive = keep_alive
         self.kept = False
-        """Whether somebody asked for its keep-alive, and it is not just the default."""
+        """Whether the keep-alive was requested, rather than the default."""
         self.pinned = False
-        """Whether it stays whatever happens, until it is unloaded or let go."""
+        """Whether it stays loaded until it is unloaded or unpinned."""
         self.state = ModelState.STARTING
         self.fraction = 0.0
         self.failure: Exception | None = None
         self.error: str | None = None
-        """What went wrong, for people."""
+        """The error, for display."""
         self.spec: LoadSpec | None = None
-        """How it is loaded, once that is decided."""
+        """How it is loaded, once decided."""
         self.backend: Backend | None = None
         self.info: ModelInfo | None = None
         self.needs = MemoryNeeds()
-        """What placement reckons with."""
+        """Memory predicted by the load planner."""
         self.gpu_bytes = 0
-        """What its process was last seen to hold of the GPU, where the driver tells."""
+        """GPU memory its process was last measured to hold, if the driver reports it."""
         self.reason = ""
-        """Why it is loaded as it is, what it waits for, or why it ends; for people."""
+        """Why it is loaded as it is, what it waits for, or why it ends; for display."""
         self.cuts: list[str] = []
-        """What it has less of than was planned; one sentence each."""
+        """What was reduced from the plan; one sentence each."""
         self.leases = 0
         self.waiters = 0
         self.last_used = boot_time()
@@ -111,38 +112,40 @@ class ModelRun:
 
     @property
     def key(self) -> str:
-        """One file is one process, whatever names lead to it."""
+        """Process key: its file, so that all names of a model share one process."""
         return str(self.model.path)
 
     @property
     def accepts(self) -> bool:
         """Whether it can be leased now."""
-        return self.state is ModelState.READY and not self.leaving
+        return self.state is ModelState.READY and not self.is_ending
 
     @property
-    def leaving(self) -> bool:
-        """Whether it will end without taking anybody else; who wants the model waits for that."""
+    def is_ending(self) -> bool:
+        """Whether it ends without accepting further requests; a request for the model waits for
+        that.
+        """
         if self._stop_wanted:
             return not self._ended.is_set()
         if self.state is ModelState.READY:
-            # Between the death of a process and the owner's hearing of it.
+            # Covers the time between the death of a process and the owner's noticing it.
             return self.backend is not None and self.backend.state != "ready"
         return self.state in (ModelState.DRAINING, ModelState.STOPPING)
 
     @property
     def busy(self) -> bool:
-        """Whether somebody uses it or waits for it."""
+        """Whether a request uses it or waits for it."""
         return self.leases > 0 or self.waiters > 0 or self.state is ModelState.STARTING
 
     @property
     def expires_in(self) -> float | None:
-        """Seconds until it is unloaded, None while in use or kept for ever."""
+        """Return the seconds until it is unloaded; None while in use or if kept for ever."""
         if self.state is not ModelState.READY or self.busy or self.pinned or self.keep_alive < 0:
             return None
         return max(0.0, self.last_used + self.keep_alive - boot_time())
 
-    def meets(self, options: LoadOptions) -> bool:
-        """Whether it was asked for the same, or has what these ask for."""
+    def satisfies(self, options: LoadOptions) -> bool:
+        """Whether it was started with these options, or has what they ask for."""
         info, spec, own = self.info, self.spec, self.options
         return (
             options.context in (None, own.context, info.context if info else None)
@@ -155,7 +158,7 @@ class ModelRun:
 
     @contextmanager
     def waiting(self, on_progress: LoadProgress | None = None) -> Generator[None]:
-        """Count as somebody who wants the model, and hear of its progress."""
+        """Count as a waiting request, and receive load progress."""
         self.waiters += 1
         if on_progress is not None:
             self._listeners.append(on_progress)
@@ -168,53 +171,53 @@ class ModelRun:
             self._used()
 
     async def until_started(self) -> None:
-        """Wait for the start's end; raises what made it fail."""
+        """Wait until the start ends; raises the load error."""
         await self._started.wait()
         if self.ready_since is None:
             assert self.failure is not None
             raise self.failure.with_traceback(None)
 
     async def until_ended(self) -> None:
-        """Wait until the process and its memory are gone."""
+        """Wait until the process has ended and its memory is free."""
         await self._ended.wait()
 
     def acquire(self) -> None:
-        """Count one more user; only while `accepts`, with no await in between."""
+        """Increment the user count; only while `accepts`, with no await in between."""
         assert self.accepts
         self.leases += 1
         self.uses.add(boot_time())
         self._nudge.set()
 
     def release(self) -> None:
-        """Count one user less; the keep-alive clock starts with the last."""
+        """Decrement the user count; the keep-alive timer starts with the last user."""
         self.leases -= 1
         self._used()
 
     def keep(self, keep_alive: float) -> None:
-        """Change how long it stays after its last use, as somebody asks."""
+        """Change the requested keep-alive."""
         self.keep_alive = keep_alive
         self.kept = keep_alive != 0
         self._nudge.set()
 
-    def stay_like(self, before: ModelRun) -> None:
-        """Stay as long as another run of the same model was to."""
+    def copy_keep_alive(self, before: ModelRun) -> None:
+        """Copy the keep-alive and pin of another run of the same model."""
         self.keep_alive, self.kept, self.pinned = before.keep_alive, before.kept, before.pinned
 
     def pin(self, on: bool) -> None:
-        """Keep it whatever happens, or no longer."""
+        """Pin or unpin it."""
         if on is not self.pinned:
             self.pinned = on
             self._nudge.set()
             self._on_note(self)
 
-    def tell(self, reason: str) -> None:
-        """Say why things are as they are."""
+    def set_reason(self, reason: str) -> None:
+        """Set the reason that is displayed."""
         if reason != self.reason:
             self.reason = reason
             self._on_note(self)
 
     def request_stop(self, why: str = "", *, drain: float | None = None) -> None:
-        """End it once nobody uses it, at the latest in `drain` seconds; a start is broken off."""
+        """End it once it is idle, or in `drain` seconds at the latest; a start is cancelled."""
         self._stop_wanted = True
         self.reason = why or self.reason
         if drain is not None:
@@ -222,12 +225,12 @@ class ModelRun:
             self._drain_deadline = min(deadline, self._drain_deadline or deadline)
         self._nudge.set()
 
-    def look_again(self) -> None:
-        """The clock went on while timers stood still."""
+    def recheck_timers(self) -> None:
+        """Recompute timers, since the clock went on while they stood still."""
         self._nudge.set()
 
     def progressed(self, fraction: float) -> None:
-        """Pass on how much is loaded."""
+        """Report the fraction that is loaded."""
         self.fraction = fraction
         for listener in tuple(self._listeners):
             listener(fraction)
@@ -244,13 +247,15 @@ class ModelRun:
         except Exception as error:
             self.failure = error
             self.error, self.reason = describe(error).message, ""
-        # A start that was broken off on purpose is no failure of the model.
+        # A start that was cancelled on purpose does not count as a failure of the model.
         failed = self.failure is not None and not isinstance(self.failure, ModelStopped)
         self._enter(ModelState.FAILED if failed else ModelState.STOPPING)
         self._started.set()
         if self.backend is not None:
             hurry = failed or self.leases > 0 or self.ready_since is None
-            with suppress(Exception):  # it is gone either way, and the failure above stands
+            with suppress(
+                Exception
+            ):  # it is gone either way, and the failure above is what is reported
                 await self.backend.stop(HURRIED_GRACE if hurry else STOP_GRACE)
         self._ended.set()
         if not failed:
@@ -265,7 +270,7 @@ class ModelRun:
                 if not opening.done() and (self._stop_wanted or self._time_to_abandon() == 0):
                     raise ModelStopped(
                         f"The model '{self.model.name}' was unloaded while it was starting.",
-                        hint="Ask again to load it.",
+                        hint="Repeat the request to load it.",
                     )
             self.info = opening.result()
         finally:
@@ -277,7 +282,7 @@ class ModelRun:
         self._started.set()
 
     async def _serve(self) -> None:
-        """Return when the process shall end; raises `WorkerDied` when it did by itself."""
+        """Return when the process shall end; raises `WorkerDied` if it died."""
         assert self.backend is not None
         death = asyncio.create_task(self.backend.wait_dead())
         try:
@@ -312,7 +317,7 @@ class ModelRun:
         return max(0.0, self.last_used + self._abandon_after - boot_time())
 
     async def _wait(self, task: asyncio.Future[Any], timeout: float | None) -> None:  # noqa: ASYNC109 - None must mean for ever
-        """Until the task is done, somebody nudges, or the time is over."""
+        """Wait until the task is done, the owner is woken, or the time is over."""
         nudge = asyncio.create_task(self._nudge.wait())
         try:
             await asyncio.wait({task, nudge}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""How often each model was used of late, across its lives."""
+"""How often each model was used recently, across its processes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _MOST_HALVINGS = 60.0
 
 
 class UsageRecord:
-    """Uses of one model, of which older ones count less; times are of any clock that only grows."""
+    """Decayed use count of one model; times are of any monotonic clock."""
 
     def __init__(self) -> None:
         self.last_used = 0.0
         self.uses = 0.0
-        """As they counted at `last_used`."""
+        """The count at `last_used`."""
 
     def add(self, now: float) -> None:
-        """It is used once more."""
+        """Count one use."""
         self.uses = decayed(self.uses, now - self.last_used) + 1.0
         self.last_used = now
 

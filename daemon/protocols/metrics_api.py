@@ -72,7 +72,7 @@ class MetricsApi:
         yield from self._models()
         yield from self._places()
         yield from self._work()
-        yield from self._faults()
+        yield from self._failures()
 
     def _machine(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
@@ -178,16 +178,16 @@ class MetricsApi:
                 metric.add_metric([name], getattr(value, field.name))
             yield metric
 
-    def _faults(self) -> Iterator[Metric]:
+    def _failures(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        faults = self._services.manager.faults
+        failures = self._services.manager.failures
         for name, help_, counts in (
-            ("deaths", "Model processes that ended by themselves.", faults.deaths),
+            ("deaths", "Model processes that ended by themselves.", failures.deaths),
             (
                 "second_tries",
                 "Requests asked once more, as the model's process had died under them.",
-                faults.second_tries,
+                failures.retries,
             ),
         ):
             counter = CounterMetricFamily(f"ingle_worker_{name}_total", help_, labels=["model"])

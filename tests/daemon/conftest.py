@@ -237,7 +237,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
     def make(
         *, keep_alive: float = 60.0, abandon_after: float = 10.0, **options: Any
     ) -> ManagerHarness:
-        options.setdefault("room_times", AllocationTimes(settle=0.0))
+        options.setdefault("allocation_times", AllocationTimes(settle=0.0))
         plans = {name: BackendPlan() for name in "abc"}
         sizes, gpu_sizes = dict.fromkeys("abc", GIB), dict.fromkeys("abc", 0)
         memory = {"total": 20 * GIB, "available": 10 * GIB}

@@ -86,7 +86,7 @@ async def test_a_file_that_goes_while_it_is_loaded_is_a_model_not_found(
     await harness.until(lambda: len(harness.backends) == 1)
     (tmp_path / "a.gguf").unlink()
     gate.set()
-    with pytest.raises(ModelNotFound, match="removed while it was being loaded"):
+    with pytest.raises(ModelNotFound, match="removed while it was loading"):
         await answer
 
 
@@ -240,7 +240,7 @@ async def test_the_idle_model_used_longest_ago_makes_room(make_manager: MakeMana
 
 
 async def test_a_busy_model_is_never_evicted(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=AllocationTimes(patience=0.0, settle=0.0))
+    harness = make_manager(allocation_times=AllocationTimes(patience=0.0, settle=0.0))
     harness.memory["available"] = 2 * GIB + GIB // 2
     async with harness.manager.lease("a"):
         with pytest.raises(MemoryBusy, match=r"needs 1024 MiB .* 512 MiB .* 'a'"):
@@ -287,7 +287,7 @@ async def test_a_model_waits_until_a_busy_one_can_go(make_manager: MakeManager) 
 
 
 async def test_models_in_constant_use_do_not_keep_another_out(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=AllocationTimes(drain_after=0.02))
+    harness = make_manager(allocation_times=AllocationTimes(drain_after=0.02))
     harness.memory["available"] = 2 * GIB + GIB // 2
     done = asyncio.Event()
 
@@ -305,7 +305,7 @@ async def test_models_in_constant_use_do_not_keep_another_out(make_manager: Make
 
 
 async def test_a_small_model_need_not_wait_behind_a_large_one(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=AllocationTimes(drain_after=0.0))
+    harness = make_manager(allocation_times=AllocationTimes(drain_after=0.0))
     harness.memory["available"] = 6 * GIB
     harness.sizes |= {"a": 3 * GIB, "b": 4 * GIB}
     async with harness.manager.lease("a"):
@@ -359,7 +359,7 @@ async def test_memory_of_the_gpu_is_placed_like_the_machines(make_manager: MakeM
 
 
 async def test_memory_that_is_on_its_way_back_is_waited_for(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=AllocationTimes(settle=60.0))
+    harness = make_manager(allocation_times=AllocationTimes(settle=60.0))
     harness.memory |= {"gpu_total": 4 * GIB, "gpu_available": 2 * GIB}
     harness.gpu_sizes |= {"a": GIB, "b": GIB}
     await ask(harness, "a")
@@ -379,11 +379,11 @@ async def test_a_start_that_lacks_memory_is_tried_once_more_with_less(
     assert await ask(harness) == "Hello"
     assert [backend.spec.batch for backend in harness.backends] == [512, 128]
     (loaded,) = harness.manager.loaded()
-    assert loaded.warnings == ["There was too little memory, so it has steps of 128 tokens."]
+    assert loaded.warnings == ["Memory ran out, so it was loaded with steps of 128 tokens."]
     await harness.manager.unload("a")
     lacking = OutOfMemory("There is no memory for its weights.")
     harness.plans["a"].start_errors = [lacking, lacking]
-    with pytest.raises(OutOfMemory, match=r"weights\. It was tried once more with steps of 128"):
+    with pytest.raises(OutOfMemory, match=r"weights\. A retry with steps of 128"):
         await ask(harness)
     assert len(harness.backends) == 4
     assert harness.states() == {"a": "failed"}
@@ -391,18 +391,18 @@ async def test_a_start_that_lacks_memory_is_tried_once_more_with_less(
 
 async def test_idle_models_go_when_others_take_the_memory(make_manager: MakeManager) -> None:
     harness = make_manager()
-    room = harness.manager.room
+    allocator = harness.manager.allocator
     await ask(harness, "a")
     await ask(harness, "b")
-    assert not room.is_short()
+    assert not allocator.is_short()
     harness.memory["available"] = 2 * GIB
-    assert room.is_short()
+    assert allocator.is_short()
     async with harness.manager.lease("a"):
-        assert [run.model.name for run in await room.relieve("A game began.")] == ["b"]
+        assert [run.model.name for run in await allocator.relieve("A game began.")] == ["b"]
         assert harness.states() == {"a": "ready"}
         harness.memory["available"] = GIB // 2
-        assert await room.relieve("A game began.") == []
-    assert [run.reason for run in await room.relieve("A game began.")] == ["A game began."]
+        assert await allocator.relieve("A game began.") == []
+    assert [run.reason for run in await allocator.relieve("A game began.")] == ["A game began."]
     assert harness.states() == {}
 
 

@@ -12,7 +12,7 @@ from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.events import Delta, Event, Started
 from ingle.backends.base.requests import GenerateRequest, Priority, TokenizeRequest
 from ingle.daemon.errors import ModelQuarantined
-from ingle.daemon.lifecycle.retrying_backend import Turns
+from ingle.daemon.lifecycle.retrying_backend import RetryQueue
 
 pytestmark = pytest.mark.quick
 
@@ -43,8 +43,8 @@ async def test_who_has_seen_nothing_sees_one_beginning_and_one_answer(
     assert [type(event) for event in seen].count(Started) == 1
     assert "".join(event.text for event in seen if isinstance(event, Delta)) == "Hello"
     assert len(harness.backends) == 2
-    assert harness.manager.faults.deaths == {"a": 1}
-    assert harness.manager.faults.second_tries == {"a": 1}
+    assert harness.manager.failures.deaths == {"a": 1}
+    assert harness.manager.failures.retries == {"a": 1}
     assert all(backend.active == 0 for backend in harness.backends)
 
 
@@ -53,7 +53,7 @@ async def test_who_has_seen_a_word_is_told_of_the_death(make_manager: MakeManage
     harness.plans["a"].deaths = [1]
     with pytest.raises(WorkerDied, match="signal 9"):
         await ask(harness)
-    assert harness.manager.faults.second_tries == {}
+    assert harness.manager.failures.retries == {}
 
 
 async def test_a_second_death_is_told_and_a_third_is_not_tried(make_manager: MakeManager) -> None:
@@ -77,7 +77,7 @@ async def test_a_start_that_dies_is_tried_again_once(make_manager: MakeManager) 
     assert len(await ask(harness)) == 4
     harness.plans["a"].start_errors = []
     harness.plans["a"].deaths = []
-    assert harness.manager.faults.second_tries == {"a": 2}
+    assert harness.manager.failures.retries == {"a": 2}
 
 
 async def test_a_batch_has_its_own_way(make_manager: MakeManager) -> None:
@@ -98,11 +98,11 @@ async def test_a_lease_is_tried_again_once_however_often_it_asks(make_manager: M
         with pytest.raises(WorkerDied):
             await lease.backend.tokenize(TokenizeRequest(id="t", text="ab"))
     assert len(harness.backends) == 2
-    assert harness.manager.faults.second_tries == {"a": 1}
+    assert harness.manager.failures.retries == {"a": 1}
 
 
 async def test_who_came_last_goes_first_and_who_leaves_the_line_holds_up_nobody() -> None:
-    turns = Turns()
+    turns = RetryQueue()
     order: list[int] = []
     numbers = [turns.arrive() for _ in range(4)]
 

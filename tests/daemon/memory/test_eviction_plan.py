@@ -26,8 +26,8 @@ GB = 10**9
 
 
 def idle(key: str, size: int, last_used: float, *, gpu: int = 0, **more: float) -> ResidentModel:
-    occupant = ResidentModel(key=key, needs=MemoryNeeds(size, gpu), last_used=last_used)
-    return msgspec.structs.replace(occupant, **more)
+    resident = ResidentModel(key=key, needs=MemoryNeeds(size, gpu), last_used=last_used)
+    return msgspec.structs.replace(resident, **more)
 
 
 def busy(key: str, size: int, *, gpu: int = 0) -> ResidentModel:
@@ -62,7 +62,7 @@ def place(wanted: int, loaded: list[ResidentModel], free: int) -> EvictionPlan:
         ),
         pytest.param(9, [idle("a", 9, 1, kept=True), idle("b", 5, 2)], 0, ("a",), id="kept-goes"),
         pytest.param(
-            5, [idle("a", 5, 1), idle("b", 5, 2, leaving=True)], 0, ("b",), id="leaving-first"
+            5, [idle("a", 5, 1), idle("b", 5, 2, is_ending=True)], 0, ("b",), id="leaving-first"
         ),
         pytest.param(0, [idle("a", 3, 1)], 0, (), id="nothing-wanted"),
     ],
@@ -70,11 +70,11 @@ def place(wanted: int, loaded: list[ResidentModel], free: int) -> EvictionPlan:
 def test_evicts_what_is_needed_and_no_more(
     wanted: int, loaded: list[ResidentModel], free: int, evicted: tuple[str, ...]
 ) -> None:
-    placement = place(wanted, loaded, free)
-    assert placement.fits
-    assert placement.evict == evicted
-    assert placement.free_after.host == free + sum(o.needs.host for o in loaded if o.key in evicted)
-    assert placement.free_after.host >= wanted
+    eviction = place(wanted, loaded, free)
+    assert eviction.fits
+    assert eviction.evict == evicted
+    assert eviction.free_after.host == free + sum(o.needs.host for o in loaded if o.key in evicted)
+    assert eviction.free_after.host >= wanted
 
 
 def test_one_that_is_slow_to_come_back_outweighs_a_use_a_little_later() -> None:
@@ -110,17 +110,17 @@ def test_each_kind_of_memory_counts() -> None:
 
 
 def test_evicts_nobody_where_it_would_not_help() -> None:
-    placement = place(100, [idle("a", 3, 1), busy("b", 4)], 5)
-    assert not placement.fits
-    assert placement.evict == ()
-    assert placement.free_after == MemoryNeeds(8)
-    assert placement.blockers == ()
+    eviction = place(100, [idle("a", 3, 1), busy("b", 4)], 5)
+    assert not eviction.fits
+    assert eviction.evict == ()
+    assert eviction.free_after == MemoryNeeds(8)
+    assert eviction.blockers == ()
 
 
 def test_names_the_busy_ones_to_wait_for_and_the_pinned_ones_in_the_way() -> None:
-    placement = place(10, [busy("b", 7), busy("c", 7), idle("a", 3, 1)], 0)
-    assert not placement.fits
-    assert placement.blockers == ("b",)
+    eviction = place(10, [busy("b", 7), busy("c", 7), idle("a", 3, 1)], 0)
+    assert not eviction.fits
+    assert eviction.blockers == ("b",)
     stuck = place(10, [busy("b", 3), idle("a", 9, 1, pinned=True)], 0)
     assert (stuck.blockers, stuck.pinned) == ((), ("a",))
 
@@ -137,7 +137,7 @@ def test_a_use_counts_half_after_its_half_life() -> None:
 
 
 sizes = st.integers(0, 6)
-occupants = st.lists(
+residents = st.lists(
     st.builds(
         ResidentModel,
         key=st.uuids().map(str),
@@ -148,7 +148,7 @@ occupants = st.lists(
         busy=st.booleans(),
         pinned=st.booleans(),
         kept=st.booleans(),
-        leaving=st.booleans(),
+        is_ending=st.booleans(),
     ),
     max_size=13,
     unique_by=lambda o: o.key,
@@ -157,45 +157,47 @@ occupants = st.lists(
 
 @given(
     wanted=st.builds(MemoryNeeds, sizes, st.integers(0, 20)),
-    loaded=occupants,
+    loaded=residents,
     free=st.builds(MemoryNeeds, st.integers(-5, 9), st.integers(-5, 9)),
 )
 def test_any_plan_fits_and_harms_nobody_without_need(
     wanted: MemoryNeeds, loaded: list[ResidentModel], free: MemoryNeeds
 ) -> None:
-    placement = plan_eviction(MemoryDemand("new", wanted), loaded, free)
+    eviction = plan_eviction(MemoryDemand("new", wanted), loaded, free)
     by_key = {o.key: o for o in loaded}
-    evicted = [by_key[key] for key in placement.evict]
-    movable = [o for o in loaded if not o.busy and not o.pinned]
-    assert all(o in movable for o in evicted)
-    assert placement.fits == wanted.fits_in(total(free, movable))
-    if placement.fits:
-        assert placement.free_after == total(free, evicted)
-        assert wanted.fits_in(placement.free_after)
+    evicted = [by_key[key] for key in eviction.evict]
+    evictable = [o for o in loaded if not o.busy and not o.pinned]
+    assert all(o in evictable for o in evicted)
+    assert eviction.fits == wanted.fits_in(total(free, evictable))
+    if eviction.fits:
+        assert eviction.free_after == total(free, evicted)
+        assert wanted.fits_in(eviction.free_after)
         for spared in evicted:
             assert not wanted.fits_in(total(free, [o for o in evicted if o is not spared]))
-        if len(movable) <= 10:
-            fewest = min(count_kept(s) for s in subsets(movable) if wanted.fits_in(total(free, s)))
+        if len(evictable) <= 10:
+            fewest = min(
+                count_kept(s) for s in subsets(evictable) if wanted.fits_in(total(free, s))
+            )
             assert count_kept(evicted) == fewest
         return
-    assert placement.evict == ()
-    waiting = [by_key[key] for key in placement.blockers]
+    assert eviction.evict == ()
+    waiting = [by_key[key] for key in eviction.blockers]
     assert all(o.busy and not o.pinned for o in waiting)
     if waiting:
-        assert wanted.fits_in(total(free, [*movable, *waiting]))
-    in_the_way = [by_key[key] for key in placement.pinned]
+        assert wanted.fits_in(total(free, [*evictable, *waiting]))
+    in_the_way = [by_key[key] for key in eviction.pinned]
     assert all(o.pinned for o in in_the_way)
     assert bool(waiting or in_the_way) == wanted.fits_in(total(free, loaded))
 
 
-def total(free: MemoryNeeds, occupants: list[ResidentModel]) -> MemoryNeeds:
-    return sum((o.needs for o in occupants), free)
+def total(free: MemoryNeeds, residents: list[ResidentModel]) -> MemoryNeeds:
+    return sum((o.needs for o in residents), free)
 
 
-def count_kept(occupants: list[ResidentModel]) -> int:
-    return sum(o.kept and not o.leaving for o in occupants)
+def count_kept(residents: list[ResidentModel]) -> int:
+    return sum(o.kept and not o.is_ending for o in residents)
 
 
-def subsets(occupants: list[ResidentModel]) -> list[list[ResidentModel]]:
-    counts = range(len(occupants) + 1)
-    return [list(s) for s in chain.from_iterable(combinations(occupants, n) for n in counts)]
+def subsets(residents: list[ResidentModel]) -> list[list[ResidentModel]]:
+    counts = range(len(residents) + 1)
+    return [list(s) for s in chain.from_iterable(combinations(residents, n) for n in counts)]

@@ -91,7 +91,7 @@ class SharedMachine:
             hub=EventHub(),
             keep_alive=-1,
             memory=self._read,
-            room_times=AllocationTimes(drain_after=drain_after, settle=0.0),
+            allocation_times=AllocationTimes(drain_after=drain_after, settle=0.0),
         )
         for action, number in steps:
             await getattr(self, f"_{action}")(number)
@@ -112,7 +112,7 @@ class SharedMachine:
             name = held[number % len(held)].name
             run = self.manager.find(self._model(name))
             assert run is not None
-            if not run.leaving:
+            if not run.is_ending:
                 run.pin(True)
                 self.pinned.add(name)
 
@@ -125,7 +125,7 @@ class SharedMachine:
             run.pin(False)
 
     async def _relieve(self, number: int) -> None:
-        await self.manager.room.relieve("Somebody else has it.")
+        await self.manager.allocator.evict_for_pressure("Somebody else has it.")
 
     def began(self, backend: CountedBackend) -> None:
         """A model takes its memory."""
@@ -195,7 +195,7 @@ class SharedMachine:
         if run is None:
             return False
         waits = run.state is ModelState.STARTING and run.reason.startswith("Waits")
-        return waits or (run.leaving and run.leases > 0)
+        return waits or (run.is_ending and run.leases > 0)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(ENOUGH):

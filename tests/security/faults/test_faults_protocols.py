@@ -78,7 +78,7 @@ def test_a_death_before_the_first_word_is_not_seen(
         assert REPLY in text
     assert daemon.metric("ingle_worker_deaths_total") == 1
     assert daemon.metric("ingle_worker_second_tries_total") == 1
-    assert "is asked once more" in daemon.log.read_text()
+    assert "Retrying a request" in daemon.log.read_text()
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ LOAD = "/ingle/v1/load"
 
 
 def test_load_options_load_the_model_first(daemon: Any, ingle: Run) -> None:
-    daemon.warnings = ["A context of 20000 tokens was asked for, and the model has 8192."]
+    daemon.warnings = ["A context of 20000 tokens was requested, but the model has 8192."]
     done = ingle(
         "run", "smollm2", "--context", "20000", "--kv-type", "q8_0", "--engine", "cuda", "Hi"
     )
