@@ -354,7 +354,7 @@ class ModelManager:
         )
 
     async def close(self, grace: float) -> None:
-        """Refuse new requests, end every process once its answers finish or after `grace` seconds."""
+        """Refuse new requests and end every process once it is idle or after `grace` seconds."""
         self._closing = True
         runs = list(self._runs.values())
         for run in runs:

@@ -2,8 +2,8 @@
 
 Evicting a model costs the seconds to restore it (reading its weights, recomputing the tokens of its
 conversations that are not on disk) times the probability of its next use. Recent uses stand for
-that probability, each halved after every `usage_record.HALF_LIFE` seconds, so both frequency and recency count.
-Of all sets of idle models that free enough memory, the cheapest is evicted:
+that probability, each halved after every `HALF_LIFE` seconds (see `usage_record`), so frequency and
+recency both count. Of all sets of idle models that free enough memory, the cheapest is evicted:
 
 - busy and pinned models are never evicted;
 - a model whose requested keep-alive has not expired is evicted only if no other set is enough: a
@@ -103,7 +103,7 @@ def plan_eviction(
 
 
 def reload_seconds(weights: int, lost_tokens: int, prompt_rate: float = 0.0) -> float:
-    """Return the seconds to restore a model: `weights` bytes to read, `lost_tokens` to recompute."""
+    """Return the seconds to restore a model: `weights` bytes to read, some tokens to recompute."""
     return START_SECONDS + weights / READ_RATE + lost_tokens / (prompt_rate or PROMPT_RATE)
 
 

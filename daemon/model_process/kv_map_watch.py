@@ -45,7 +45,7 @@ class KVMapWatch:
             with self._hub.subscribe(pages_of=key) as subscription:
                 if key in self._last:
                     event = _aged(*self._last[key])
-                    self._hub.set_reason(subscription, "pages", event, replaces="pages")
+                    self._hub.tell(subscription, "pages", event, replaces="pages")
                 elif self._watchers[key] == 1:
                     self._look(self._find(model))
                 yield subscription

@@ -25,5 +25,5 @@ async def test_each_is_loaded_and_one_that_cannot_be_stops_no_other(
     with caplog.at_level(logging.WARNING, "ingle.daemon"):
         await preload(harness.manager, ["nobody", "b", "c"])
     assert harness.states() == {"b": "failed", "c": "ready"}
-    assert "nobody is not preloaded: No such model." in caplog.text
-    assert "b is not preloaded: The file is damaged. Pull it again." in caplog.text
+    assert "nobody could not be preloaded: No such model." in caplog.text
+    assert "b could not be preloaded: The file is damaged. Pull it again." in caplog.text
