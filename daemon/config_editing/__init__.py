@@ -1,1 +1,1 @@
-"""JSON, TOML and YAML settings files edited in place, with their comments kept."""
+"""Edits JSON, TOML and YAML settings files in place, keeping comments."""

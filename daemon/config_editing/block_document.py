@@ -1,15 +1,15 @@
-"""A program for a program: ingle's lines between two marks, above everything else."""
+"""Edits files that are programs: keeps ingle's lines between two markers at the top."""
 
 from __future__ import annotations
 
 from .document_path import Path
 
 BLOCK = "ingle"
-"""The one place in such a file."""
+"""The only path in such a file."""
 
 
 class BlockDocument:
-    """Lines of Vim script or Lua; `comment` begins a line that is none."""
+    """A file in Vim script or Lua; `comment` starts a comment line."""
 
     def __init__(self, text: str, comment: str) -> None:
         self._text = text
@@ -19,7 +19,7 @@ class BlockDocument:
 
     @property
     def data(self) -> object:
-        """The lines between the marks under `BLOCK`, where there are any, and the rest."""
+        """Return the lines between the markers under `BLOCK`, if there are any, and the rest."""
         found = self._find()
         if found is None:
             return {"rest": self._text}
@@ -29,16 +29,16 @@ class BlockDocument:
         return {"rest": rest, BLOCK: "\n".join(lines)}
 
     def changed(self, path: Path, value: object) -> str:
-        """The text with these lines between the marks."""
+        """Return the text with these lines between the markers."""
         block = self._newline.join([self._start, *str(value).split("\n"), self._end, ""])
         found = self._find()
         if found is None:
-            # Above the rest: plugins read their settings when they are loaded.
+            # At the top: plugins read their settings when they are loaded.
             return block + self._text
         return self._text[: found[0]] + block + self._text[found[1] :]
 
     def without(self, path: Path) -> str:
-        """The text without marks and lines."""
+        """Return the text without markers and lines."""
         found = self._find()
         assert found is not None
         return self._text[: found[0]] + self._text[found[1] :]

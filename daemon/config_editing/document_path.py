@@ -1,4 +1,4 @@
-"""Places in the data of a settings file, whatever it is written in."""
+"""Paths in the data of a settings file, independent of its format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from typing import NamedTuple, cast
 
 ABSENT = object()
-"""What is found where nothing is."""
+"""Stands for a value that does not exist."""
 
 
 class DocumentItem(NamedTuple):
@@ -21,7 +21,7 @@ Path = tuple[str | DocumentItem, ...]
 
 
 class CannotEdit(Exception):
-    """A file that is left alone; the message says why, in a sentence."""
+    """The file cannot be edited; the message says why, in one sentence."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -29,10 +29,10 @@ class CannotEdit(Exception):
 
 
 def find(data: object, path: Path) -> object:
-    """The value at the place, or `ABSENT`; raises `CannotEdit` where something else is in the way.
+    """Return the value at the path, or `ABSENT`; raises `CannotEdit` if another value is in the
+    way.
 
-    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", Item("name", "x"), "b"))
-    1
+    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", Item("name", "x"), "b")) 1
     """
     for step, part in enumerate(path):
         if data is ABSENT or data is None:
@@ -45,7 +45,7 @@ def find(data: object, path: Path) -> object:
 
 
 def changed(data: object, path: Path, value: object) -> object:
-    """A copy of the data with the value at the place."""
+    """Return a copy of the data with the value at the path."""
     if not path:
         return value
     first, rest = path[0], path[1:]
@@ -62,9 +62,9 @@ def changed(data: object, path: Path, value: object) -> object:
 
 
 def without(data: object, path: Path) -> object:
-    """A copy of the data without what is at the place."""
+    """Return a copy of the data without the value at the path."""
     if not path:
-        raise ValueError("the whole is no place in itself")
+        raise ValueError("the path is empty")
     data, first, rest = copy.copy(data), path[0], path[1:]
     if isinstance(first, DocumentItem):
         items = cast("list[object]", data)
@@ -81,10 +81,7 @@ def without(data: object, path: Path) -> object:
 
 
 def without_empty(data: object) -> object:
-    """A copy of the data without objects, lists and nulls that hold nothing; None for no data.
-
-    A file in which nothing is left may not tell them from things that are not there.
-    """
+    """Return a copy of the data without empty objects, lists and nulls; None if nothing is left."""
     if isinstance(data, dict):
         members = {k: without_empty(v) for k, v in cast("dict[str, object]", data).items()}
         return {key: value for key, value in members.items() if value is not None} or None

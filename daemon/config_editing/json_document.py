@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, changed in place: all else stays as it was written."""
+"""Edits JSON with comments and trailing commas in place; all other text stays as written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEEPEST = 200
 
 @dataclass
 class Node:
-    """A value and where it is written; an object's or a list's children in order."""
+    """A value and its position; an object's or a list's children in order."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Node:
 
 @dataclass
 class Child:
-    """A member or an item: `start` is that of the key, `comma` the place behind it, or -1."""
+    """A member or an item: `start` is that of the key, `comma` the position after it, or -1."""
 
     key: str | None
     start: int
@@ -39,10 +39,10 @@ class Child:
 
 
 class JSONDocument:
-    """One text; `changed` and `without` give the text with one place different."""
+    """One text; `changed` and `without` return the text with one value different."""
 
     def __init__(self, text: str) -> None:
-        """Raises `CannotEdit` where it is not JSON."""
+        """Raises `CannotEdit` if it is not JSON."""
         self._text = text
         self._newline = "\r\n" if "\r\n" in text else "\n"
         parser = _Parser(text)
@@ -51,11 +51,11 @@ class JSONDocument:
 
     @property
     def data(self) -> object:
-        """What it says; None where it says nothing."""
+        """The parsed value; None if there is none."""
         return None if self._root is None else self._root.value
 
     def changed(self, path: Path, value: object) -> str:
-        """The text with `value` at the place."""
+        """Return the text with `value` at the path."""
         if self._root is None:
             whole = _nested(path, value)
             head = self._text
@@ -75,7 +75,7 @@ class JSONDocument:
         return self._text[: node.start] + text + self._text[node.end :]
 
     def without(self, path: Path) -> str:
-        """The text without what is at the place."""
+        """Return the text without the value at the path."""
         assert self._root is not None
         node = self._root
         for part in path[:-1]:
@@ -130,7 +130,7 @@ class JSONDocument:
         if index == len(children) - 1:
             previous = children[index - 1]
             start = _end_of_line_comment(text, previous.comma)
-            if child.comma >= 0:  # trailing commas are the style here
+            if child.comma >= 0:  # the file uses trailing commas
                 return text[:start] + text[child.comma :]
             between = text[previous.comma : start]
             return text[: previous.comma - 1] + between + text[child.node.end :]
@@ -153,7 +153,7 @@ class JSONDocument:
         return line[: len(line) - len(line.lstrip(" \t"))]
 
     def _find_unit(self) -> str:
-        """What one level is indented by: as the first member is, that has a line of its own."""
+        """Return the indentation of one level: that of the first member on a line of its own."""
         if self._root is not None and self._root.children:
             indent = self._indent_at(self._root.children[0].start)
             outer = self._indent_at(self._root.start)
@@ -163,14 +163,14 @@ class JSONDocument:
 
 
 class _Parser:
-    """Recursive descent; every value remembers where it stands."""
+    """Recursive-descent parser whose values record their position."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def document(self) -> Node | None:
-        """The root, None where there are only blanks and comments."""
+        """Return the root; None if there are only blanks and comments."""
         self._at = 1 if self._text.startswith("\ufeff") else 0
         self._skip()
         if self._at == len(self._text):
@@ -178,7 +178,7 @@ class _Parser:
         node = self._value(0)
         self._skip()
         if self._at != len(self._text):
-            raise self._wrong("more follows the end")
+            raise self._wrong("text follows the end of the value")
         return node
 
     def _value(self, depth: int) -> Node:
@@ -211,7 +211,7 @@ class _Parser:
         if closing == "}":
             members = {cast("str", child.key): child.node.value for child in children}
             if len(members) < len(children):
-                raise self._wrong("a name is there twice")
+                raise self._wrong("a name occurs twice")
             return Node(start, self._at, members, children)
         return Node(start, self._at, [child.node.value for child in children], children)
 
@@ -265,7 +265,7 @@ def _child(node: Node, part: str | DocumentItem) -> Child | None:
 
 
 def _nested(path: Path, value: object) -> object:
-    """The value inside what leads to it."""
+    """Return the value nested in the rest of the path."""
     for part in reversed(path):
         value = [value] if isinstance(part, DocumentItem) else {part: value}
     return value
@@ -276,7 +276,7 @@ def _behind(child: Child) -> int:
 
 
 def _end_of_line_comment(text: str, start: int) -> int:
-    """The end of a comment that follows on the same line, else `start`."""
+    """Return the end of a comment that follows on the same line, else `start`."""
     match = _SAME_LINE.match(text, start)
     end = match.end() if match is not None else start
     rest = text[end : end + 1]

@@ -1,4 +1,4 @@
-"""TOML changed line by line: keys of the top, and whole tables; all else stays as written."""
+"""Edits TOML line by line: top-level keys and whole tables; all other text stays as written."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TOMLDocument:
-    """One text; whoever changes it checks that it then says what it should."""
+    """One text; the caller checks that an edit has the intended effect."""
 
     def __init__(self, text: str) -> None:
-        """Raises `CannotEdit` where it is not TOML."""
+        """Raises `CannotEdit` if it is not TOML."""
         try:
             self.data: object = tomllib.loads(text.removeprefix("\ufeff"))
-        except (ValueError, RecursionError) as error:  # the first also for endless numbers
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # the first also for numbers with too many digits
             raise CannotEdit(f"It is not TOML: {error}.") from None
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._lines = text.splitlines(keepends=True)
 
     def changed(self, path: Path, value: object) -> str:
-        """The text with `value` at the place: a plain value, or a table of plain values."""
+        """Return the text with `value` at the path: a plain value, or a table of plain values."""
         names = _names(path)
         if isinstance(value, dict):
             return self._with_table(names, cast("dict[str, object]", value))
@@ -36,7 +39,7 @@ class TOMLDocument:
         return self._with_table(names[:-1], {**table, names[-1]: value})
 
     def without(self, path: Path) -> str:
-        """The text without the key or the table at the place."""
+        """Return the text without the key or the table at the path."""
         names = _names(path)
         start = self._header(names)
         if start is not None:
@@ -106,7 +109,7 @@ class TOMLDocument:
         return next((n for n, line in enumerate(self._lines) if pattern.match(line)), None)
 
     def _end_of_table(self, start: int) -> int:
-        """The line behind the table's last key."""
+        """Return the line after the table's last key."""
         end = start + 1
         for number in range(start + 1, len(self._lines)):
             if _HEADER.match(self._lines[number]):
@@ -127,5 +130,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: object) -> str:
-    # JSON's strings, numbers, booleans and lists of them are TOML's, too.
+    # JSON strings, numbers, booleans and lists of them are valid TOML, too.
     return json.dumps(value, ensure_ascii=False)

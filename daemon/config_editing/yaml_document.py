@@ -1,4 +1,4 @@
-"""YAML changed in place: keys of the top and items of their lists; all else stays as written."""
+"""Edits YAML in place: top-level keys and items of their lists; all other text stays as written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from .document_path import CannotEdit, DocumentItem, Path
 
-# Its types say nothing of nodes.
+# PyYAML's type stubs do not describe nodes.
 yaml: Any = import_module("yaml")
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
@@ -17,10 +17,10 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 class YAMLDocument:
-    """One text; whoever changes it checks that it then says what it should."""
+    """One text; the caller checks that an edit has the intended effect."""
 
     def __init__(self, text: str) -> None:
-        """Raises `CannotEdit` where it is not YAML, or holds several documents."""
+        """Raises `CannotEdit` if it is not YAML, or holds several documents."""
         try:
             self._root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
             self.data: object = yaml.safe_load(text)
@@ -31,7 +31,7 @@ class YAMLDocument:
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
     def changed(self, path: Path, value: object) -> str:
-        """The text with `value` at the place: a key of the top, or an item of a list there."""
+        """Return the text with `value` at the path: a top-level key, or an item of its list."""
         key, item = _parts(path)
         member = self._member(key)
         if member is None:
@@ -60,7 +60,7 @@ class YAMLDocument:
         return before + written + self._newline + self._text[end:]
 
     def without(self, path: Path) -> str:
-        """The text without the key or the item at the place."""
+        """Return the text without the key or the item at the path."""
         key, item = _parts(path)
         member = self._member(key)
         assert member is not None
@@ -69,7 +69,7 @@ class YAMLDocument:
             start = self._line_start(name.start_mark.index)
             end = self._end_of_line(_last(node).end_mark.index)
             if item is not None and not node.flow_style:
-                # The list stays, and is empty: null reads as no list for some programs.
+                # Leave an empty list: some programs do not read null as a list.
                 return self._text[: name.end_mark.index] + ": []" + self._newline + self._text[end:]
             if item is None:
                 return self._text[:start] + self._text[end:]
@@ -126,7 +126,7 @@ class YAMLDocument:
         return self._text.rfind("\n", 0, index) + 1
 
     def _end_of_line(self, index: int) -> int:
-        """Behind the line that a value ends on, comment and all."""
+        """Return the end of the line that a value ends on, including a comment."""
         if index and self._text[index - 1 : index] == "\n":
             return index
         end = self._text.find("\n", index)
@@ -142,7 +142,7 @@ def _parts(path: Path) -> tuple[str, DocumentItem | None]:
 
 
 def _last(node: Any) -> Any:
-    """The value that ends last in a block; a block's own end lies behind the comments after it."""
+    """Return the value that ends last in a block; a block's own end is after trailing comments."""
     while _is_block(node) and node.value:
         children: list[Any] = node.value
         node = children[-1][1] if node.id == "mapping" else children[-1]
@@ -163,7 +163,7 @@ def _find_item(node: Any, item: DocumentItem) -> Any:
 
 
 def _block(value: object, indent: str = "") -> str:
-    """Lines without a newline at their end; objects and lists of plain values inside them."""
+    """Return lines without a final newline; objects and lists of plain values inside them."""
     lines: list[str] = []
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():

@@ -1,1 +1,1 @@
-"""The models on this machine: aliases, facts of their files, downloads and removal."""
+"""Manages the models on this machine: aliases, file metadata, downloads and removal."""

@@ -1,4 +1,4 @@
-"""Names that clients have built in, such as `gpt-4o`, and the local models that answer to them."""
+"""Aliases: names built into clients, such as `gpt-4o`, mapped to local models."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ingle.models.store.model_store import ModelStore
 from ..settings.alias_rules import is_pattern, normal_name
 
 _LONGEST = 512
-"""Characters of a name that patterns are tried on; no client's is longer."""
+"""Characters of a name that patterns are matched against; no client uses longer names."""
 
 _SHOWN_MODELS = 8
 
 
 class AliasTable:
-    """Finds the model for any name a client may use.
+    """Resolves any name that a client may use to a model.
 
-    A model's own name comes before an alias, a full alias before a pattern, and of the patterns
-    the one with the most characters that are not wildcards. A pattern is only for what a client
-    says: aliases that lead to other aliases lead to full ones.
+    A model's own name takes precedence over an alias, a full alias over a pattern, and the pattern
+    with the most non-wildcard characters over other patterns. Patterns match only names from
+    clients: an alias may point to a full alias, not to a pattern.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class AliasTable:
         unknown_model: str = "",
         stand_in: Callable[[str], str | None] = lambda name: None,
     ) -> None:
-        """`unknown_model` answers to names that nobody knows, where it is not empty.
+        """`unknown_model` answers to unknown names, if it is not empty.
 
-        `stand_in` knows names that are no model's, and the model that answers to them here.
+        `stand_in` returns the local model for a name that is not a model's, or None.
         """
         self._stand_in = stand_in
         exact: dict[str, str] = {}
@@ -55,7 +55,7 @@ class AliasTable:
         self._unknown_model = unknown_model
 
     def resolve(self, reference: str, store: ModelStore) -> StoredModel:
-        """The model that `reference` means; blocking, since it reads the store.
+        """Return the model for `reference`; blocking, since it reads the store.
 
         Raises what `ModelStore.resolve` raises.
         """
@@ -72,13 +72,13 @@ class AliasTable:
             return store.resolve(self._stand_in(target) or target)
         except ModelNotFound as error:
             raise ModelNotFound(
-                f"{reference!r} stands for {target!r} in the configuration, and there is no model "
-                "of that name here.",
+                f"{reference!r} is an alias of {target!r} in the configuration, but no model "
+                "of that name is installed.",
                 hint=error.hint,
             ) from None
 
     def target(self, name: str) -> str | None:
-        """The name that an alias or a pattern puts in the place of `name`."""
+        """Return the target of the alias or pattern that matches `name`; None if none does."""
         wanted = normal_name(name)
         if wanted in self._exact:
             return self._final(wanted)
@@ -89,25 +89,25 @@ class AliasTable:
         return None
 
     def final(self, name: str) -> str:
-        """`name`, or where it is a full alias, the name at its end."""
+        """Return `name` with full aliases resolved."""
         return self._final(name)
 
     def entries(self) -> list[tuple[str, str]]:
-        """Every full alias with the name at its end, in the order of the configuration."""
+        """Return every full alias with its final target, in the order of the configuration."""
         return [(alias, self._final(alias)) for alias in self._exact]
 
     def _final(self, name: str) -> str:
-        # The configuration was checked: there are no cycles.
+        # The configuration was validated: there are no cycles.
         while (target := self._exact.get(normal_name(name))) is not None:
             name = target
         return name
 
     def _explained(self, error: ModelNotFound, reference: str, store: ModelStore) -> ModelNotFound:
-        """The store's error, and where nobody knows the name, what there is in its place."""
+        """Return the store's error; if the name is unknown, with a hint that lists alternatives."""
         if _is_known(reference, store.catalog):
             return error
         installed = [model.name for model in store.list()]
-        # Comparing takes time with the square of the length.
+        # The cost of comparing grows with the square of the length.
         said = normal_name(reference[:_LONGEST])
         near = difflib.get_close_matches(said, self._exact, n=1)
         names = [*near, *installed[:_SHOWN_MODELS]]
@@ -115,19 +115,19 @@ class AliasTable:
         listed = ", ".join(f"`{name}`" for name in names) + (
             f" and {more} more" if more > 0 else ""
         )
-        there_is = f"Here are {listed}." if names else "No model is installed yet."
+        there_is = f"Installed models: {listed}." if names else "No model is installed yet."
         hint = (
             f"{error.hint} {there_is}" if error.hint and "Did you mean" in error.hint else there_is
         )
         return ModelNotFound(
             error.message,
-            hint=f"{hint} An alias, or `unknown_model` in the configuration, makes a model answer "
-            "to other names.",
+            hint=f"{hint} To make a model answer to other names, define an alias or set "
+            "`unknown_model` in the configuration.",
         )
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    # The library's translation takes linear time, whatever a client sends.
+    # `fnmatch.translate` yields patterns that match in linear time, whatever a client sends.
     return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
@@ -136,7 +136,7 @@ def _is_path(name: str) -> bool:
 
 
 def _is_known(reference: str, catalog: Catalog) -> bool:
-    """Whether it says which model it means, although that is not here: then no other will do."""
+    """Whether it identifies a model, installed or not: then no other may answer for it."""
     name = reference.strip()
     hub = name.lower().startswith((f"{HUB_HOST}/", "https://", "huggingface.co/"))
     return hub or _is_path(name) or catalog.find(name) is not None

@@ -1,4 +1,4 @@
-"""What a model's file says of it before it is loaded: its metadata, and what it can do."""
+"""Metadata and capabilities of a model, read from its file before it is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Scalar = int | float | bool | str
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a model was made for, as clients ask before they offer it to people."""
+    """What a model can do, for clients that ask before they offer it to users."""
 
     task: ModelTask
     calls_tools: bool = False
@@ -35,7 +35,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's metadata, without the long lists, and what the model can do.
+    """One file's metadata without long lists, and the model's capabilities.
 
     `lists` has the short lists of numbers, and None for long ones.
     """
@@ -43,7 +43,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["gguf", "safetensors"]
     capabilities: Capabilities
     modified: float
-    """When the file was last changed, in seconds since 1970."""
+    """Modification time of the file, in seconds since 1970."""
     template: str = ""
     metadata: Mapping[str, Scalar] = MappingProxyType({})
     lists: Mapping[str, list[int] | None] = MappingProxyType({})
@@ -52,13 +52,13 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactsReader:
-    """Reads facts, and keeps those of files that do not change; for any thread."""
+    """Reads model facts and caches them while files do not change; safe in any thread."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[float, int, ModelFacts]] = {}
 
     def read(self, model: StoredModel) -> ModelFacts:
-        """The facts of an installed model, fewer where its file cannot be read."""
+        """Return the facts of an installed model; fewer if its file cannot be read."""
         try:
             status = model.path.stat()
         except OSError:
@@ -72,7 +72,7 @@ class FactsReader:
         facts = known[2]
         if model.chat_template is None or model.chat_template == facts.template:
             return facts
-        # Several models may have one file, and each a template of its own.
+        # Several models may share one file but have different templates.
         return msgspec.structs.replace(
             facts,
             template=model.chat_template,
@@ -83,7 +83,7 @@ class FactsReader:
 
 
 def loaded_capabilities(info: ModelInfo) -> Capabilities:
-    """What a loaded model turned out to be able to do."""
+    """Return the capabilities that a loaded model reported."""
     return Capabilities(info.task, info.calls_tools, info.reasons, info.infills)
 
 
@@ -140,7 +140,7 @@ def _of_template(template: str) -> dict[str, bool]:
 
 
 def _infills(header: GGUFHeader, model: StoredModel) -> bool:
-    """Whether it has the tokens for it; whole families have them, and few of each were trained."""
+    """Whether it is trained for infill: it has the tokens, and a family trained with them."""
     if any(key in header.metadata for key in _FIM_KEYS):
         return True
     names = f"{model.name} {header.name} {header.metadata.get('general.basename', '')}".lower()

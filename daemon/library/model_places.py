@@ -1,4 +1,4 @@
-"""Where models of other programs are looked for."""
+"""Folders of other programs in which to look for models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..settings.config import Config
 
 
 def model_places(config: Config, environ: Mapping[str, str]) -> list[Place]:
-    """Those that the settings allow."""
+    """Return the places that the settings allow."""
     home = Path(environ.get("HOME") or Path.home())
     known = known_places(environ, home) if config.import_models else []
     return known + plain_places(config.model_folders)

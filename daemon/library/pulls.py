@@ -1,4 +1,4 @@
-"""Downloads that belong to the daemon: one a model, shared by all who want it."""
+"""Model downloads, owned by the daemon: one per model, shared by all clients that want it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ REPORT_SECONDS = 0.25
 
 
 class Puller(Protocol):
-    """What fetches a model: blocks, and calls both callbacks in its thread."""
+    """Fetches a model: blocks, and calls both callbacks in its thread."""
 
     def __call__(
         self, reference: str, on_progress: OnPullProgress, cancelled: Callable[[], bool]
     ) -> StoredModel:
-        """The fetched model; raises `ModelError`."""
+        """Return the fetched model; raises `ModelError`."""
         ...
 
 
 class Pull:
-    """One download, in a thread of its own; followers see its latest progress, not each report."""
+    """One download in its own thread; followers get the latest progress, not every report."""
 
     def __init__(self, name: str, reference: str, pull: Puller, hub: EventHub) -> None:
         self.name = name
@@ -41,23 +41,23 @@ class Pull:
         self._hub = hub
         self._loop = asyncio.get_running_loop()
         self._result: asyncio.Future[StoredModel] = self._loop.create_future()
-        # Somebody may have left before the end, and then nobody asks what it was.
+        # If all followers have left before the end, the result is never retrieved.
         self._result.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._news = asyncio.Event()
         self._last_report = 0.0
         self._last_status = ""
-        # Not in the loop's pool, which the end of the daemon would wait for.
+        # Not in the loop's pool, which the daemon's shutdown would wait for.
         threading.Thread(
             target=self._run, args=(reference, pull), name=f"pull {name}", daemon=True
         ).start()
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._result.done()
 
     async def follow(self) -> AsyncGenerator[PullProgress, None]:
-        """The progress now and whenever it moves, until the end."""
+        """Yield the progress now and after each change, until the end."""
         while True:
             news = self._news
             yield self.progress
@@ -66,7 +66,7 @@ class Pull:
             await news.wait()
 
     async def result(self) -> StoredModel:
-        """The model; raises why there is none."""
+        """Return the model; raises the error of the download."""
         return await asyncio.shield(self._result)
 
     def _run(self, reference: str, pull: Puller) -> None:
@@ -78,7 +78,7 @@ class Pull:
             self._call(self._finish, model)
 
     def _report(self, progress: PullProgress) -> None:
-        """In the download's thread: pass on a few reports a second, and every new phase."""
+        """Pass on a few reports per second, and every new phase; runs in the download's thread."""
         now = time.monotonic()
         moved = progress.status != self._last_status or progress.received == progress.total
         if moved or now - self._last_report >= REPORT_SECONDS:
@@ -88,11 +88,11 @@ class Pull:
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:  # the loop has closed: the daemon has ended, nobody listens
+        except RuntimeError:  # the loop is closed: the daemon has ended
             self.cancelled = True
 
     def _advance(self, progress: PullProgress) -> None:
-        # The store learns the full name on the way; listeners need one that stays.
+        # The store learns the full name during the download; listeners need a constant one.
         progress = msgspec.structs.replace(progress, model=self.name)
         self._show(progress)
         self._hub.publish("pull", progress, replaces=self.name)
@@ -125,7 +125,7 @@ class Pull:
 
 
 class PullManager:
-    """The downloads that run; `canonical` makes one name of all that mean the same model."""
+    """The running downloads; `canonical` maps all names of a model to one."""
 
     def __init__(self, pull: Puller, canonical: Callable[[str], str], hub: EventHub) -> None:
         self._pull = pull
@@ -135,20 +135,20 @@ class PullManager:
         self._closing = False
 
     def join(self, reference: str) -> Pull:
-        """The running download of this model, or a new one."""
+        """Return the running download of this model, or start one."""
         if self._closing:
             raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
         name = self._canonical(reference)
         current_permission().check_model(name)
         pull = self._pulls.get(name)
-        # One that is being cancelled ends with an error, which is not what a newcomer asked for.
+        # A cancelled download ends with an error; a new request needs a new download.
         if pull is None or pull.done or pull.cancelled:
             self._pulls = {name: pull for name, pull in self._pulls.items() if not pull.done}
             pull = self._pulls[name] = Pull(name, reference, self._pull, self._hub)
         return pull
 
     async def cancel(self, reference: str) -> bool:
-        """Stop a download and wait for its end; False where there is none."""
+        """Cancel a download and wait for its end; False if there is none."""
         name = self._canonical(reference)
         current_permission().check_model(name)
         pull = self._pulls.get(name)
@@ -162,16 +162,16 @@ class PullManager:
         return False
 
     def running(self) -> set[str]:
-        """The names of the models that are being downloaded."""
-        # A copy, and nothing taken away: the list of models asks in a thread.
+        """Return the names of the models that are being downloaded."""
+        # A copy, with nothing removed: the list of models is read from a thread.
         return {name for name, pull in list(self._pulls.items()) if not pull.done}
 
     def progress(self) -> list[PullProgress]:
-        """How far each running download is."""
+        """Return the progress of each running download."""
         return [pull.progress for pull in list(self._pulls.values()) if not pull.done]
 
     async def close(self, patience: float = 2.0) -> None:
-        """Stop all downloads; what arrived is kept for the next attempt."""
+        """Stop all downloads; partial files are kept for the next attempt."""
         self._closing = True
         running = [pull for pull in self._pulls.values() if not pull.done]
         for pull in running:

@@ -1,4 +1,4 @@
-"""Removing a model: its process, its files, and what was computed for its conversations."""
+"""Removes a model: its process, its files and its stored KV."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ..services import Services
 async def remove_model(
     services: Services, reference: str, *, delete_file: bool = False
 ) -> RemovalReport:
-    """Remove a model; the answer says what is gone, and what is free again.
+    """Remove a model; return what was deleted and the bytes freed.
 
     Raises `ModelNotFound`, `NotInStore` and `ModelInUse`.
     """
     store = services.store
-    # Before its process is ended, for nothing where it must not be removed.
+    # Before the process ends: a model that must not be removed keeps running.
     plan = await asyncio.to_thread(store.plan_removal, reference, delete_file=delete_file)
     current_permission().check_model(plan.name)
     digest: str | None = None
     try:
         model = await asyncio.to_thread(store.resolve, plan.name)
     except ModelNotFound:
-        # What is left of an unfinished download has a name, but is no model yet.
+        # An unfinished download has a name, but is not a model yet.
         pass
     else:
         digest = await asyncio.to_thread(weights_digest, model)
         await services.manager.unload(plan.name)
     done = await asyncio.to_thread(store.remove, reference, delete_file=delete_file)
     if any(loaded.name == done.name for loaded in services.manager.loaded()):
-        # Somebody asked for it between the two steps above.
+        # A request loaded it between the two steps above.
         with suppress(ModelNotFound):
             await services.manager.unload(done.name)
     if digest is not None and not await asyncio.to_thread(_is_shared, services, digest):
@@ -47,5 +47,5 @@ async def remove_model(
 
 
 def _is_shared(services: Services, digest: str) -> bool:
-    """Whether another model has the same weights, and with them what was computed."""
+    """Whether another model has the same weights, and therefore the same stored KV."""
     return any(model.sha256 == digest for model in services.store.list())

@@ -7,9 +7,9 @@ import time
 
 
 def boot_time() -> float:
-    """Seconds since some fixed moment, those of a suspended machine included.
+    """Return the seconds since a fixed time, including those that the machine was suspended.
 
-    `time.monotonic` stands still meanwhile on Linux and macOS, so that a model would outlive its
+    `time.monotonic` stops during suspend on Linux and macOS, so a model would outlive its
     keep-alive by a night; on Windows it does not.
     """
     if sys.platform == "linux":

@@ -1,4 +1,4 @@
-"""Meters of the GPUs and the processor: memory, load, power, and energy since somebody looked."""
+"""Readings of GPUs and the processor: memory, load, power and energy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .gpu_driver import GpuDriver
 
 POWERCAP = Path("/sys/class/powercap")
 _LONGEST_GAP = 15.0
-"""Seconds between two readings beyond which nobody can say what was drawn meanwhile."""
+"""Longest gap in seconds between two readings over which power is integrated."""
 
 
 class DeviceGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU or the processor; bytes, watts and a fraction, null where there is no meter.
+    """A GPU or the processor; bytes, watts and a fraction, null if there is no meter.
 
-    `joules` counts since the daemon began to look.
+    `joules` counts from the first reading.
     """
 
     name: str
@@ -35,7 +35,7 @@ class DeviceGauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyCount:
-    """Joules since the first reading, from a counter, or else from watts."""
+    """Energy in joules since the first reading, from a counter, else integrated from watts."""
 
     def __init__(self) -> None:
         self.joules: float | None = None
@@ -45,9 +45,9 @@ class EnergyCount:
     def observe(
         self, counter: float | None, watts: float | None, now: float, *, wraps_at: float = 0.0
     ) -> None:
-        """Take in what a device says at `now`, seconds of any clock.
+        """Add a device's reading at `now`, in seconds of any monotonic clock.
 
-        A counter that goes back began anew, after it had come to `wraps_at` where that is known.
+        A counter that goes back has restarted, at `wraps_at` if that is known.
         """
         gap = now - self._at
         if counter is not None:
@@ -64,7 +64,7 @@ class EnergyCount:
 
 
 class PackagePower:
-    """The processor's energy as RAPL counts it, which often only root may read."""
+    """The processor's energy as reported by RAPL, which often only root may read."""
 
     def __init__(self, folder: Path = POWERCAP) -> None:
         self._folder = folder
@@ -72,7 +72,7 @@ class PackagePower:
         self._before: tuple[float, float] | None = None
 
     def read(self, now: float) -> tuple[float | None, float | None]:
-        """Watts since the last reading, and joules since the first one."""
+        """Return the watts since the last reading, and the joules since the first one."""
         joules, before = self._joules(now), self._before
         if joules is None:
             return None, None
@@ -82,9 +82,10 @@ class PackagePower:
         return (joules - before[1]) / (now - before[0]), joules
 
     def _joules(self, now: float) -> float | None:
-        """Of all packages, each of which has a counter that begins anew when it is full.
+        """Return the sum over all packages, whose counters wrap.
 
-        What is inside of a package, or has packages in it, would count them twice.
+        Domains inside a package, and groups of packages, are left out, since they would be counted
+        twice.
         """
         for zone in sorted(self._folder.glob("intel-rapl:*")):
             try:
@@ -101,9 +102,9 @@ class PackagePower:
 
 
 class DeviceMeters:
-    """Reads every device there is; blocking, for any thread.
+    """Reads all devices; blocking, safe in any thread.
 
-    The GPUs' driver stays open only while somebody looks on (`hold`): it keeps some GPUs awake.
+    The GPU driver stays open only while readings are wanted (`hold`): it keeps some GPUs awake.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class DeviceMeters:
         self._clock = clock
 
     def read(self) -> list[DeviceGauges]:
-        """The GPUs, then the processor."""
+        """Return the gauges of the GPUs, then of the processor."""
         with self._lock:
             now = self._clock()
             gauges = [*self._read_gpus(now), self._read_processor(now)]
@@ -128,7 +129,7 @@ class DeviceMeters:
             return gauges
 
     def hold(self, on: bool) -> None:
-        """Whether more readings are to be expected; never waits for one that goes on."""
+        """Set whether more readings will follow; does not wait for one in progress."""
         self._held = on
         if self._lock.acquire(blocking=False):
             try:
@@ -144,7 +145,7 @@ class DeviceMeters:
         driver = self._driver.get()
         readings = driver.read() if driver is not None else []
         if readings and all(reading == GpuReading(name=reading.name) for reading in readings):
-            self._driver.failed()  # it was updated under us, or has lost its GPU
+            self._driver.failed()  # it was updated while open, or has lost its GPU
         self._counts += [EnergyCount() for _ in readings[len(self._counts) :]]
         gauges: list[DeviceGauges] = []
         for reading, count in zip(readings, self._counts, strict=False):

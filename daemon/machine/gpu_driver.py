@@ -1,4 +1,4 @@
-"""`GpuDriver`: the GPUs' driver, opened when it is asked, and asked again after it failed."""
+"""Opens the GPU driver on demand, and again some time after a failure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 ASK_AGAIN_SECONDS = 60.0
-"""A driver that knew no GPU may have been in the middle of an update, or come late."""
+"""Seconds before a retry: a driver without GPUs may have been updating, or starting."""
 
 
 class Closable(Protocol):
-    """What is open."""
+    """An open resource."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         ...
 
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Closable)
 
 
 class GpuDriver(Generic[T]):
-    """Opens a driver and keeps it until `close`; not for two threads at once."""
+    """Opens a driver and keeps it open until `close`; not thread-safe."""
 
     def __init__(
         self, open_gpus: Callable[[], T | None], clock: Callable[[], float] = time.monotonic
@@ -33,7 +33,7 @@ class GpuDriver(Generic[T]):
         self._ask_again_at: float | None = None
 
     def get(self) -> T | None:
-        """The open driver; None where there is none, or it failed less than a minute ago."""
+        """Return the open driver; None if there is none, or it failed less than a minute ago."""
         if self._gpus is None and (
             self._ask_again_at is None or self._clock() >= self._ask_again_at
         ):
@@ -44,12 +44,12 @@ class GpuDriver(Generic[T]):
         return self._gpus
 
     def failed(self) -> None:
-        """It answers nothing any more: open it anew, in a minute."""
+        """Record a failure: the driver is opened again in a minute."""
         self.close()
         self._ask_again_at = self._clock() + ASK_AGAIN_SECONDS
 
     def close(self) -> None:
-        """Let go of it until it is asked again."""
+        """Close it until the next `get`."""
         if self._gpus is not None:
             self._gpus.close()
             self._gpus = None

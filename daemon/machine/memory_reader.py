@@ -1,4 +1,4 @@
-"""What memory the machine and its GPU have, and waiting until some of it is back."""
+"""Reads free memory of the machine and its GPU, and waits for memory to be freed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MIB = 2**20
 
 
 class MemorySnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory there is at one moment, in bytes, within the limit of a control group.
+    """Memory at one moment, in bytes, within the limit of the control group.
 
-    The GPU is the one that models are loaded on, 0 where there is none; `gpu_processes` tells what
-    each process holds of it, as far as the driver does.
+    The GPU is the one that models are loaded on, 0 if there is none; `gpu_processes` maps process
+    ids to their GPU memory, as far as the driver reports it.
     """
 
     total: int
@@ -39,7 +39,7 @@ class MemorySnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, gpu: Gpu | None = None) -> MemorySnapshot:
-        """Ask the operating system."""
+        """Read the state from the operating system."""
         machine = read_memory()
         return cls(
             total=machine.usable_total,
@@ -52,12 +52,14 @@ class MemorySnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def share_of_others(self) -> MemoryNeeds:
-        """What stays for the desktop: a twentieth, but at most 1 GiB, and half of that of a GPU."""
+        """Return the reserve for other programs: a twentieth, at most 1 GiB, and half of that of a
+        GPU.
+        """
         return MemoryNeeds(min(self.total // 20, 1024 * MIB), min(self.gpu_total // 20, 512 * MIB))
 
     @property
     def usable(self) -> MemoryNeeds:
-        """What models may take now; less than nothing where others have a part of their share."""
+        """Return what models may take now; negative if other programs use a part of their share."""
         return MemoryNeeds(self.available, self.gpu_available) - self.share_of_others
 
 
@@ -65,21 +67,21 @@ MemoryReader = Callable[[], MemorySnapshot]
 
 
 class GpuDescriber(Protocol):
-    """A driver of GPUs that is open."""
+    """An open GPU driver."""
 
     def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
-        """All there is to know of each GPU; `name_of` tells a process's name."""
+        """Return a description of each GPU; `name_of` returns a process's name."""
         ...
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         ...
 
 
 class MemoryMeter:
-    """A `MemoryReader` that asks the GPU's driver, too, and keeps it open only while it is held.
+    """A `MemoryReader` that includes GPU memory, and keeps the driver open only while it is held.
 
-    For any thread. An open driver keeps some laptops' GPU awake.
+    Safe in any thread. An open driver keeps the GPU of some laptops awake.
     """
 
     def __init__(self, open_gpus: Callable[[], GpuDescriber | None] = open_nvml) -> None:
@@ -88,7 +90,7 @@ class MemoryMeter:
         self._lock = threading.Lock()
 
     def __call__(self) -> MemorySnapshot:
-        """Read both kinds; blocking, for milliseconds where there is a GPU."""
+        """Read both kinds; blocks for milliseconds if there is a GPU."""
         with self._lock:
             try:
                 return MemorySnapshot.read(self._gpu())
@@ -96,7 +98,7 @@ class MemoryMeter:
                 self._close_unless_held()
 
     def hold(self, on: bool) -> None:
-        """Whether more readings are to be expected; never waits for one that goes on."""
+        """Set whether more readings will follow; does not wait for one in progress."""
         self._held = on
         if self._lock.acquire(blocking=False):
             try:
@@ -110,7 +112,7 @@ class MemoryMeter:
             return None
         gpus = driver.describe(name_of=str)
         if all(gpu.memory_total is None for gpu in gpus):
-            self._driver.failed()  # it was updated under us, or has lost its GPU
+            self._driver.failed()  # it was updated while open, or has lost its GPU
         return first_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
     def _close_unless_held(self) -> None:
@@ -119,14 +121,14 @@ class MemoryMeter:
 
 
 class ProcessMemory(msgspec.Struct, frozen=True):
-    """A process's resident bytes, and those of them that no file backs."""
+    """A process's resident bytes, and those of them that are anonymous."""
 
     resident: int = 0
     private: int = 0
 
     @classmethod
     def read(cls, pid: int | None) -> ProcessMemory:
-        """Zero for a process that is gone, and for no process."""
+        """Return zeros for a process that has ended, and for None."""
         if pid is None:
             return cls()
         try:
@@ -143,13 +145,13 @@ async def wait_for_release(
     patience: float = 5.0,
     interval: float = 0.05,
 ) -> bool:
-    """Poll until `free()` says that `needed` is back; False after `patience` seconds.
+    """Poll until `free()` has `needed` bytes; False after `patience` seconds.
 
-    A process that ended gives its memory back a little later, device memory much later. `free` is
+    Host memory of an ended process is freed a little later, device memory much later. `free` is
     called in a thread.
     """
     deadline = time.monotonic() + patience
-    # Nothing tells when memory is back, so it has to be asked.
+    # There is no notification of freed memory, so it is polled.
     while not (enough := needed.fits_in(await asyncio.to_thread(free))):
         if time.monotonic() >= deadline:
             break

@@ -1,23 +1,24 @@
-"""What an alias may be, for the settings, which load no more than they need."""
+"""Rules for aliases, kept apart so that the settings import little."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 LATEST_TAG = ":latest"
-"""What Ollama's clients put behind a name without a tag."""
+"""The tag that Ollama's clients append to a name without one."""
 
 
 def is_pattern(alias: str) -> bool:
-    """Whether an alias has wildcards; brackets are none, since clients use them in names."""
+    """Whether an alias has wildcards; brackets are not wildcards, since clients use them in
+    names.
+    """
     return "*" in alias or "?" in alias
 
 
 def find_cycle(aliases: Iterable[tuple[str, str]]) -> list[str] | None:
-    """The names of a circle of aliases, the first one again at its end; None where there is none.
+    """Return the names of an alias cycle, the first one repeated at its end; None if there is none.
 
-    >>> find_cycle([("a", "b"), ("b", "A")])
-    ['a', 'b', 'a']
+    >>> find_cycle([("a", "b"), ("b", "A")]) ['a', 'b', 'a']
     """
     exact = {
         normal_name(alias): normal_name(target)
@@ -34,5 +35,5 @@ def find_cycle(aliases: Iterable[tuple[str, str]]) -> list[str] | None:
 
 
 def normal_name(name: str) -> str:
-    """The name as tables hold it: in lower case, without the tag that means no tag."""
+    """Return the name as tables store it: in lower case, without the default tag."""
     return name.strip().lower().removesuffix(LATEST_TAG)

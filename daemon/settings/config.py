@@ -12,7 +12,7 @@ from .paths import Paths, find_paths
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used; the message names where it stands."""
+    """An invalid setting; the message names its origin."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """All settings, checked; `docs/configuration.md` explains each, in the units used here."""
+    """All settings, validated; `docs/configuration.md` explains each, in the units used here."""
 
     paths: Paths
     host: str = "127.0.0.1"
@@ -86,22 +86,22 @@ class Config:
 
 
 def setting_names() -> list[str]:
-    """Every key of the file; `INGLE_` and its upper case is the variable."""
+    """Return every key of the file; the variable is `INGLE_` and the key in upper case."""
     return [field.name for field in fields(Config) if field.name != "paths"]
 
 
 def variable_name(setting: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"INGLE_{setting.upper()}"
 
 
 def load_config(
     environ: Mapping[str, str], overrides: Mapping[str, object] | None = None
 ) -> Config:
-    """The settings in force; `overrides` are flags, of which None counts as not given.
+    """Return the settings in force; `overrides` are flags, of which None counts as not given.
 
-    Raises `ConfigError`, also for keys and `INGLE_*` variables that nobody knows; `INGLE_HOME`
-    and names that start with `INGLE_TEST_` are not settings.
+    Raises `ConfigError`, also for unknown keys and `INGLE_*` variables; `INGLE_HOME` and names that
+    start with `INGLE_TEST_` are not settings.
     """
     paths = find_paths(environ)
     known = setting_names()
@@ -116,7 +116,7 @@ def load_config(
             raise _unknown(f"'{name}'", name, known)
         if value is not None:
             flag = "--" + name.replace("_", "-")
-            # A shell's relative path is meant from where the command runs.
+            # A relative path from a shell is relative to the working directory.
             absolute = os.path.abspath(str(value)) if name == "socket" else value  # noqa: PTH100
             values[name] = _parse(name, absolute, flag, textual=isinstance(value, str))
     return Config(paths=paths, **values)  # pyright: ignore[reportArgumentType]  # parsed above
@@ -157,7 +157,7 @@ def _read_variables(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def _parse(name: str, value: object, origin: str, *, textual: bool) -> object:
-    # Most people set nothing; then these patterns need not be compiled before the first frame.
+    # Most users set nothing; then these patterns need not be compiled before the first frame.
     from .setting_parsers import PARSERS, InvalidSetting
 
     try:
@@ -172,5 +172,5 @@ def _unknown(what: str, name: str, known: list[str]) -> ConfigError:
     from difflib import get_close_matches
 
     nearest = get_close_matches(name, known, n=1)
-    hint = f"Did you mean '{nearest[0]}'?" if nearest else f"Known are: {', '.join(known)}."
+    hint = f"Did you mean '{nearest[0]}'?" if nearest else f"Known settings: {', '.join(known)}."
     return ConfigError(f"{what} is not a setting of ingle.", hint)

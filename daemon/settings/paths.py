@@ -1,7 +1,7 @@
-"""Where ingle keeps its files, and that the private ones are private.
+"""The folders of an installation, and the checks that private ones are private.
 
-Importing this module must stay cheap, since the chat finds its socket before it paints: no
-`dataclasses` (5 ms of the 30 that the first frame has) and no platformdirs (13 ms).
+Importing this module must stay cheap, since the chat finds its socket before the first frame: no
+`dataclasses` (5 ms of the 30 ms budget) and no platformdirs (13 ms).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEMPORARY = Path("/tmp")  # noqa: S108 - TMPDIR differs between shells, and all 
 
 
 class UnsafeFolder(Exception):
-    """A folder that must be private belongs to somebody else, or is a link to another place."""
+    """A folder that must be private belongs to another user, or is a link."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -29,18 +29,16 @@ class UnsafeFolder(Exception):
 
 
 class FolderUnusable(Exception):
-    """A folder cannot be made or written: the disk is full, read-only, or not ours."""
+    """A folder cannot be created or written: the disk is full, read-only, or access is denied."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.message = f"{path} cannot be written: {error.strerror}."
-        self.hint = (
-            "Make room there, or get the right to write, or set INGLE_HOME to another folder."
-        )
+        self.hint = "Free space there, change the permissions, or set INGLE_HOME to another folder."
         super().__init__(self.message)
 
 
 class Paths:
-    """The four folders of one installation, compared by value; none of them needs to exist yet."""
+    """The four folders of one installation, compared by value; they need not exist yet."""
 
     __slots__ = ("config", "models", "runtime", "state")
 
@@ -70,7 +68,7 @@ class Paths:
 
     @property
     def socket(self) -> Path:
-        """The daemon's unix socket; in a short folder of its own where `runtime` is too long."""
+        """The daemon's unix socket; in a short folder of its own if `runtime` is too long."""
         return socket_path(self.runtime)
 
     @property
@@ -90,7 +88,7 @@ class Paths:
 
     @property
     def log(self) -> Path:
-        """What a daemon in the background prints."""
+        """The output of a daemon in the background."""
         return self.state / "ingle.log"
 
     @property
@@ -100,7 +98,7 @@ class Paths:
 
     @property
     def connections(self) -> Path:
-        """What was written into settings of other programs, and what was there before."""
+        """Changes made to settings of other programs, with the previous contents."""
         return self.state / "connections.json"
 
     @property
@@ -110,55 +108,55 @@ class Paths:
 
     @property
     def kv(self) -> Path:
-        """What was computed for conversations, a folder a model."""
+        """Stored KV caches, one folder per model."""
         return self.state / "kv"
 
     @property
     def responses(self) -> Path:
-        """Stored responses, a file each."""
+        """Stored responses, one file each."""
         return self.state / "responses"
 
     @property
     def files(self) -> Path:
-        """What clients uploaded, and what batches left for them."""
+        """Files uploaded by clients, and output files of batches."""
         return self.state / "files"
 
     @property
     def batches(self) -> Path:
-        """Batches, and the results of those that run."""
+        """Batches, and the results of running ones."""
         return self.state / "batches"
 
     @property
     def kernels(self) -> Path:
-        """What was compiled for this machine's GPU."""
+        """Kernels compiled for this machine's GPU."""
         return self.state / "kernels"
 
     @property
     def machine_facts(self) -> Path:
-        """What took long to find out about this machine."""
+        """Cached facts about this machine that are slow to determine."""
         return self.state / "machine.json"
 
     @property
     def ledger(self) -> Path:
-        """What left this machine, a file a month."""
+        """The egress ledger, one file per month."""
         return self.state / "ledger"
 
     @property
     def ledger_head(self) -> Path:
-        """How far the ledger goes, in another folder than the ledger."""
+        """The head of the ledger's hash chain, stored outside the ledger."""
         return self.models.parent / "ledger-head.json"
 
     @property
     def benches(self) -> Path:
-        """What `ingle bench` measured last, of each model."""
+        """The last `ingle bench` report of each model."""
         return self.state / "benches"
 
     def unwritable(self) -> list[Path]:
-        """Those of its folders that nothing can be put into."""
+        """Return those of its folders that cannot be written."""
         return [path for path in (self.models, self.state) if not _is_writable(path)]
 
     def make_private(self) -> None:
-        """Create the folders of the socket and the lock as 0700, and close settings and state.
+        """Create the folders of the socket and the lock as 0700, and restrict settings and state.
 
         Raises `UnsafeFolder` and `FolderUnusable`.
         """
@@ -168,17 +166,21 @@ class Paths:
             _close_to_others(folder)
 
     def check_private(self) -> None:
-        """Refuse folders of the socket and the lock that others control; raises `UnsafeFolder`."""
+        """Check that no other user controls the folders of the socket and the lock; raises
+        `UnsafeFolder`.
+        """
         check_private_folder(self.runtime)
         check_private_folder(self.socket.parent)
 
 
 def find_paths(environ: Mapping[str, str]) -> Paths:
-    """The folders for this user: below `INGLE_HOME` if set, else where the system wants them."""
+    """Return the folders for this user: below `INGLE_HOME` if set, else the system's
+    standard ones.
+    """
     if home := environ.get("INGLE_HOME"):
         root = Path(home).expanduser().absolute()
         runtime = root / "runtime"
-        if not _is_writable(runtime):  # what is there can be served all the same
+        if not _is_writable(runtime):  # its existing content can be served all the same
             runtime = _elsewhere(runtime, TEMPORARY)
         return Paths(root / "config", root / "models", root / "state", runtime)
     if sys.platform == "linux":
@@ -202,7 +204,9 @@ def socket_path(runtime: Path, temporary: Path = TEMPORARY) -> Path:
 
 
 def _elsewhere(runtime: Path, temporary: Path) -> Path:
-    """A folder of this user's that stands for `runtime`, the same for daemon and clients."""
+    """Return a folder of this user that stands in for `runtime`, the same for daemon and
+    clients.
+    """
     import hashlib
 
     digest = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:16]
@@ -210,24 +214,24 @@ def _elsewhere(runtime: Path, temporary: Path) -> Path:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether it can be written, or made where it is not there yet."""
+    """Whether it can be written, or created if it does not exist."""
     existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)
     return os.access(existing, os.W_OK)
 
 
 def private_temporary_folder(temporary: Path = TEMPORARY) -> Path:
-    """This user's own folder below `temporary`."""
+    """Return this user's own folder below `temporary`."""
     user = "user" if sys.platform == "win32" else str(os.getuid())
     return temporary / f"ingle-{user}"
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` as 0700, or make sure that an existing one is.
+    """Create `folder` as 0700, or restrict an existing one to it.
 
     Raises `UnsafeFolder` and `FolderUnusable`.
     """
     if folder.parent == private_temporary_folder():
-        # Who owns the outer folder can swap the inner one.
+        # The owner of the outer folder can replace the inner one.
         make_private_folder(folder.parent)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -242,9 +246,9 @@ def make_private_folder(folder: Path) -> None:
 
 
 def check_private_folder(folder: Path) -> None:
-    """Raise `UnsafeFolder` when `folder` exists and is not a real folder of this user.
+    """Raise `UnsafeFolder` if `folder` exists and is not a real folder of this user.
 
-    Raises `FolderUnusable` where that cannot be found out.
+    Raises `FolderUnusable` if that cannot be determined.
     """
     if folder.parent == private_temporary_folder():
         check_private_folder(folder.parent)
@@ -258,7 +262,7 @@ def check_private_folder(folder: Path) -> None:
         kind = "a link" if stat.S_ISLNK(found.st_mode) else "not a folder"
         raise UnsafeFolder(
             f"{folder} must be a private folder, but it is {kind}.",
-            "Find out who put it there and remove it, or set INGLE_HOME to another folder.",
+            "Find out what put it there and remove it, or set INGLE_HOME to another folder.",
         )
     if sys.platform != "win32" and found.st_uid != os.getuid():
         raise UnsafeFolder(
@@ -268,9 +272,9 @@ def check_private_folder(folder: Path) -> None:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Take from others what rights they have in a folder of ours; a link's target stays as it is.
+    """Remove the rights of other users to a folder of ours; a link's target is left unchanged.
 
-    An editor makes files that everybody may read, and words of the owner's are among settings.
+    Editors create files that all users may read, and the settings contain private words.
     """
     if sys.platform == "win32":
         return
@@ -281,13 +285,13 @@ def _close_to_others(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno == errno.EROFS:  # nobody can change it, nor put anything there
+        if error.errno == errno.EROFS:  # nobody can write there, neither other users nor ingle
             return
         raise FolderUnusable(folder, error) from error
 
 
 def _xdg_paths(environ: Mapping[str, str]) -> Paths:
-    """What platformdirs answers on Linux, without its import; a test compares the two."""
+    """Return what platformdirs returns on Linux, without importing it; a test compares the two."""
     home = Path(environ.get("HOME") or "~").expanduser()
     config = _absolute(environ.get("XDG_CONFIG_HOME")) or home / ".config"
     data = _absolute(environ.get("XDG_DATA_HOME")) or home / ".local/share"
@@ -301,7 +305,7 @@ def _xdg_paths(environ: Mapping[str, str]) -> Paths:
 
 
 def _xdg_runtime(environ: Mapping[str, str]) -> Path:
-    """The user's runtime folder if it is theirs, which after `su` it is not."""
+    """Return the user's runtime folder if the user owns it, which is not the case after `su`."""
     for base in (_absolute(environ.get("XDG_RUNTIME_DIR")), Path(f"/run/user/{os.getuid()}")):
         if base is not None and _is_ours(base):
             return base / "ingle"
@@ -319,5 +323,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _absolute(value: str | None) -> Path | None:
-    """A path from an XDG variable; the specification says to ignore relative ones."""
+    """Return a path from an XDG variable; relative ones are ignored, as the specification
+    demands.
+    """
     return Path(value) if value and value.startswith("/") else None

@@ -1,4 +1,4 @@
-"""One parser for each kind of setting: from a TOML value, or from text of a variable or flag."""
+"""One parser per kind of setting: from a TOML value, or from the text of a variable or flag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingle.models.kv_type import KVType
 from .alias_rules import find_cycle, is_pattern
 
 Parser = Callable[[object, bool], object]
-"""Takes the value, and whether it may be text to be read; raises `InvalidSetting`."""
+"""Takes the value, and whether it may be text to parse; raises `InvalidSetting`."""
 
 FOREVER = -1.0
 """The `keep_alive` that never ends."""
@@ -45,7 +45,7 @@ class InvalidSetting(ValueError):
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of "90", "15m", "1h30m" or "250ms"; "forever" and "-1" are -1.
+    """Return the seconds of "90", "15m", "1h30m" or "250ms"; "forever" and "-1" are -1.
 
     Raises `InvalidSetting`.
     """
@@ -60,7 +60,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "1048576", "64MiB" or "10 MB"; raises `InvalidSetting`."""
+    """Return the bytes of "1048576", "64MiB" or "10 MB"; raises `InvalidSetting`."""
     text = text.strip().lower()
     if text.isdecimal():
         return int(text)
@@ -127,14 +127,15 @@ def _path(value: object, textual: bool) -> Path:
         if path.is_absolute():
             if len(str(path).encode(errors="surrogateescape")) > 103:
                 raise InvalidSetting(
-                    "a path of at most 103 bytes", "The system allows no longer unix socket."
+                    "a path of at most 103 bytes",
+                    "The system does not allow longer paths for unix sockets.",
                 )
             return path
     raise InvalidSetting("an absolute path")
 
 
 def _folders(value: object, textual: bool) -> tuple[Path, ...]:
-    """Absolute paths; in a variable with what separates them in PATH."""
+    """Parse absolute paths; in a variable they are separated as in PATH."""
     if textual and isinstance(value, str):
         value = [part for part in value.split(os.pathsep) if part.strip()]
     if not isinstance(value, list | tuple):
@@ -157,10 +158,10 @@ def _host(value: object, textual: bool) -> str:
 
             return str(ip_address(value.strip().removeprefix("[").removesuffix("]")))
     except ValueError:
-        pass  # said below
+        pass  # reported below
     raise InvalidSetting(
         "an address of this machine, such as 127.0.0.1",
-        "A name could lead anywhere; 127.0.0.1 is reached from this machine only.",
+        "A name could resolve to any address; 127.0.0.1 is reachable from this machine only.",
     )
 
 
@@ -174,7 +175,7 @@ def _host_names(value: object, textual: bool) -> tuple[str, ...]:
         if not isinstance(name, str) or not _HOST_NAME.fullmatch(name.strip().lower()):
             raise InvalidSetting(
                 'a list of names such as ["gpu.lan", "192.168.1.5", "[fd00::5]"]',
-                "They are written as clients say them, without a port and without wildcards.",
+                "Write them as clients use them, without a port and without wildcards.",
             )
         names.append(name.strip().lower())
     return tuple(names)
@@ -204,7 +205,7 @@ def _origins(value: object, textual: bool) -> tuple[str, ...]:
         if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin.lower()):
             raise InvalidSetting(
                 'a list of origins such as "http://localhost:3000"',
-                "An origin is a scheme, a host and a port, without a path; '*' would let every "
+                "An origin is a scheme, a host and a port, without a path; '*' would let any "
                 "web page use your models.",
             )
         origins.append(origin.lower())
@@ -224,18 +225,16 @@ def _aliases(value: object, textual: bool) -> tuple[tuple[str, str], ...]:
                 "a table of names", f'A name with a dot needs quotes: "{alias}.…" = "smollm2".'
             )
         if not (isinstance(alias, str) and isinstance(target, str)):
-            raise InvalidSetting("a table in which every name leads to the name of a model")
+            raise InvalidSetting("a table that maps each name to the name of a model")
         alias, target = alias.strip(), target.strip()
         if not alias or not target or is_pattern(target):
             raise InvalidSetting(
-                "a table in which every name leads to the name of a model",
-                "A name such as `claude-*` may have wildcards; what it leads to may not.",
+                "a table that maps each name to the name of a model",
+                "A name such as `claude-*` may have wildcards; its target may not.",
             )
         aliases.append((alias, target))
     if cycle := find_cycle(aliases):
-        raise InvalidSetting(
-            "a table in which no name leads back to itself", " → ".join(cycle) + " goes round."
-        )
+        raise InvalidSetting("a table without cycles", " → ".join(cycle) + " is a cycle.")
     return tuple(aliases)
 
 
@@ -271,7 +270,7 @@ def _models(value: object, textual: bool) -> tuple[str, ...]:
 def _pairs(
     text: str, expected: str = 'pairs such as "gpt-4o=smollm2,claude-*=smollm2"'
 ) -> list[tuple[str, str]]:
-    """The parts of "gpt-4o=smollm2,claude-*=smollm2"."""
+    """Split "gpt-4o=smollm2,claude-*=smollm2" into pairs."""
     pairs: list[tuple[str, str]] = []
     for part in text.split(","):
         alias, equals, target = part.partition("=")

@@ -1,4 +1,4 @@
-"""Files that hold either what they held before or all of what they are to hold."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from ingle.models.failpoints import failpoint
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Put `content` in the place of the file, which need not exist; links are followed.
+    """Replace the content of the file, which need not exist; links are followed.
 
-    A new file gets `mode`, an old one keeps its own. Raises `OSError`, and then nothing changed.
+    A new file gets `mode`, an existing one keeps its own. If it raises `OSError`, the file is
+    unchanged.
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         mode = stat.S_IMODE(target.stat().st_mode)
-    # Beside the file, because a rename never leaves its file system.
+    # In the same folder, because a rename cannot cross file systems.
     fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:
@@ -36,7 +37,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # a folder that cannot be opened loses the name in a power cut at worst
+    with suppress(OSError):  # without the sync a power cut may at worst lose the new name
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,4 +1,4 @@
-"""Small files that are whole after a crash: the old content, or the new one."""
+"""Atomic and durable writes of small private files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace the file in one step, readable for its owner only; raises `StorageFull`."""
+    """Replace the file in one step, readable by its owner only; raises `StorageFull`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, content)
@@ -23,14 +23,14 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def private_file(path: Path) -> BufferedWriter:
-    """A new file for writing bytes that only its owner may read."""
+    """Open a new file for writing bytes that only its owner may read."""
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def storage_error(error: OSError, folder: Path) -> Exception:
-    """`StorageFull` where there was no room, else the error itself."""
+    """Return `StorageFull` if the disk is full, else the error itself."""
     if error.errno not in _NO_ROOM:
         return error
     return StorageFull(
-        f"There is no room left in {folder}.", hint="Free some space on that disk, and try again."
+        f"No space is left in {folder}.", hint="Free some space on that disk, and try again."
     )

@@ -1,4 +1,4 @@
-"""The daemon's log on disk: one file that is written, and the ones before it, all 0600."""
+"""The daemon's log files: the current one and its predecessors, all 0600."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 LARGEST = 8 * 2**20
-"""Bytes after which a new file begins."""
+"""Size in bytes after which a new file is started."""
 KEPT = 3
-"""Files before the one that is written."""
+"""Number of older files that are kept."""
 
 
 def rotated(log: Path, number: int) -> Path:
-    """The file that was the log so many times ago, from 1."""
+    """Return the path of the log file rotated out `number` times ago, from 1."""
     return log.with_name(f"{log.stem}.{number}{log.suffix}")
 
 
 def rotate(log: Path) -> None:
-    """Give the log the number 1 and all others the next; the oldest goes. Raises `OSError`."""
+    """Number the log 1 and increment the older ones, deleting the oldest; raises `OSError`."""
     rotated(log, KEPT).unlink(missing_ok=True)
     for number in range(KEPT - 1, 0, -1):
         with suppress(FileNotFoundError):
@@ -28,7 +28,7 @@ def rotate(log: Path) -> None:
 
 
 def open_log(log: Path) -> BinaryIO:
-    """The log for appending, a new one where it is too large; raises `OSError`."""
+    """Open the log for appending, rotated first if it is too large; raises `OSError`."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if log.stat().st_size > LARGEST:
@@ -39,7 +39,7 @@ def open_log(log: Path) -> BinaryIO:
 
 
 def new_log(log: Path) -> int:
-    """A descriptor of the log for appending; no link is followed. Raises `OSError`."""
+    """Return a descriptor of the log for appending; links are not followed. Raises `OSError`."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     fd = os.open(log, flags, 0o600)
     if hasattr(os, "fchmod"):

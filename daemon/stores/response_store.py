@@ -1,4 +1,4 @@
-"""Stored responses: in memory for the next turn, on disk for after a restart."""
+"""Stored responses of the Responses API: cached in memory, persisted on disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ID = re.compile("resp_[0-9a-f]{48}")
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """One response as it is told, and the items of its own request."""
+    """One response as it was sent, and the input items of its request."""
 
     version: int = 1
     response: msgspec.Raw
@@ -38,10 +38,10 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseStore:
-    """Responses by id; one thread does what needs the disk, in the order of the calls.
+    """Responses by id; one thread does the disk work, in the order of the calls.
 
-    Those used longest ago go first when there are too many. What cannot be written is kept in
-    memory all the same. A negative `keep_seconds` is no end of time.
+    If there are too many, the least recently used are deleted. What cannot be written stays in
+    memory. A negative `keep_seconds` keeps responses for ever.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ResponseStore:
         self._memory: OrderedDict[str, bytes] = OrderedDict()
         self._memory_used = 0
         self._decoder = msgspec.json.Decoder(StoredResponse)
-        # Made with the first use: most daemons never store a response.
+        # Created on first use: most daemons never store a response.
         self._thread: ThreadPoolExecutor | None = None
         self._sizes: OrderedDict[str, int] | None = None
         self._is_told = False
@@ -73,7 +73,7 @@ class ResponseStore:
         self._disk.submit(self._write, response_id, content)
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        """The response; None where there is none."""
+        """Return the response; None if there is none."""
         content = self._memory.get(response_id)
         if content is not None:
             self._memory.move_to_end(response_id)
@@ -92,18 +92,18 @@ class ResponseStore:
             return None
 
     def delete(self, response_id: str) -> None:
-        """Forget a response."""
+        """Delete a response."""
         self._forget(response_id)
         if _ID.fullmatch(response_id):
             self._disk.submit(self._remove, response_id)
 
     async def flush(self) -> None:
-        """Wait until the disk has all that was put."""
+        """Wait until everything that was put is on disk."""
         if self._thread is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
 
     async def reset(self) -> None:
-        """Know only what lies on the disk now, after somebody else removed files."""
+        """Reload the index from disk, after files were removed by other code."""
         self._memory.clear()
         self._memory_used = 0
         if self._thread is not None:
@@ -111,7 +111,7 @@ class ResponseStore:
 
     @property
     def _disk(self) -> ThreadPoolExecutor:
-        """Python waits for what it has to do, also at the end of the process."""
+        """The disk thread; Python waits for its work, also at process exit."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "responses")
         return self._thread
@@ -128,7 +128,7 @@ class ResponseStore:
         content = self._memory.pop(response_id, None)
         self._memory_used -= len(content or b"")
 
-    # What follows runs on the one thread.
+    # The functions below run on the disk thread.
 
     def _path(self, response_id: str) -> Path:
         return self._folder / f"{response_id}.json"
@@ -170,7 +170,7 @@ class ResponseStore:
         return 0 <= self._keep_seconds < time.time() - used
 
     def _touch(self, response_id: str) -> None:
-        """Say that it was used, also to a daemon after this one."""
+        """Record the use in the file's time, so that it survives a restart."""
         with suppress(OSError):  # it may be gone, or never have been written
             os.utime(self._path(response_id))
         if self._sizes is not None and response_id in self._sizes:
@@ -183,7 +183,7 @@ class ResponseStore:
             self._sizes.pop(response_id, None)
 
     def _index(self) -> OrderedDict[str, int]:
-        """The size of each file, the one used longest ago first; old ones go."""
+        """Return the size of each file, least recently used first; deletes expired ones."""
         if self._sizes is not None:
             return self._sizes
         make_private_folder(self._folder)

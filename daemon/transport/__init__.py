@@ -1,1 +1,1 @@
-"""Listening sockets, TLS, and the process at the other end of a connection."""
+"""Listening sockets, TLS, and identification of connected processes."""

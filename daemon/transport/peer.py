@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: the kernel knows, and is asked at accept."""
+"""Identifies the process at the other end of a connection, when it is accepted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ XUCRED_BYTES = 76
 
 @dataclass(frozen=True)
 class PeerConnection:
-    """One accepted connection; `uid` is None where the kernel did not tell.
+    """One accepted connection; `uid` is None if the kernel did not report it.
 
-    `port` is ours, for comparing with the Host header. `abort` drops the connection with all that
-    waits to be sent, which a close would wait for. `pid` is the process at the other end of a unix
+    `port` is the local one, to compare with the Host header. `abort` drops the connection with all
+    unsent data, for which a close would wait. `pid` is the process at the other end of a unix
     socket, `address` the host at that of a TCP connection.
     """
 
@@ -37,7 +37,7 @@ class PeerConnection:
 
 
 class PeerSocket(Protocol):
-    """What the event loops show of an accepted socket."""
+    """The part of an accepted socket that event loops expose."""
 
     @property
     def family(self) -> int:
@@ -49,21 +49,21 @@ class PeerSocket(Protocol):
         ...
 
     def getpeername(self) -> object:
-        """The other end's address."""
+        """The remote address."""
         ...
 
     def getsockname(self) -> object:
-        """Our end's address."""
+        """The local address."""
         ...
 
 
 def identify(peer: PeerSocket, abort: Callable[[], None]) -> PeerConnection:
-    """Look up the peer of a connection that was just accepted."""
+    """Identify the peer of a connection that was just accepted."""
     if sys.platform != "win32" and peer.family == socket.AF_UNIX:
         return PeerConnection("unix", _unix_uid(peer), None, abort, _unix_pid(peer))
     try:
         client, server = peer.getpeername(), peer.getsockname()
-    except OSError:  # the client has left already
+    except OSError:  # the client has disconnected already
         return PeerConnection("tcp", None, None, abort)
     theirs, ours = endpoint(client), endpoint(server)
     if theirs is None or ours is None:
@@ -72,7 +72,7 @@ def identify(peer: PeerSocket, abort: Callable[[], None]) -> PeerConnection:
 
 
 def endpoint(address: object) -> Endpoint | None:
-    """Host and port of a socket's address, IPv4 in its own form where IPv6 wraps it."""
+    """Return host and port of a socket's address; IPv4-mapped IPv6 addresses as IPv4."""
     if not isinstance(address, tuple):
         return None  # of a unix socket
     match cast("tuple[object, ...]", address)[:2]:  # IPv6 has two more
@@ -83,19 +83,19 @@ def endpoint(address: object) -> Endpoint | None:
 
 
 def is_loopback(address: object) -> bool:
-    """Whether a socket's address is one that only this machine reaches."""
+    """Whether only this machine can reach a socket's address."""
     found = endpoint(address)
     return found is not None and (found[0] == "::1" or found[0].startswith("127."))
 
 
 def own_uid() -> int:
-    """Of this process, to compare a peer's with."""
-    # Windows tells no uid of a peer, so there is nothing to compare with.
+    """Return the uid of this process, to compare with a peer's."""
+    # Windows reports no uid of a peer, so there is nothing to compare with.
     return -1 if sys.platform == "win32" else os.geteuid()
 
 
 def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
-    """Whose the client's end of a connection within this machine is, None where unknown."""
+    """Return the uid that owns the client's end of a loopback connection; None if unknown."""
     if sys.platform == "darwin":
         from . import peer_macos
 
@@ -106,7 +106,7 @@ def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
         try:
             return diag_uid(client, server)
         except OSError:
-            return tcp_uid(client, server)  # a kernel or a sandbox without such questions
+            return tcp_uid(client, server)  # a kernel or a sandbox without sock_diag
     return None
 
 

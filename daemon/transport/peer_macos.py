@@ -1,8 +1,8 @@
-"""The owner of a TCP connection's other end on macOS; written by its documentation, not yet run.
+"""The owner of a TCP connection's other end on macOS; written from documentation, not yet run.
 
-macOS has no table that everybody may read. `proc_listpids` (libproc.h) lists the processes of one
-user, and psutil reads a process's sockets through `proc_pidfdinfo`, which works for one's own: so
-either one of our user's processes holds the other end, or nobody can tell whose it is.
+macOS has no table that all users may read. `proc_listpids` (libproc.h) lists the processes of one
+user, and psutil reads a process's sockets through `proc_pidfdinfo`, which works for the user's own:
+so either a process of this user holds the other end, or its owner is unknown.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ PROC_UID_ONLY = 4
 
 _PID_BYTES = 4
 _SPARE = 64
-"""Processes that may start between the two calls."""
+"""Spare entries for processes that start between the two calls."""
 
 
 def tcp_uid(client: Endpoint, server: Endpoint, uid: int) -> int | None:
-    """`uid` where a process of that user holds the client's end of the connection, else None."""
+    """Return `uid` if a process of that user holds the client's end of the connection, else
+    None.
+    """
     import psutil
 
     for pid in _processes_of(uid):
         try:
             connections = psutil.Process(pid).net_connections("tcp")
         except (psutil.Error, OSError):
-            continue  # it has ended, or guards itself: then it is nobody's that we know
+            continue  # it has ended, or is protected: then its owner is unknown
         for one in connections:
             if tuple(one.laddr) == client and tuple(one.raddr) == server:
                 return uid if one.status == psutil.CONN_ESTABLISHED else None

@@ -1,4 +1,4 @@
-"""The kernel's table of TCP connections, as `/proc` shows it."""
+"""The kernel's table of TCP connections in `/proc`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Endpoint = tuple[str, int]
 def tcp_uid(
     client: Endpoint, server: Endpoint, tables: tuple[Path, ...] = TCP_TABLES
 ) -> int | None:
-    """The owner of the client's end of a connection on this machine, None where unknown.
+    """Return the uid that owns the client's end of a loopback connection; None if unknown.
 
-    Only a row in state ESTABLISHED counts: one that is closing says uid 0 whoever owned it.
+    Only a row in state ESTABLISHED counts: a closing one reports uid 0 for any owner.
     """
     for table, wide in zip(tables, (False, True), strict=True):
         if ":" in client[0] and not wide:
@@ -36,7 +36,7 @@ def tcp_uid(
 
 
 def _hex_address(address: Endpoint, *, wide: bool) -> str:
-    """An address as the kernel prints it: 32-bit words in the machine's byte order, in hex."""
+    """Return an address as the kernel prints it: 32-bit words in host byte order, in hex."""
     if ":" in address[0]:
         packed = socket.inet_pton(socket.AF_INET6, address[0].partition("%")[0])
     else:

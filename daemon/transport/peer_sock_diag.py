@@ -1,8 +1,8 @@
-"""The owner of one TCP connection, asked of Linux by its four-tuple (sock_diag(7)).
+"""The owner of one TCP connection, queried by its four-tuple on Linux (sock_diag(7)).
 
-The table in `/proc` says the same, but is written anew for each reader, with every connection of
-the machine in it: on a busy one that takes milliseconds, in which no model's token would go out
-(measured with 350 connections: 19 ms; asked like this, 0.02 ms).
+The table in `/proc` has the same data, but is generated for each reader with every connection of
+the machine. That can take milliseconds, in which no tokens would be sent (measured with 350
+connections: 19 ms; this query 0.02 ms).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ESTABLISHED = 1
 _HEADER = struct.Struct("=IHHII")
 """Length, type, flags, sequence and port of a netlink message."""
 _REQUEST = struct.Struct("=BBBxI")
-"""Family, protocol and extensions asked for, and a bit for each state."""
+"""Family, protocol and extensions requested, and a bit for each state."""
 _SOCKET = struct.Struct("!HH16s16s")
-"""Ports and addresses, in the order of the wire: the socket's own, then the other end's."""
+"""Ports and addresses in wire order: the socket's own, then the remote ones."""
 _ANY = b"\0" * 4 + b"\xff" * 8
 """Any interface, and no cookie."""
 _ANSWER = struct.Struct("=BB2x")
-"""Family and state, before the socket; behind it are two timers, two queues, and the uid."""
+"""Family and state, before the socket; two timers, two queues and the uid follow it."""
 _UID = struct.Struct("=I")
 _UID_OFFSET = _HEADER.size + _ANSWER.size + _SOCKET.size + len(_ANY) + 12
 _TIMEOUT = struct.pack("ll", 1, 0)
@@ -37,9 +37,9 @@ _ANSWER_BYTES = 8192
 
 
 def diag_uid(client: Endpoint, server: Endpoint) -> int | None:
-    """The owner of the client's end if that is established; None where there is no such socket.
+    """Return the uid of the client's end if it is established; None if there is no such socket.
 
-    Raises `OSError` where the system does not answer such questions.
+    Raises `OSError` if the system does not support the query.
     """
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
     asked = _SOCKET.pack(client[1], server[1], _packed(client[0]), _packed(server[0]))
@@ -50,7 +50,7 @@ def diag_uid(client: Endpoint, server: Endpoint) -> int | None:
         kernel.sendto(header + body, (0, 0))
         answer, sender = kernel.recvfrom(_ANSWER_BYTES)
     if sender[0] != 0 or len(answer) < _HEADER.size + 4:
-        raise OSError(errno.EBADMSG, "somebody else answered for the kernel")
+        raise OSError(errno.EBADMSG, "the answer did not come from the kernel")
     if _HEADER.unpack_from(answer)[1] == NLMSG_ERROR:
         number = -struct.unpack_from("=i", answer, _HEADER.size)[0]
         if number == errno.ENOENT:
@@ -60,7 +60,9 @@ def diag_uid(client: Endpoint, server: Endpoint) -> int | None:
 
 
 def _owner(answer: bytes, client: Endpoint, server: Endpoint) -> int | None:
-    """The uid of exactly that socket: where there is none, the kernel tells of one that listens."""
+    """Return the uid of exactly that socket: without a match, the kernel reports a listening
+    one.
+    """
     family, state = _ANSWER.unpack_from(answer, _HEADER.size)
     ports_and_hosts = _SOCKET.unpack_from(answer, _HEADER.size + _ANSWER.size)
     own_port, other_port, own, other = ports_and_hosts
@@ -76,7 +78,7 @@ def _packed(host: str) -> bytes:
 
 
 def _host(packed: bytes, family: int) -> bytes:
-    """An address in its shortest form: IPv4 in IPv6 is IPv4."""
+    """Return an address in its shortest form: IPv4-mapped IPv6 as IPv4."""
     if family == socket.AF_INET:
         return packed[:4]
     return packed[12:] if packed.startswith(bytes(10) + b"\xff\xff") else packed

@@ -1,4 +1,4 @@
-"""TLS for connections from other machines: the owner's certificate, read again when it changes."""
+"""TLS for connections from other machines, with a certificate that is reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """A certificate chain and its key as files; renewed ones count from the next connection on."""
+    """A certificate chain and its key as files; a renewed one is used from the next
+    connection on.
+    """
 
     def __init__(self, chain: Path, key: Path) -> None:
-        """Raises `SocketError` where the two cannot be used."""
+        """Raises `SocketError` if they cannot be used."""
         self._chain = chain
         self._key = key
         self._stamp = self._look()
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """What the next handshake uses; files that are broken leave it as it was."""
+        """Return the context for the next handshake; broken files leave it unchanged."""
         try:
             stamp = self._look()
             if stamp != self._stamp:
                 self._stamp = stamp
                 self._context = self._load()
-                log.info("The certificate %s is read anew", self._chain)
+                log.info("Reloading the certificate %s", self._chain)
         except SocketError as error:
-            log.warning("%s The certificate from before stays.", error.message)
+            log.warning("%s The previous certificate stays in use.", error.message)
         return self._context
 
     def _look(self) -> Stamp:
@@ -64,7 +66,7 @@ class Certificate:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # A password would be asked for at a terminal that nobody looks at.
+            # A passphrase prompt would wait at a terminal without a user.
             context.load_cert_chain(self._chain, self._key, password=lambda: b"")
         except (OSError, ssl.SSLError, ValueError) as error:
             raise SocketError(
@@ -76,9 +78,9 @@ class Certificate:
 
 
 class TLSListener:
-    """Accepts the connections of one listener: in plain over loopback, else with TLS first.
+    """Accepts a listener's connections: plain over loopback, else with TLS.
 
-    At most `most` handshakes are under way; whoever comes then is turned away without a word.
+    At most `most` handshakes run at a time; further connections are closed without a reply.
     """
 
     def __init__(
@@ -101,8 +103,10 @@ class TLSListener:
             while True:
                 try:
                     accepted, _ = await loop.sock_accept(self._listener)
-                except OSError as error:  # no descriptor is left, or the client has gone already
-                    log.warning("A connection cannot be accepted: %s", error.strerror)
+                except (
+                    OSError
+                ) as error:  # no descriptor is left, or the client has disconnected already
+                    log.warning("Cannot accept a connection: %s", error.strerror)
                     await asyncio.sleep(PAUSE_SECONDS)
                     continue
                 self._begin(accepted)
@@ -136,5 +140,5 @@ class TLSListener:
                     ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 )
         except (OSError, ssl.SSLError) as error:
-            log.debug("A connection was not made: %s", error)
+            log.debug("A TLS handshake failed: %s", error)
             accepted.close()

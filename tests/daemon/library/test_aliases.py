@@ -112,7 +112,7 @@ def test_a_name_that_means_one_model_gets_no_other(store: ModelStore, said: str)
 def test_an_alias_whose_model_is_not_here_says_so(store: ModelStore) -> None:
     with pytest.raises(ModelNotFound) as caught:
         AliasTable(ALIASES).resolve("gone", store)
-    assert "'gone' stands for 'qwen2.5-coder:1.5b'" in caught.value.message
+    assert "'gone' is an alias of 'qwen2.5-coder:1.5b'" in caught.value.message
     assert caught.value.hint == "`ingle pull qwen2.5-coder:1.5b` fetches it."
 
 

@@ -398,11 +398,13 @@ async def test_idle_models_go_when_others_take_the_memory(make_manager: MakeMana
     harness.memory["available"] = 2 * GIB
     assert allocator.is_short()
     async with harness.manager.lease("a"):
-        assert [run.model.name for run in await allocator.evict_for_pressure("A game began.")] == ["b"]
+        evicted = await allocator.evict_for_pressure("A game began.")
+        assert [run.model.name for run in evicted] == ["b"]
         assert harness.states() == {"a": "ready"}
         harness.memory["available"] = GIB // 2
         assert await allocator.evict_for_pressure("A game began.") == []
-    assert [run.reason for run in await allocator.evict_for_pressure("A game began.")] == ["A game began."]
+    evicted = await allocator.evict_for_pressure("A game began.")
+    assert [run.reason for run in evicted] == ["A game began."]
     assert harness.states() == {}
 
 

@@ -297,7 +297,7 @@ def test_aliases_of_the_file_and_of_the_variable(home: dict[str, str]) -> None:
 def test_what_goes_round_is_shown(home: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(home | {"INGLE_ALIASES": "x=a,a=b,b=c,c=a"})
-    assert caught.value.hint == "a → b → c → a goes round."
+    assert caught.value.hint == "a → b → c → a is a cycle."
 
 
 def test_every_setting_has_a_parser() -> None:
