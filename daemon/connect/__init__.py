@@ -1,1 +1,1 @@
-"""Other programs' settings: which they are, how their files are changed, and whether it works."""
+"""Connects other programs to the daemon: edits their settings files and tests the connection."""

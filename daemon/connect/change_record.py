@@ -1,4 +1,4 @@
-"""What ingle has written into files of others, so that it can be taken back."""
+"""Records what ingle has written into other programs' files, so that it can be undone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def digest(text: str) -> str:
-    """What tells whether a text has changed."""
+    """Return a digest that shows whether a text has changed."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class RecordedPlace(msgspec.Struct, frozen=True):
-    """A place in a file, and what was there; an item of a list is a pair of field and value."""
+    """A path in a file, and its previous value; an item of a list is a pair of field and value."""
 
     path: list[str | list[str]]
     was_there: bool
@@ -31,23 +31,23 @@ class RecordedPlace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: DataPath, value: object) -> RecordedPlace:
-        """The place with the value, or `ABSENT`."""
+        """Return the path with the value, or with `ABSENT`."""
         parts: list[str | list[str]] = [
             [part.key, part.value] if isinstance(part, DocumentItem) else part for part in path
         ]
         return cls(parts, value is not ABSENT, None if value is ABSENT else value)
 
     def pair(self) -> tuple[DataPath, object]:
-        """The place and the value, or `ABSENT`."""
+        """Return the path, and the value or `ABSENT`."""
         path = tuple(part if isinstance(part, str) else DocumentItem(*part) for part in self.path)
         return path, self.value if self.was_there else ABSENT
 
 
 class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: what it held before the first change, and the digest of what was written last.
+    """One file: its content before the first change, and the digest of what was last written.
 
-    `original` is None where there was no file. `written` is empty where somebody else changed the
-    file between two changes of ours: then no text is known that has only theirs.
+    `original` is None if there was no file. `written` is empty if another program changed the file
+    between two changes of ours: then no version without our changes is known.
     """
 
     form: str
@@ -58,36 +58,36 @@ class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
 
     def places(self) -> list[tuple[DataPath, object]]:
-        """Each place that was changed, with what was there."""
+        """Return each changed path with its previous value."""
         return [place.pair() for place in self.before]
 
 
 class ChangeRecord:
-    """The record's own file, readable by its owner only: what was there may hold secrets."""
+    """The record's own file, readable by its owner only: previous content may hold secrets."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._clients = self._load()
 
     def files(self, client: str) -> dict[str, RecordedFile]:
-        """By path, what was written for one program."""
+        """Return the recorded files of one program, by path."""
         return dict(self._clients.get(client, {}))
 
     def given(self, client: str) -> tuple[str, int] | None:
-        """The model that a program was last given, and the context it was told."""
+        """Return the model that a program was last given, and the context that was written."""
         files = self.files(client).values()
         return next(((file.model, file.context) for file in files if file.model), None)
 
     def add(
         self, client: str, file: SettingsFile, before: str | None, after: str, target: ConnectTarget
     ) -> None:
-        """Keep what is about to be written; raises `OSError`."""
+        """Record a change that is about to be written; raises `OSError`."""
         files = self._clients.setdefault(client, {})
         old = files.get(str(file.path))
         places = [RecordedPlace.of(*place) for place in file.places(before or "")]
         original, mixed = before, False
         if old is not None and before is not None:
-            # What was there first counts, unless somebody else has changed the file since.
+            # The first previous value counts, unless another program has changed the file since.
             known = {tuple(map(str, place.path)) for place in old.before}
             places = [*old.before, *(p for p in places if tuple(map(str, p.path)) not in known)]
             if old.written == digest(before):
@@ -105,7 +105,7 @@ class ChangeRecord:
         self._save()
 
     def forget(self, client: str, path: Path) -> None:
-        """Let go of what was taken back; raises `OSError`."""
+        """Remove the record of an undone change; raises `OSError`."""
         files = self._clients.get(client, {})
         files.pop(str(path), None)
         if not files:
@@ -117,7 +117,7 @@ class ChangeRecord:
             content = self._path.read_bytes()
             return msgspec.json.decode(content, type=dict[str, dict[str, RecordedFile]])
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return {}  # then settings are taken out one by one
+            return {}  # then settings are removed one by one
 
     def _save(self) -> None:
         write_atomically(self._path, msgspec.json.format(msgspec.json.encode(self._clients)))

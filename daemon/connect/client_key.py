@@ -1,4 +1,4 @@
-"""The key of one program: found in its files, made, and revoked."""
+"""The API key of a connected program: found in its files, created, and revoked."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .client_program import ClientProgram
 from .settings_file import SettingsFile
 
 ENOUGH = KeyLimitation(scopes=(Scope.INFERENCE, Scope.READ))
-"""What an editor or an agent does: it asks models, and looks which there are."""
+"""The scope that an editor or an agent needs: use models and list them."""
 
 _KEY = re.compile(r"ingle-[a-z2-7]{52}")
 
 
 def present_key(store: KeyStore, files: Sequence[SettingsFile]) -> str | None:
-    """A valid key that is written in a file already."""
+    """Return a valid key that is already written in a file."""
     ring = KeyRing(store)
     for file in files:
         try:
             text = file.read() or ""
         except CannotEdit:
-            continue  # whoever changes the file says so
+            continue  # the code that edits the file reports it
         for key in _KEY.findall(text):
             record = ring.find(key)
             if record is not None and not ring.expired(record):
@@ -33,7 +33,7 @@ def present_key(store: KeyStore, files: Sequence[SettingsFile]) -> str | None:
 
 
 def make_key(store: KeyStore, client: ClientProgram) -> tuple[str, str]:
-    """The name of a new key, and the key; one made for the program before is revoked.
+    """Return the name of a new key, and the key; an earlier one of the program is revoked.
 
     Raises `KeyFailure`.
     """
@@ -43,7 +43,7 @@ def make_key(store: KeyStore, client: ClientProgram) -> tuple[str, str]:
 
 
 def revoke_key(store: KeyStore, client: ClientProgram) -> bool:
-    """Take back the program's key; False where it has none. Raises `KeyFailure`."""
+    """Revoke the program's key; False if it has none. Raises `KeyFailure`."""
     found = has_key(store, client)
     if found:
         store.revoke(_name(client))
@@ -51,7 +51,7 @@ def revoke_key(store: KeyStore, client: ClientProgram) -> bool:
 
 
 def has_key(store: KeyStore, client: ClientProgram) -> bool:
-    """Whether a key was made for it, which may be in a place where ingle cannot look."""
+    """Whether a key was created for it, possibly stored where ingle cannot look."""
     return any(record.name == _name(client) for record in store.list())
 
 

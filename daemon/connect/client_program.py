@@ -1,4 +1,4 @@
-"""A program that ingle can be connected to: its files, and what it asks for."""
+"""A program that ingle can be connected to: its files and its requirements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Probe = Literal[
     "ollama_tools",
     "infill",
 ]
-"""One thing that a program does with the daemon; see `checks`."""
+"""A test request that the program would make; see `checks`."""
 
 
 def _no_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
@@ -37,11 +37,11 @@ def _no_lines(target: ConnectTarget) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientProgram:
-    """One program: `tokens` is the context that its own instructions take, 0 where they are short.
+    """One program: `tokens` is the length of its own instructions, 0 if they are short.
 
-    `notes` are for a person: what is left to do, or all of it where ingle writes no file.
-    `exports` are the variables that do the same for one shell. With `takes_key` there is a place
-    for a key in what is written.
+    `notes` are for the user: remaining steps, or all of them if ingle writes no file. `exports` are
+    the equivalent environment variables for one shell. With `takes_key` its settings have a place
+    for a key.
     """
 
     name: str
@@ -58,5 +58,5 @@ class ClientProgram:
 
     @property
     def writes(self) -> bool:
-        """Whether ingle knows its files well enough to write them."""
+        """Whether ingle can write its settings files."""
         return self.files is not _no_files

@@ -36,11 +36,11 @@ ALSO: Mapping[str, str] = MappingProxyType(
         "pycharm": "jetbrains",
     }
 )
-"""Other words for the same programs."""
+"""Alternative names of the same programs."""
 
 
 def find_program(name: str) -> tuple[ClientProgram | None, str | None]:
-    """The program of that name, else the name that is nearest."""
+    """Return the program of that name, else the most similar name."""
     from difflib import get_close_matches
 
     wanted = name.lower()

@@ -1,4 +1,4 @@
-"""Coding agents of the command line: opencode, Codex, Claude Code, aider."""
+"""Command-line coding agents: opencode, Codex, Claude Code, aider."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OPENCODE = ClientProgram(
     files=_opencode_files,
     notes=lambda target: [
         "A `model` of your own stays the default; `opencode -m "
-        f"ingle/{target.model}` takes this one."
+        f"ingle/{target.model}` selects this one."
     ],
     probes=("models", "chat", "chat_tools"),
     tokens=8_000,
@@ -90,7 +90,7 @@ CODEX = ClientProgram(
     files=_codex_files,
     notes=lambda target: [
         "A `model_provider` of your own stays the default; `codex -c model_provider=ingle -m "
-        f"{target.model}` takes this one."
+        f"{target.model}` selects this one."
     ],
     probes=("models", "responses", "responses_tools"),
     tokens=10_000,
@@ -106,11 +106,11 @@ def _claude_variables(target: ConnectTarget) -> list[tuple[str, str]]:
         ("ANTHROPIC_DEFAULT_SONNET_MODEL", target.model),
         ("ANTHROPIC_DEFAULT_HAIKU_MODEL", target.model),
         ("ANTHROPIC_SMALL_FAST_MODEL", target.model),
-        # It knows the windows of Anthropic's models only, and takes others to be far larger.
+        # It knows the context windows of Anthropic's models only, and assumes others are far
+        # larger.
         ("CLAUDE_CODE_MAX_CONTEXT_TOKENS", str(target.context)),
         ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", str(target.answer_tokens)),
-        # Nothing should leave the machine; and a header that differs with each turn makes every
-        # prompt begin differently.
+        # No telemetry; and a header that differs with each turn would defeat prefix caching.
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ("CLAUDE_CODE_ATTRIBUTION_HEADER", "0"),
     ]
@@ -132,8 +132,8 @@ CLAUDE_CODE = ClientProgram(
     files=_claude_files,
     exports=_claude_variables,
     notes=lambda target: [
-        "With these settings Claude Code asks ingle only; `ingle connect claude-code --remove` "
-        "brings it back to Anthropic. For one shell only: the variables that `--print` shows."
+        "With these settings Claude Code uses ingle only; `ingle connect claude-code --remove` "
+        "switches it back to Anthropic. For one shell only: the variables that `--print` shows."
     ],
     probes=("models", "messages", "messages_tools", "count_tokens"),
     tokens=20_000,
@@ -177,7 +177,9 @@ AIDER = ClientProgram(
         ("OPENAI_API_KEY", target.word),
         ("AIDER_MODEL", f"openai/{target.model}"),
     ],
-    notes=lambda target: ["A `.aider.conf.yml` in the repository comes before the one at home."],
+    notes=lambda target: [
+        "A `.aider.conf.yml` in the repository takes precedence over the one at home."
+    ],
     probes=("models", "chat"),
     tokens=3_000,
 )

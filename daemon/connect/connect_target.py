@@ -1,4 +1,4 @@
-"""What a program is to be connected to, and where its files are on this machine."""
+"""What a program is connected to, and where its files are on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NO_KEY = "local"
-"""Said where a program insists on a key and ingle needs none."""
+"""Placeholder for programs that require a key when ingle needs none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,17 +24,17 @@ class ConnectTarget:
 
     @property
     def openai_url(self) -> str:
-        """The base of OpenAI's routes."""
+        """The base URL of OpenAI's routes."""
         return f"{self.url}/v1"
 
     @property
     def word(self) -> str:
-        """The key, or what may stand in its place."""
+        """The key, or its placeholder."""
         return self.key or NO_KEY
 
     @property
     def answer_tokens(self) -> int:
-        """How much of the context a program should leave for an answer."""
+        """Tokens of the context that a program should reserve for an answer."""
         return max(256, min(8192, self.context // 4))
 
 
@@ -48,16 +48,18 @@ class ProgramFolders:
 
     @classmethod
     def find(cls) -> ProgramFolders:
-        """Those of whoever runs this."""
+        """Return those of the current user."""
         return cls(Path.home(), os.environ)
 
     def config(self, name: str) -> Path:
-        """A program's folder below the user's configuration."""
+        """Return a program's folder below the user's configuration."""
         base = self.environ.get("XDG_CONFIG_HOME", "")
         return (Path(base) if base.startswith("/") else self.home / ".config") / name
 
     def application(self, name: str) -> Path:
-        """Where programs for a desktop keep their files: `~/.config`, or what the system has."""
+        """Return a desktop program's settings folder: in `~/.config`, or the system's
+        equivalent.
+        """
         if self.platform == "darwin":
             return self.home / "Library/Application Support" / name
         if self.platform == "win32":
@@ -65,7 +67,7 @@ class ProgramFolders:
         return self.config(name)
 
     def named(self, variable: str, default: str) -> Path:
-        """A folder that a variable may name, else one in the home."""
+        """Return the folder that a variable names, else one in the home folder."""
         if value := self.environ.get(variable):
             return Path(value).expanduser()
         return self.home / default
@@ -75,7 +77,7 @@ class ProgramFolders:
         return shutil.which(name, path=self.environ.get("PATH")) is not None
 
     def has_extension(self, prefix: str) -> bool:
-        """Whether VS Code, or an editor made from it, has an extension that begins so."""
+        """Whether VS Code, or an editor derived from it, has an extension with this prefix."""
         editors = (".vscode", ".vscode-insiders", ".vscode-oss", ".cursor", ".windsurf")
         return any(
             any((self.home / editor / "extensions").glob(f"{prefix}-*")) for editor in editors

@@ -1,4 +1,4 @@
-"""Round trips to the daemon over its HTTP address, as the programs make them."""
+"""Tests connections with the requests that programs make over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .client_program import Probe
 from .connect_target import ConnectTarget
 
 _SECONDS = 600.0
-"""A model may have to be loaded first, on a slow machine."""
+"""Includes loading a model on a slow machine."""
 _FEW_TOKENS = 24
 _CALL_TOKENS = 200
 _SHOWN = 40
@@ -34,12 +34,12 @@ Json = dict[str, Any]
 
 
 class CheckFailed(Exception):
-    """A round trip that did not give what the program needs; the message says what came."""
+    """A test failed; the message says what was received."""
 
 
 @dataclass(frozen=True)
 class ProbeOutcome:
-    """One round trip: what was asked, whether it worked, and what came or went wrong."""
+    """One test: what was requested, whether it worked, and what was received or went wrong."""
 
     what: str
     worked: bool
@@ -47,7 +47,7 @@ class ProbeOutcome:
 
 
 class ConnectionProber:
-    """Asks the daemon what one program would ask."""
+    """Sends the requests that one program would send."""
 
     def __init__(self, target: ConnectTarget) -> None:
         self._target = target
@@ -55,7 +55,7 @@ class ConnectionProber:
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
 
     def run(self, probe: Probe) -> ProbeOutcome:
-        """One round trip; never raises for what the daemon answers, or that it does not."""
+        """Run one test; never raises for the daemon's answer or the lack of one."""
         what, ask = PROBES[probe]
         started = time.monotonic()
         try:
@@ -67,7 +67,7 @@ class ConnectionProber:
         except (OSError, HTTPException) as error:
             return ProbeOutcome(what, False, f"the connection failed: {error}")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            return ProbeOutcome(what, False, f"the answer has another form: {error!r}")
+            return ProbeOutcome(what, False, f"the answer has an unexpected form: {error!r}")
         return ProbeOutcome(what, True, f"{detail} ({time.monotonic() - started:.1f} s)")
 
     def models(self) -> str:
@@ -76,14 +76,14 @@ class ConnectionProber:
         return self._among(listed)
 
     def chat(self) -> str:
-        """A streamed chat."""
+        """Test a streamed chat."""
         body = {**self._chat_body(_QUESTION, _FEW_TOKENS), "temperature": 0}
         chunks = list(self._events("/v1/chat/completions", body))
         text = "".join(_delta(chunk).get("content") or "" for chunk in chunks)
         return _text(text, chunks)
 
     def chat_tools(self) -> str:
-        """A chat that must call a tool."""
+        """Test a chat that must call a tool."""
         tool = {"type": "function", "function": _TOOL}
         body = {
             **self._chat_body(_TASK, _CALL_TOKENS),
@@ -101,7 +101,7 @@ class ConnectionProber:
         return _call(name, arguments)
 
     def completion(self) -> str:
-        """A streamed completion of raw text, as autocompletion sends it."""
+        """Test a streamed completion of raw text, as sent for autocompletion."""
         body = {
             "model": self._target.model,
             "prompt": "def add(a, b):\n    return ",
@@ -114,7 +114,7 @@ class ConnectionProber:
         return _text("".join(texts), chunks)
 
     def responses(self) -> str:
-        """A streamed response."""
+        """Test a streamed response."""
         events = list(self._events("/v1/responses", self._responses_body(_QUESTION, _FEW_TOKENS)))
         kinds = [event["type"] for event in events]
         if not {"response.completed", "response.incomplete"} & set(kinds):
@@ -123,7 +123,7 @@ class ConnectionProber:
         return _text("".join(deltas), events)
 
     def responses_tools(self) -> str:
-        """A response that must call a tool."""
+        """Test a response that must call a tool."""
         body = {
             **self._responses_body(_TASK, _CALL_TOKENS),
             "tools": [{"type": "function", **_TOOL}],
@@ -136,7 +136,7 @@ class ConnectionProber:
         return _call("", "")
 
     def messages(self) -> str:
-        """Streamed messages."""
+        """Test streamed messages."""
         events = list(self._messages(_QUESTION, _FEW_TOKENS))
         kinds = [event["type"] for event in events]
         if "message_stop" not in kinds:
@@ -145,7 +145,7 @@ class ConnectionProber:
         return _text("".join(delta.get("text", "") for delta in deltas), events)
 
     def messages_tools(self) -> str:
-        """Messages that must use a tool."""
+        """Test messages that must use a tool."""
         tool = {
             "name": _TOOL["name"],
             "description": _TOOL["description"],
@@ -168,7 +168,7 @@ class ConnectionProber:
         return f"{counted} tokens"
 
     def ollama_models(self) -> str:
-        """What Ollama's clients ask first: version, models, and one of them in detail."""
+        """Test what Ollama's clients request first: version, models, and one of them in detail."""
         version = self._get("/api/version")["version"]
         listed = [model["name"] for model in self._get("/api/tags")["models"]]
         found = self._among(listed)
@@ -177,14 +177,14 @@ class ConnectionProber:
         return f"version {version}, {found}, capabilities: {capabilities}"
 
     def ollama_chat(self) -> str:
-        """A streamed chat in lines of JSON."""
+        """Test a streamed chat in JSON lines."""
         chunks = list(self._lines("/api/chat", self._ollama_body(_QUESTION, _FEW_TOKENS)))
         if not chunks or not chunks[-1].get("done"):
             raise CheckFailed("the stream does not end with `done`")
         return _text("".join(chunk["message"].get("content", "") for chunk in chunks), chunks)
 
     def ollama_tools(self) -> str:
-        """A chat that may call a tool: this protocol has no way to demand it."""
+        """Test a chat that may call a tool: this protocol has no way to require it."""
         body = self._ollama_body(_TASK, _CALL_TOKENS)
         body["tools"] = [{"type": "function", "function": _TOOL}]
         text = ""
@@ -194,10 +194,10 @@ class ConnectionProber:
             for call in calls:
                 return _call(call["function"]["name"], json.dumps(call["function"]["arguments"]))
             text += message.get("content", "")
-        return f"tools are taken; the model chose to answer in words: {_shown(text)}"
+        return f"tools are accepted; the model chose to answer in words: {_shown(text)}"
 
     def infill(self) -> str:
-        """A gap filled."""
+        """Test an infill request."""
         body = {
             "model": self._target.model,
             "input_prefix": "def add(a, b):\n",
@@ -261,7 +261,7 @@ class ConnectionProber:
             return json.loads(response.read())
 
     def _events(self, path: str, body: Json) -> Iterator[Json]:
-        """The data of each server-sent event; raises `CheckFailed` for one that is an error."""
+        """Yield the data of each server-sent event; raises `CheckFailed` for an error event."""
         with self._ask("POST", path, body) as response:
             for line in response:
                 if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
@@ -296,7 +296,7 @@ def _delta(chunk: Json) -> Json:
 
 
 def _checked(event: Json) -> Json:
-    # A response that failed carries its error inside; all other protocols outside.
+    # A failed response carries its error inside; other protocols send it separately.
     carrier = event.get("response", event) if event.get("type") == "response.failed" else event
     if carrier.get("error") or event.get("type") == "error":
         raise CheckFailed(_error(json.dumps(carrier).encode()))
@@ -304,7 +304,7 @@ def _checked(event: Json) -> Json:
 
 
 def _error(content: bytes) -> str:
-    """The sentence in an error of any protocol."""
+    """Return the error message in any protocol's error."""
     try:
         error: Any = json.loads(content)["error"]
     except (ValueError, KeyError, TypeError):
@@ -324,7 +324,7 @@ def _call(name: str, arguments: str) -> str:
     try:
         json.loads(arguments or "{}")
     except ValueError:
-        raise CheckFailed(f"the call's arguments are no JSON: {_shown(arguments)}") from None
+        raise CheckFailed(f"the call's arguments are not JSON: {_shown(arguments)}") from None
     return f"calls {name}({arguments})"
 
 
@@ -350,4 +350,4 @@ PROBES: Mapping[Probe, tuple[str, Callable[[ConnectionProber], str]]] = MappingP
         "infill": ("POST /infill", ConnectionProber.infill),
     }
 )
-"""What each round trip is called, and how it is made."""
+"""Name and function of each test."""

@@ -1,4 +1,4 @@
-"""Editors and their plugins: Continue, Zed, VS Code, Cline, JetBrains, llama.vim, Open WebUI."""
+"""Editors and plugins: Continue, Zed, VS Code, Cline, JetBrains, llama.vim, Open WebUI."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ZED = ClientProgram(
 def _vscode_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     entry: dict[str, object] = {"name": "ingle", "vendor": "ollama", "url": target.url}
     if target.key:
-        # The Ollama provider sends no key; the custom endpoint does, and has its models listed.
+        # The Ollama provider sends no key; the custom endpoint does, but its models must be listed.
         model = {
             "id": target.model,
             "name": target.model,
@@ -118,7 +118,7 @@ def _vscode_files(target: ConnectTarget, places: ProgramFolders) -> list[Setting
 
 
 def _vscode(places: ProgramFolders) -> Path:
-    """The folder of VS Code, or of its preview where only that is there."""
+    """Return the folder of VS Code, or of its Insiders edition if only that is installed."""
     stable, preview = places.application("Code"), places.application("Code - Insiders")
     return preview if preview.is_dir() and not stable.is_dir() else stable
 
@@ -224,7 +224,9 @@ def _vim_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFi
 
 
 def _vim_file(places: ProgramFolders) -> tuple[Path, str]:
-    """What vim reads first: of neovim where that is there."""
+    """Return the path and format of the first file that vim reads: neovim's if that is
+    installed.
+    """
     neovim = places.config("nvim")
     if (neovim / "init.lua").exists():
         return neovim / "init.lua", "lua"
@@ -244,8 +246,8 @@ LLAMA_VIM = ClientProgram(
     ),
     files=_vim_files,
     notes=lambda target: [
-        "The plugin itself is ggml-org/llama.vim. A `g:llama_config` that your own file sets "
-        "further down takes the place of this one: put the endpoints there then."
+        "The plugin itself is ggml-org/llama.vim. If your own file sets `g:llama_config` further "
+        "down, that one wins: put the endpoints there."
     ],
     probes=("infill", "chat"),
 )

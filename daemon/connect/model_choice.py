@@ -1,4 +1,4 @@
-"""Which model a program gets, and whether that suffices."""
+"""Chooses the model for a program, and checks that its context suffices."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .client_program import ClientProgram
 
 _CODER = re.compile(r"cod(?:e|er|ing|estral)(?![a-z])|starcoder|devstral", re.IGNORECASE)
 _ROOM = 1.25
-"""What an agent needs beyond its own instructions, at the very least."""
+"""Tokens that an agent needs beyond its own instructions, at the least."""
 
 
 def choose_model(
     client: ClientProgram, entries: Sequence[Mapping[str, Any]], default: str
 ) -> tuple[str, str | None]:
-    """The default model, or for a program that writes code an installed one made for that.
+    """Return the default model, or an installed coding model for a program that writes code.
 
-    With a sentence that says so, where it is not the default.
+    With a sentence that says so, if it is not the default.
     """
     coders = [
         entry
@@ -29,13 +29,12 @@ def choose_model(
         return default, None
     best = max(coders, key=lambda entry: entry["parameters"])
     return best["name"], (
-        f"{best['name']} is taken, the largest model for code that is installed; "
-        "`--model` chooses another."
+        f"{best['name']} is used, the largest installed model for code; `--model` selects another."
     )
 
 
 def warn_of_context(client: ClientProgram, model: str, context: int) -> str | None:
-    """A sentence where the model's context is too small for the program."""
+    """Return a warning if the model's context is too small for the program."""
     if not client.tokens or not context or context >= client.tokens * _ROOM:
         return None
     return (

@@ -1,4 +1,4 @@
-"""What connecting a program changes in its files: planned, shown, written, and taken back."""
+"""Plans, shows, writes and undoes changes to a program's settings files."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from .settings_file import SettingsFile
 
 
 class ChangeFailed(Exception):
-    """A file that cannot be written; nothing of it has changed."""
+    """A file cannot be written; it is unchanged."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.message = f"{path} cannot be written: {error.strerror}."
-        self.hint = "It is as it was. Make room, or get the right to write; `--print` shows all."
+        self.hint = (
+            "It is unchanged. Free space or change the permissions; `--print` shows all settings."
+        )
         super().__init__(self.message)
 
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """One file before and after; None where there is none."""
+    """One file before and after; None if it does not exist."""
 
     path: Path
     before: str | None
@@ -40,7 +42,7 @@ class SettingsChange:
         return self.before != self.after
 
     def diff(self) -> list[str]:
-        """The lines of a unified diff."""
+        """Return the lines of a unified diff."""
         before = (self.before or "").splitlines()
         after = (self.after or "").splitlines()
         old = str(self.path) if self.before is not None else os.devnull
@@ -49,7 +51,7 @@ class SettingsChange:
 
 
 def plan(files: Sequence[SettingsFile]) -> list[SettingsChange]:
-    """What has to change for the files to say what they should; raises `CannotEdit`."""
+    """Return the changes that bring the files to the wanted settings; raises `CannotEdit`."""
     changes: list[SettingsChange] = []
     for file in files:
         before = file.read()
@@ -64,10 +66,10 @@ def plan(files: Sequence[SettingsFile]) -> list[SettingsChange]:
 def plan_removal(
     record: ChangeRecord, client: str, files: Sequence[SettingsFile]
 ) -> list[SettingsChange]:
-    """What has to change for the files to say what they said before; raises `CannotEdit`.
+    """Return the changes that restore the previous settings; raises `CannotEdit`.
 
-    `files` tell in what form each is written. Where nothing else has changed since, a file gets its
-    bytes back; else only our settings go.
+    `files` give the format of each file. A file that nothing else has changed since gets its old
+    bytes back; else only our settings are removed.
     """
     if not record.files(client):
         return [_removal_unrecorded(file) for file in files]
@@ -91,7 +93,7 @@ def plan_removal(
 
 
 def _removal_unrecorded(file: SettingsFile) -> SettingsChange:
-    """Takes out what bears ingle's name, or is as ingle would write it now."""
+    """Remove settings that bear ingle's name, or equal what ingle would write now."""
     now = file.read()
     try:
         after = now if now is None else file.restored(now, file.ours(now))
@@ -103,7 +105,7 @@ def _removal_unrecorded(file: SettingsFile) -> SettingsChange:
 def write(
     changes: Sequence[SettingsChange], record: ChangeRecord, client: str, target: ConnectTarget
 ) -> list[Path]:
-    """Write what changes for a program that gets `target`; returns the copies of what was there.
+    """Write the changes for a program that gets `target`; return the paths of backups.
 
     Raises `ChangeFailed`.
     """
@@ -116,7 +118,7 @@ def write(
         try:
             copy = _copy(change)
             copies += [copy] if copy is not None else []
-            # Kept first: what is written can then be taken back whatever happens in between.
+            # Recorded first, so that a change can be undone even if a crash follows.
             record.add(client, change.settings, change.before, change.after, target)
             write_atomically(change.path, change.after.encode())
         except OSError as error:
@@ -125,7 +127,7 @@ def write(
 
 
 def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: str) -> list[Path]:
-    """Write what `plan_removal` found, remove files that were made; returns the copies.
+    """Write what `plan_removal` found, delete files that were created; return the paths of backups.
 
     Raises `ChangeFailed`.
     """
@@ -133,7 +135,7 @@ def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: s
     for change in changes:
         try:
             if change.is_one:
-                # What only ingle has written needs no copy.
+                # What only ingle has written needs no backup.
                 copy = _copy(change) if change.after is not None else None
                 copies += [copy] if copy is not None else []
                 if change.after is None:
@@ -147,7 +149,7 @@ def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: s
 
 
 def _copy(change: SettingsChange) -> Path | None:
-    """A copy of a file as it is now, beside it."""
+    """Write a backup of a file beside it."""
     if change.before is None:
         return None
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")

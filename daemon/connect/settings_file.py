@@ -1,4 +1,4 @@
-"""One settings file of another program, and the text it gets."""
+"""One settings file of another program, and its edited text."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ..config_editing.document_path import (
 )
 from ..config_editing.document_path import Path as DataPath
 
-NO_DARING = "It is written in a way that ingle does not dare to change."
+NO_DARING = "It is written in a way that ingle cannot change safely."
 
 
 class Document(Protocol):
-    """A text that can be changed at one place."""
+    """A text with editable values."""
 
     @property
     def data(self) -> object:
-        """What the text says."""
+        """The parsed value."""
         ...
 
     def changed(self, path: DataPath, value: object) -> str:
-        """The text with `value` at the place."""
+        """Return the text with `value` at the path."""
         ...
 
     def without(self, path: DataPath) -> str:
-        """The text without what is at the place."""
+        """Return the text without the value at the path."""
         ...
 
 
@@ -46,7 +46,7 @@ def _never(data: object) -> bool:
 
 @dataclass(frozen=True)
 class ProgramSetting:
-    """A value and its place; not set where `unless` says so of what the file says already."""
+    """A value and its path; not set if `unless` is true of the file's data."""
 
     path: DataPath
     value: object
@@ -55,14 +55,14 @@ class ProgramSetting:
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A file of one program, with what `ingle connect` wants it to say."""
+    """A file of one program, with the settings that `ingle connect` writes into it."""
 
     path: Path
     form: str
     settings: Sequence[ProgramSetting]
 
     def read(self) -> str | None:
-        """Its text, None where there is no file; raises `CannotEdit`."""
+        """Return its text; None if there is no file. Raises `CannotEdit`."""
         try:
             return self.path.read_bytes().decode()
         except FileNotFoundError:
@@ -73,9 +73,9 @@ class SettingsFile:
             raise CannotEdit(f"{self.path} cannot be read: {error.strerror}.") from None
 
     def edited(self, text: str) -> str:
-        """The text with all settings; the same where it says them already.
+        """Return the text with all settings; unchanged if it has them already.
 
-        Raises `CannotEdit`, also where the outcome would say anything else than it should.
+        Raises `CannotEdit`, also if the result would differ in anything else.
         """
         for setting in self.settings:
             document = parse(text, self.form)
@@ -87,9 +87,9 @@ class SettingsFile:
         return text
 
     def restored(self, text: str, previous: Sequence[tuple[DataPath, object]]) -> str:
-        """The text with what stood at the places before; `ABSENT` takes them out.
+        """Return the text with the previous values restored; `ABSENT` removes them.
 
-        What was made only to hold them goes as well. Raises `CannotEdit`.
+        Containers that were created only for them are removed as well. Raises `CannotEdit`.
         """
         paths = [path for path, _ in previous]
         leaves = {p for p in paths if not any(q[: len(p)] == p and q != p for q in paths)}
@@ -109,9 +109,9 @@ class SettingsFile:
         return text
 
     def places(self, text: str) -> list[tuple[DataPath, object]]:
-        """Every place that `edited` may change, from the outside in, with what is there now.
+        """Return every path that `edited` may change, from the outside in, with its present value.
 
-        Of objects that are not there yet only the outermost counts, and what lies in it.
+        Of objects that do not exist yet only the outermost counts.
         """
         data, places = parse(text, self.form).data, dict[DataPath, object]()
         for setting in self.settings:
@@ -125,7 +125,7 @@ class SettingsFile:
         return list(places.items())
 
     def ours(self, text: str) -> list[tuple[DataPath, object]]:
-        """The places that bear ingle's name or hold what `edited` writes, as made by us."""
+        """Return the paths that bear ingle's name or hold what `edited` writes."""
         data, places = parse(text, self.form).data, dict[DataPath, object]()
         for setting in self.settings:
             named = any(part in (BLOCK, DocumentItem("name", BLOCK)) for part in setting.path)
@@ -144,12 +144,12 @@ class SettingsFile:
 
 
 def parse(text: str, form: str) -> Document:
-    """The document in one of the forms json, toml, yaml, vim and lua; raises `CannotEdit`."""
+    """Return the document, of format json, toml, yaml, vim or lua; raises `CannotEdit`."""
     return _parser(form)(text)
 
 
 def _parser(form: str) -> Callable[[str], Document]:
-    # Each brings a parser that the others need not wait for.
+    # Each import brings a parser that the others do not need.
     if form == "json":
         from ..config_editing.json_document import JSONDocument
 

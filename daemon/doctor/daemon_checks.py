@@ -1,4 +1,4 @@
-"""Checks of settings, folders, sockets, and of other programs that run models."""
+"""Checks of settings, folders, sockets, and other model servers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _HOW_TO_UNLOAD = {
 
 
 def check_settings(situation: SystemState) -> Iterator[Diagnostic]:
-    """The settings can be read."""
+    """Check that the settings can be read."""
     if situation.config_error:
         yield Diagnostic(
             code="settings-wrong",
             severity="broken",
             what=situation.config_error,
-            why="No command works before this is mended.",
+            why="No command works until this is fixed.",
             mend=situation.config_hint,
         )
 
 
 def check_folders(situation: SystemState) -> Iterator[Diagnostic]:
-    """Every folder is ours, can be written, and is private where it has to be."""
+    """Check that every folder is ours, writable, and private if it has to be."""
     for folder in situation.folders:
         path = shlex.quote(folder.path)
         if folder.problem:
@@ -39,7 +39,7 @@ def check_folders(situation: SystemState) -> Iterator[Diagnostic]:
                 code="folder-unsafe",
                 severity="broken",
                 what=folder.problem,
-                why="ingle does not use it: who owns it could read your chats.",
+                why="ingle does not use it: its owner could read your chats.",
                 mend=folder.hint,
             )
         elif not folder.writable:
@@ -47,7 +47,7 @@ def check_folders(situation: SystemState) -> Iterator[Diagnostic]:
                 code="folder-not-writable",
                 severity="broken",
                 what=f"{folder.path} cannot be written.",
-                why=f"It is where ingle keeps its {_KEPT[folder.use]}.",
+                why=f"ingle stores its {_KEPT[folder.use]} there.",
                 mend="Make it yours, or set INGLE_HOME to a folder of your own:",
                 commands=[f'sudo chown -R "$(id -un)" {path}', f"chmod u+rwx {path}"],
             )
@@ -55,8 +55,8 @@ def check_folders(situation: SystemState) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="folder-open",
                 severity="warning",
-                what=f"Other users may look into {folder.path}.",
-                mend="Close it to them (the daemon does so when it starts):",
+                what=f"Other users can read {folder.path}.",
+                mend="Restrict it (the daemon does so when it starts):",
                 commands=[f"chmod 700 {path}"],
             )
 
@@ -65,7 +65,7 @@ _KEPT = {"config": "settings", "models": "models", "state": "state", "runtime": 
 
 
 def check_port(situation: SystemState) -> Iterator[Diagnostic]:
-    """The port for editors is free, or the daemon has it."""
+    """Check that the port for editors is free, or the daemon has it."""
     port = situation.port
     if port.number < 0 or not port.taken or port.ours:
         return
@@ -73,7 +73,7 @@ def check_port(situation: SystemState) -> Iterator[Diagnostic]:
     yield Diagnostic(
         code="port-taken",
         severity="broken",
-        what=f"Port {port.number} is taken by {holder}.",
+        what=f"Port {port.number} is in use by {holder}.",
         why="The chat and ingle's commands work; editors and agents reach that program instead.",
         mend="End that program, or give ingle another port (for good: `port = "
         f"{port.number + 1}` at the top of {situation.config_file or 'config.toml'}), then "
@@ -83,7 +83,7 @@ def check_port(situation: SystemState) -> Iterator[Diagnostic]:
 
 
 def check_daemon(situation: SystemState) -> Iterator[Diagnostic]:
-    """The daemon answers, and is the ingle that is installed."""
+    """Check that the daemon answers, and is the installed version of ingle."""
     daemon, installed = situation.daemon, situation.machine.software.ingle
     if daemon.state == "silent":
         yield Diagnostic(
@@ -96,7 +96,7 @@ def check_daemon(situation: SystemState) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="daemon-outdated",
             severity="warning",
-            what=f"The running daemon is ingle {daemon.version}, installed is {installed}.",
+            what=f"The running daemon is ingle {daemon.version}, but {installed} is installed.",
             mend="End it when no answer is running; the next command starts the new one:",
             commands=["ingle stop"],
         )
@@ -104,20 +104,20 @@ def check_daemon(situation: SystemState) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="home-too-long",
             severity="note",
-            what=f"INGLE_HOME is too long for a socket, which is {daemon.socket} therefore.",
-            why="Systems allow a socket's path about 100 bytes. Commands find it all the same.",
+            what=f"INGLE_HOME is too long for a socket, so the socket is {daemon.socket}.",
+            why="Systems limit a socket's path to about 100 bytes. Commands find it all the same.",
         )
 
 
 def check_limits(situation: SystemState) -> Iterator[Diagnostic]:
-    """The system lets programs have what the daemon needs."""
+    """Check the process limits that the daemon needs."""
     limits = situation.limits
     if limits.open_files is not None and limits.open_files < _FEW_FILES:
         yield Diagnostic(
             code="few-open-files",
             severity="warning" if limits.open_files < _FEWEST_FILES else "note",
-            what=f"A program may have only {limits.open_files} files open.",
-            why="The daemon takes up to 256 connections, each of which counts as one.",
+            what=f"A program may open only {limits.open_files} files.",
+            why="The daemon accepts up to 256 connections, each of which counts as one.",
             mend="Raise it in the shell that starts the daemon:",
             commands=["ulimit -n 4096", "ingle stop"],
         )
@@ -127,14 +127,14 @@ def check_limits(situation: SystemState) -> Iterator[Diagnostic]:
             code="little-locked-memory",
             severity="warning",
             what=f"`mlock` is set, but a program may lock only {format_bytes(locked)}.",
-            why="Weights beyond that can be swapped out after all.",
-            mend="Raise it in the shell that starts the daemon, or take `mlock` out:",
+            why="Weights beyond that can be swapped out.",
+            mend="Raise it in the shell that starts the daemon, or remove `mlock`:",
             commands=["ulimit -l unlimited", "ingle stop"],
         )
 
 
 def check_neighbours(situation: SystemState) -> Iterator[Diagnostic]:
-    """No other program keeps models loaded."""
+    """Check that no other program keeps models loaded."""
     for neighbour in situation.neighbours:
         held: list[str] = []
         if (neighbour.gpu_memory or 0) >= _WORTH_TELLING:
@@ -148,7 +148,7 @@ def check_neighbours(situation: SystemState) -> Iterator[Diagnostic]:
             code="neighbour-holds-memory",
             severity="warning",
             what=f"{neighbour.program} (pid {neighbour.pid}) holds {' and '.join(held)}.",
-            why="That is missing for ingle's models.",
+            why="ingle's models cannot use that memory.",
             mend="Have it unload its models:",
             commands=[command],
         )

@@ -1,4 +1,4 @@
-"""`diagnose`: all checks of a situation, a pure function."""
+"""Runs all checks on a system state; a pure function."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
     "limits": check_limits,
     "clock": check_clock,
 }
-"""By what they look at."""
+"""Checks by subject."""
 _ORDER = ("broken", "warning", "note")
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What was found, the worst first, and the names of the checks that found nothing."""
+    """The findings, most severe first, and the names of the checks that passed."""
 
     findings: list[Diagnostic]
     fine: list[str]
@@ -68,7 +68,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True):
-    """A situation, and what was found in it; `ok` where nothing is broken."""
+    """A system state and its findings; `ok` if nothing is broken."""
 
     ok: bool
     findings: list[Diagnostic]
@@ -77,13 +77,13 @@ class DoctorReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, situation: SystemState) -> DoctorReport:
-        """With all checks made."""
+        """Return the result of all checks."""
         diagnosis = diagnose(situation)
         return cls(not diagnosis.broken, diagnosis.findings, diagnosis.fine, situation)
 
 
 def diagnose(situation: SystemState) -> Diagnosis:
-    """Look at everything."""
+    """Read the system state and check it."""
     findings: list[Diagnostic] = []
     fine: list[str] = []
     for name, check in CHECKS.items():

@@ -1,4 +1,4 @@
-"""`Diagnostic`: one thing that is wrong or worth knowing, and how to mend it."""
+"""One finding: what is wrong or worth knowing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Severity = Literal["broken", "warning", "note"]
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
-    """`what` is a sentence, `why` says more, `mend` what to do in words.
+    """`what` is a sentence, `why` explains it, `mend` is the repair in words.
 
     `commands` are to be pasted into a shell, one after another. `code` never changes. What is
-    `broken` does not work; a `warning` is about speed or luck; a `note` is no fault.
+    `broken` does not work; a `warning` is about speed or risk; a `note` is not a fault.
     """
 
     code: str

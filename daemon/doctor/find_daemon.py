@@ -1,4 +1,4 @@
-"""`find_daemon`: the daemon as a command finds it, whatever state it is in."""
+"""Finds the daemon as a command would, in any state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .system_state import DaemonState
 
 
 def find_daemon(config: Config) -> DaemonState:
-    """What the daemon says of itself, or why it does not."""
+    """Return the daemon's own status, or why it does not answer."""
     client = DaemonClient(config.socket)
     place = str(config.socket)
     moved = config.paths.socket_moved and config.socket == config.paths.socket

@@ -1,4 +1,4 @@
-"""Checks of GPUs and of what could use them."""
+"""Checks of GPUs and the software that uses them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .repair_commands import (
 from .system_state import SystemState
 
 _DRIVERS = {"11": "450.80", "12": "525.60", "13": "580.65"}
-"""The oldest driver for each major CUDA, which runs what was built for any minor one of it."""
+"""The oldest driver for each major CUDA version; it runs builds for any minor version of it."""
 _HELD = 0.3
 _LEAST_HELD = 2**30
 _WORTH_TELLING = 300 * 2**20
 
 
 def check_driver(situation: SystemState) -> Iterator[Diagnostic]:
-    """NVIDIA's driver answers, and is new enough for the installed PyTorch."""
+    """Check that NVIDIA's driver answers, and is new enough for the installed PyTorch."""
     software, gpus = situation.machine.software, _nvidia(situation)
     if gpus and all(gpu.memory_total is None for gpu in gpus):
         yield _silent_driver(gpus[0], software)
@@ -45,7 +45,7 @@ def _silent_driver(gpu: Gpu, software: Software) -> Diagnostic:
             code="gpu-not-in-container",
             severity="warning",
             what=what,
-            why="A container sees a GPU only where it was started with one.",
+            why="A container sees a GPU only if it was started with one.",
             mend="Install the NVIDIA Container Toolkit, and start the container with",
             commands=["docker run --gpus all …"],
         )
@@ -53,7 +53,7 @@ def _silent_driver(gpu: Gpu, software: Software) -> Diagnostic:
         code="driver-silent",
         severity="warning",
         what=what,
-        why="It is not installed, or was updated since the last start of the machine.",
+        why="It is not installed, or was updated since the machine was last started.",
         mend="If it was updated, restart; else install it, then restart:",
         commands=install_nvidia_driver(software),
     )
@@ -81,7 +81,7 @@ def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Diagnost
 
 
 def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
-    """ingle's own engine can use the NVIDIA GPU there is."""
+    """Check that the CUDA engine can use the NVIDIA GPU."""
     software = situation.machine.software
     answering = [gpu for gpu in _nvidia(situation) if gpu.compute_capability is not None]
     capable = [gpu for gpu in answering if is_capable(gpu)]
@@ -100,7 +100,7 @@ def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
             code="cuda-extra-missing",
             severity="warning",
             what=f"ingle's own engine is not installed, and the {capable[0].name} could run it.",
-            why="It is the quickest way to run a model that fits into the GPU's memory.",
+            why="It is the fastest way to run a model that fits into the GPU's memory.",
             mend="Install ingle's extra `cuda` (PyTorch, about 3 GB):",
             commands=[install_cuda_extra(software)],
         )
@@ -116,20 +116,20 @@ def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
 
 
 def check_visibility(situation: SystemState) -> Iterator[Diagnostic]:
-    """No variable hides GPUs."""
+    """Check that no variable hides GPUs."""
     visible = situation.visible_gpus
     if visible is not None and visible.strip() in {"", "-1"} and _nvidia(situation):
         yield Diagnostic(
             code="gpu-hidden",
             severity="warning",
             what="CUDA_VISIBLE_DEVICES hides every NVIDIA GPU from ingle.",
-            mend="Take it out of the environment, then restart the daemon:",
+            mend="Remove it from the environment, then restart the daemon:",
             commands=["unset CUDA_VISIBLE_DEVICES", "ingle stop"],
         )
 
 
 def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
-    """llama.cpp can be loaded, and was built for the GPU there is."""
+    """Check that llama.cpp can be loaded, and was built for the GPU."""
     software = situation.machine.software
     build = software.llama_cpp
     if build is None or build.error:
@@ -138,7 +138,7 @@ def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
     usable = [gpu for gpu in situation.machine.gpus if not build.gpu_offload]
     if not usable:
         return
-    # Memory of its own is what makes a GPU quicker at writing; sharing only helps with prompts.
+    # Only a GPU with its own memory decodes faster; one with shared memory only speeds up prefill.
     best = min(usable, key=lambda gpu: (gpu.unified and gpu.vendor != "apple", gpu.vendor))
     shared = best.unified and best.vendor != "apple"
     yield Diagnostic(
@@ -147,7 +147,7 @@ def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
         what=f"llama.cpp was built without a GPU, and there is an {best.name}."
         if best.name[:1] in "AEIOUN"
         else f"llama.cpp was built without a GPU, and there is a {best.name}.",
-        why="With one it would read prompts sooner, but not write quicker: the memory is the same."
+        why="With one, prompts are processed faster, but answers are not: the memory is the same."
         if shared
         else "It also runs what ingle's own engine does not, and models that only partly fit.",
         mend=_how_to_build(best, software),
@@ -164,7 +164,7 @@ def _unusable_build(build: LlamaBuild | None, software: Software) -> Diagnostic:
         severity="broken",
         what=what,
         why=build.error if build is not None else "",
-        mend="Install it anew:",
+        mend="Reinstall it:",
         commands=[reinstall_llama_cpp(software)],
     )
 
@@ -172,7 +172,7 @@ def _unusable_build(build: LlamaBuild | None, software: Software) -> Diagnostic:
 def _option(gpu: Gpu, software: Software) -> str:
     if gpu.vendor == "apple":
         return "GGML_METAL"
-    # Today's CUDA has no compiler for older GPUs, and without the toolkit there is none at all.
+    # Current CUDA has no compiler for older GPUs, and without the toolkit there is none at all.
     return "GGML_CUDA" if is_capable(gpu) and "nvcc" in software.tools else "GGML_VULKAN"
 
 
@@ -182,13 +182,13 @@ def _how_to_build(gpu: Gpu, software: Software) -> str:
         return "Build it for Metal (needs Xcode's command line tools):"
     if option == "GGML_CUDA":
         return "Build it for CUDA (takes about ten minutes):"
-    toolkit = " With the CUDA toolkit installed, GGML_CUDA is quicker." if gpu.cuda else ""
+    toolkit = " With the CUDA toolkit installed, GGML_CUDA is faster." if gpu.cuda else ""
     need = "" if "glslc" in software.tools else " (needs the Vulkan SDK: its headers and glslc)"
     return f"Build it for Vulkan{need}.{toolkit}"
 
 
 def check_gpu_memory(situation: SystemState) -> Iterator[Diagnostic]:
-    """Nobody else holds a large part of a GPU's memory."""
+    """Check that no other program holds a large part of a GPU's memory."""
     for gpu in situation.machine.gpus:
         if gpu.unified or gpu.memory_total is None or gpu.memory_free is None:
             continue
@@ -210,8 +210,8 @@ def check_gpu_memory(situation: SystemState) -> Iterator[Diagnostic]:
             what=f"Other programs hold {format_bytes(held)} of the {gpu.name}.",
             why=f"{free} of {total} are free. Largest: {', '.join(named[:3])}."
             if named
-            else f"{free} of {total} are free; the driver does not say who holds the rest.",
-            mend="End them before you load a model that needs the room.",
+            else f"{free} of {total} are free; the driver does not report what holds the rest.",
+            mend="End them before you load a model that needs the memory.",
         )
 
 

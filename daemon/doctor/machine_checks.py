@@ -20,15 +20,15 @@ _PLENTY = 24 * GIB
 
 
 def check_processor(situation: SystemState) -> Iterator[Diagnostic]:
-    """The processor has the instructions that engines are built for."""
+    """Check that the processor has the instructions that engines are built for."""
     cpu, software = situation.machine.cpu, situation.machine.software
     if cpu.architecture == "x86_64" and cpu.model.startswith("Apple "):
         yield Diagnostic(
             code="rosetta",
             severity="warning",
-            what="This Python is made for Intel's processors, and runs translated.",
-            why="Models run several times slower so, and never on the GPU.",
-            mend="Install a Python for Apple's processors, and ingle with it:",
+            what="This Python is made for Intel processors, and runs translated.",
+            why="Models run several times slower this way, and never on the GPU.",
+            mend="Install a Python for Apple processors, and ingle with it:",
             commands=["arch -arm64 uv run --python-preference only-managed ingle doctor"],
         )
         return
@@ -38,23 +38,23 @@ def check_processor(situation: SystemState) -> Iterator[Diagnostic]:
             code="no-avx2",
             severity="warning",
             what=f"The processor ({cpu.model or 'x86'}) has no AVX2.",
-            why="Models run several times slower than on those from 2013 on, and a llama.cpp that "
+            why="Models run several times slower than on processors since 2013, and a llama.cpp that "
             "was built on another machine may end with an illegal instruction.",
-            mend="In a virtual machine, have the host pass its processor through."
+            mend="If it is a virtual machine, pass the host's processor through."
             if software.system == "Linux"
             else "Choose small models, such as smollm2.",
         )
 
 
 def check_memory(situation: SystemState) -> Iterator[Diagnostic]:
-    """There is memory for models, and nothing is swapped."""
+    """Check that there is memory for models, and nothing is swapped."""
     memory, software = situation.machine.memory, situation.machine.software
     if memory.limit is not None and memory.limit < min(memory.total, 2 * _LEAST_MEMORY):
         yield Diagnostic(
             code="low-memory-limit",
             severity="broken" if memory.limit < _LEAST_MEMORY // 4 else "warning",
             what=f"A control group limits ingle to {format_bytes(memory.limit)} of memory.",
-            why=f"The machine has {format_bytes(memory.total)}. What takes more is killed.",
+            why=f"The machine has {format_bytes(memory.total)}. A process that uses more is killed.",
             mend="Start the container with more:"
             if software.container
             else "Raise MemoryMax of the unit, for example:",
@@ -68,7 +68,7 @@ def check_memory(situation: SystemState) -> Iterator[Diagnostic]:
             severity="warning",
             what=f"Only {format_bytes(memory.usable)} of memory are free.",
             why=f"Of {format_bytes(memory.usable_total)}. A model of 1B takes about 1 GB.",
-            mend="End what you do not need; `ingle ps` shows what models take.",
+            mend="End programs that you do not need; `ingle ps` shows the memory of models.",
         )
     swapping = memory.swap_used >= _SWAP_WORTH_TELLING and memory.available < memory.total // 4
     if swapping:
@@ -76,20 +76,20 @@ def check_memory(situation: SystemState) -> Iterator[Diagnostic]:
             code="swap-in-use",
             severity="warning",
             what=f"{format_bytes(memory.swap_used)} of memory are swapped out.",
-            why="A model of which a part is swapped out is a hundred times slower.",
-            mend="End programs that take memory, or choose a smaller model.",
+            why="A model that is partly swapped out is a hundred times slower.",
+            mend="End programs that use memory, or choose a smaller model.",
         )
 
 
 def check_wsl(situation: SystemState) -> Iterator[Diagnostic]:
-    """What Windows leaves of the memory."""
+    """Check the memory limit of WSL."""
     memory, software = situation.machine.memory, situation.machine.software
     if software.wsl and memory.total < _PLENTY:
         yield Diagnostic(
             code="wsl-memory",
             severity="note",
             what=f"WSL lets Linux have {format_bytes(memory.total)} of memory.",
-            why="Windows gives it half of what the machine has unless told otherwise.",
+            why="Windows gives it half of the machine's memory by default.",
             mend="For larger models set `memory=` below `[wsl2]` in "
             "%UserProfile%\\.wslconfig, then:",
             commands=["wsl.exe --shutdown"],
@@ -97,7 +97,7 @@ def check_wsl(situation: SystemState) -> Iterator[Diagnostic]:
 
 
 def check_apple_limit(situation: SystemState) -> Iterator[Diagnostic]:
-    """What of a Mac's memory its GPU may have."""
+    """Check the GPU memory limit of a Mac."""
     memory = situation.machine.memory
     for gpu in situation.machine.gpus:
         limit = gpu.memory_total or 0
@@ -108,14 +108,14 @@ def check_apple_limit(situation: SystemState) -> Iterator[Diagnostic]:
             code="wired-limit",
             severity="note",
             what=f"The GPU may have {format_bytes(limit)} of {format_bytes(memory.total)}.",
-            why="macOS keeps the rest for programs, unless you allow more until the next restart.",
+            why="macOS keeps the rest for programs, unless you raise the limit until the next restart.",
             mend="For a model that needs more:",
             commands=[f"sudo sysctl iogpu.wired_limit_mb={most}"],
         )
 
 
 def check_disk(situation: SystemState) -> Iterator[Diagnostic]:
-    """There is room for models, on a disk that is quick enough."""
+    """Check that there is disk space for models, on a disk that is fast enough."""
     disk = situation.machine.disk
     if disk is None:
         return
@@ -130,15 +130,15 @@ def check_disk(situation: SystemState) -> Iterator[Diagnostic]:
         )
     slow = {
         "network": "Models are on a network drive, or on a drive of another system.",
-        "hdd": "Models are on a disk that turns.",
-        "memory": "Models are kept in memory, and gone after a restart.",
+        "hdd": "Models are on a spinning disk.",
+        "memory": "Models are stored in memory, and lost on restart.",
     }
     if (what := slow.get(disk.kind)) is not None:
         why = {
             "network": "Loading is slow, locks may not hold, and mapped weights may end a model "
             "when the drive goes away.",
             "hdd": "A model of 5 GB takes about half a minute to load.",
-            "memory": "They take the memory that loaded models need.",
+            "memory": "They use the memory that loaded models need.",
         }[disk.kind]
         yield Diagnostic(
             code=f"models-on-{disk.kind}",
@@ -151,7 +151,7 @@ def check_disk(situation: SystemState) -> Iterator[Diagnostic]:
 
 
 def check_clock(situation: SystemState) -> Iterator[Diagnostic]:
-    """The clock is neither before the day ingle was installed nor years ahead."""
+    """Check that the clock is neither before the installation of ingle nor years ahead."""
     clock = situation.clock
     behind = clock.installed and clock.now < clock.installed - _DAY
     ahead = clock.installed and clock.now > clock.installed + _YEARS_AHEAD
@@ -163,7 +163,7 @@ def check_clock(situation: SystemState) -> Iterator[Diagnostic]:
         code="clock-wrong",
         severity="broken",
         what=f"The clock says {shown} UTC, which cannot be right.",
-        why="No download works so: certificates seem expired, or not valid yet.",
+        why="Downloads fail with it: certificates seem expired, or not valid yet.",
         mend="Let the system set it:" if linux else "Let the system set it in its settings.",
         commands=["sudo timedatectl set-ntp true"] if linux else [],
     )

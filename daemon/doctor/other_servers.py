@@ -1,4 +1,4 @@
-"""Other programs that run models on this machine."""
+"""Finds other programs that run models on this machine."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ _PROGRAMS = (
     ("sglang", "SGLang"),
     ("jan", "Jan"),
 )
-"""How the names of their processes begin, in lower case."""
+"""Prefixes of their process names, in lower case."""
 _NAME_ALONE = ("jan",)
-"""Too short to be a beginning only."""
+"""Too short for a prefix: only the whole name counts."""
 
 Process = tuple[int, str, int]
-"""Its number, its name, and the bytes it takes."""
+"""Process id, name, and memory in bytes."""
 
 
 def find_neighbours(gpus: Iterable[Gpu], own: Collection[int]) -> list[OtherServer]:
-    """Those that run now, but for the processes in `own`."""
+    """Return those that run now, except the processes in `own`."""
     return group_neighbours(_processes(), gpus, own)
 
 
 def group_neighbours(
     processes: Iterable[Process], gpus: Iterable[Gpu], own: Collection[int]
 ) -> list[OtherServer]:
-    """One for each program, with what all of its processes take; the pid is the largest one's."""
+    """Return one entry per program, with the memory of all its processes; the pid is the largest
+    one's.
+    """
     on_gpu: dict[int, int] = {}
     for process in (process for gpu in gpus for process in gpu.processes):
         on_gpu[process.pid] = on_gpu.get(process.pid, 0) + (process.memory or 0)
@@ -69,9 +71,9 @@ def _program(name: str) -> str | None:
 
 
 def _processes() -> Iterable[Process]:
-    with suppress(OSError):  # a sandbox may hide that there are others
+    with suppress(OSError):  # a sandbox may hide other processes
         for process in psutil.process_iter():
             try:
                 yield process.pid, process.name(), process.memory_info().rss
-            except psutil.Error:  # it ended meanwhile, or is another user's
+            except psutil.Error:  # it has ended, or belongs to another user
                 continue

@@ -1,4 +1,4 @@
-"""`read_system_state`: how ingle stands on this machine, with a daemon or without one."""
+"""Reads the state of ingle on this machine, with or without a daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .system_state import (
 )
 
 _PATIENCE = 0.5
-"""Seconds that a listener on this machine may take to accept."""
+"""Seconds that a local listener may take to accept."""
 
 
 def read_system_state(
@@ -38,9 +38,9 @@ def read_system_state(
     error: tuple[str, str] = ("", ""),
     anew: bool = False,
 ) -> SystemState:
-    """Look at everything; blocking, for a second at most where nothing is kept.
+    """Read the system state; blocks for up to a second if nothing is cached.
 
-    `error` and its hint are of settings that cannot be read, for which `config` stands in.
+    `error` and its hint are for settings that cannot be read, for which `config` stands in.
     """
     paths = config.paths
     machine = read_machine(paths.models, paths.machine_facts, anew=anew)
@@ -63,7 +63,7 @@ def read_system_state(
 
 
 def read_folders(paths: Paths) -> list[FolderState]:
-    """The four folders, of which those of the socket must be private."""
+    """Read the four folders, of which those of the socket must be private."""
     problem, hint = "", ""
     try:
         paths.check_private()
@@ -87,7 +87,7 @@ def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> FolderState:
         existing = existing.parent
     private = True
     if use in ("runtime", "state") and existing == path and sys.platform != "win32":
-        # Of a link only what `problem` says matters.
+        # For a link only `problem` matters.
         private = path.is_symlink() or not path.stat().st_mode & 0o077
     return FolderState(
         use=use,
@@ -101,7 +101,7 @@ def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> FolderState:
 
 
 def read_port(host: str, number: int, daemon: DaemonState) -> PortState:
-    """Who listens on the port; a negative number is none, 0 any that is free."""
+    """Read what listens on the port; a negative number is none, 0 any free one."""
     if number <= 0:
         return PortState(number=-1)
     try:
@@ -116,7 +116,7 @@ def read_port(host: str, number: int, daemon: DaemonState) -> PortState:
 
 
 def read_limits() -> ProcessLimits:
-    """Those of this process, which a daemon that it starts inherits."""
+    """Read the limits of this process, which a daemon started by it inherits."""
     if sys.platform == "win32":
         return ProcessLimits()
     import resource
@@ -131,7 +131,9 @@ def read_limits() -> ProcessLimits:
 
 
 def _listener(port: int) -> int:
-    """The process that listens; 0 where the system does not say, as of other users'."""
+    """Return the process id of the listener; 0 if the system does not report it, as for other
+    users.
+    """
     try:
         connections = psutil.net_connections("tcp")
     except (psutil.Error, OSError):
@@ -156,7 +158,7 @@ def _name(pid: int) -> str:
 
 
 def _family(pid: int) -> list[int]:
-    """The daemon and its models."""
+    """Return the daemon and its workers."""
     if not pid:
         return []
     try:

@@ -1,4 +1,4 @@
-"""`Redactor`: takes out of a text what tells of its owner: names, places, secrets, own words."""
+"""Removes personal data from text: names, paths, secrets, private words."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHORTEST = 3
 
 
 class Redactor:
-    """Knows the owner's `secrets` by what stands for each; counts what it took out."""
+    """Replaces the user's `secrets` by the given marks, and counts the replacements."""
 
     def __init__(self, secrets: Mapping[str, str], words: Iterable[str] = ()) -> None:
-        # A folder goes before what is part of its name.
+        # Folders first, since names may be part of them.
         texts = sorted((text for text in secrets if len(text) >= _SHORTEST), key=len, reverse=True)
         patterns = [(text, re.compile(re.escape(text), re.IGNORECASE)) for text in texts]
         self._folders = [(each, secrets[text]) for text, each in patterns if _is_path(text)]
@@ -29,9 +29,9 @@ class Redactor:
         self.count = 0
 
     def text(self, text: str) -> str:
-        """The text with marks in the place of what is nobody's business."""
+        """Return the text with marks in place of personal data."""
         text = _ADDRESS.sub(self._address, text)
-        for pattern, mark in self._folders:  # which may have blanks in them
+        for pattern, mark in self._folders:  # which may contain blanks
             text = self._replace(pattern, mark, text)
         text = self._replace(_PATH, "(path)", text)
         for pattern, mark in self._own:
@@ -51,7 +51,7 @@ class Redactor:
         return "(address)"
 
     def _scanned(self, text: str) -> str:
-        """Without what the detectors of the router find; overlapping finds become one mark."""
+        """Replace what the privacy detectors find; overlapping findings become one mark."""
         findings = self._scanner.scan([TextPart(text=text, where="log")])
         spans: list[tuple[int, int]] = []
         for finding in findings:

@@ -1,4 +1,4 @@
-"""Commands that mend an installation, written for the machine that they are pasted on."""
+"""Repair commands for an installation, in the syntax of this machine's shell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _PACKAGE_MANAGERS = (
 
 
 def rebuild_llama_cpp(software: Software, option: str) -> str:
-    """Build llama.cpp anew with an option of CMake such as "GGML_CUDA", in this environment."""
+    """Return a command that rebuilds llama.cpp with a CMake option such as "GGML_CUDA", in this
+    environment.
+    """
     build = software.llama_cpp
     requirement = f"{LLAMA_CPP}=={build.version}" if build and build.version else LLAMA_CPP
     if software.installer == "uv":
@@ -35,27 +37,27 @@ def rebuild_llama_cpp(software: Software, option: str) -> str:
 
 
 def reinstall_llama_cpp(software: Software) -> str:
-    """Install llama.cpp anew as it was."""
+    """Return a command that reinstalls llama.cpp."""
     if software.installer == "uv":
         return f"{installer(software)} --no-cache --reinstall-package {LLAMA_CPP} {LLAMA_CPP}"
     return f"{installer(software)} --no-cache-dir --force-reinstall --no-deps {LLAMA_CPP}"
 
 
 def install_cuda_extra(software: Software) -> str:
-    """Install what ingle's own engine needs."""
+    """Return a command that installs what the CUDA engine needs."""
     origin = f"-e {_quoted(software.checkout + '[cuda]')}" if software.checkout else "'ingle[cuda]'"
     return f"{installer(software)} {origin}"
 
 
 def reinstall_torch(software: Software) -> str:
-    """Have uv choose the build of PyTorch for this machine's driver."""
+    """Return a command in which uv selects the PyTorch build for this machine's driver."""
     executable = _quoted(_short(software.executable))
     choice = "--torch-backend=auto --reinstall-package torch 'torch>=2.13,<2.14'"
     return f"uv pip install --python {executable} {choice}"
 
 
 def installer(software: Software) -> str:
-    """The beginning of a command that installs packages where this ingle runs."""
+    """Return the start of a command that installs packages where this ingle runs."""
     executable = _quoted(_short(software.executable or "python3"))
     if software.system == "Windows" and software.installer == "pip":
         return f"& {executable} -m pip install"
@@ -65,18 +67,18 @@ def installer(software: Software) -> str:
 
 
 def install_nvidia_driver(software: Software) -> list[str]:
-    """As this distribution does it; none where its name says nothing."""
+    """Return the distribution's commands; none for an unknown distribution."""
     return [command for name, command in _PACKAGE_MANAGERS if name in software.release][:1]
 
 
 def _short(path: str) -> str:
-    """With the home folder as a shell writes it."""
+    """Return the path with the home folder abbreviated as in a shell."""
     home = str(Path.home())
     return "~" + path.removeprefix(home) if path.startswith(home + "/") else path
 
 
 def _quoted(path: str) -> str:
-    """Quoted where a shell would misread it; what is behind `~/` is left to the shell."""
+    """Quote a path if a shell would misread it; a leading `~/` stays unquoted."""
     if path.startswith("~/"):
         return "~/" + shlex.quote(path[2:])
     return shlex.quote(path)

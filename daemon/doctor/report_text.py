@@ -1,4 +1,4 @@
-"""What the doctor prints: the machine, then what is wrong with it."""
+"""Text of the `doctor` report: the machine, then the findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MARKS: dict[str, tuple[str, Colour]] = {
 def report(
     situation: SystemState, diagnosis: Diagnosis, *, columns: int, paint: TerminalColors
 ) -> str:
-    """All of it as lines of at most `columns` characters, but for words that are longer."""
+    """Return the report in lines of at most `columns` characters, except for longer words."""
     width = max(_NARROWEST, columns)
     lines: list[str] = []
     for title, facts in (
@@ -46,7 +46,7 @@ def report(
 
 
 def machine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
-    """What there is, in a few words each."""
+    """Return what the machine has, in a few words each."""
     memory, software = machine.memory, machine.software
     available = f"{format_bytes(memory.usable_total)}, {format_bytes(memory.usable)} free"
     remembered = [available]
@@ -131,7 +131,7 @@ def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
 
 
 def daemon_facts(situation: SystemState) -> list[tuple[str, list[str]]]:
-    """Whether it runs, and where it listens."""
+    """Return whether the daemon runs, and where it listens."""
     daemon, software = situation.daemon, situation.machine.software
     if daemon.state != "running":
         state = "does not answer" if daemon.state == "silent" else "not running"
@@ -195,7 +195,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def fold_command(command: str, width: int) -> list[str]:
-    """A command as lines that a shell reads as one; words are never cut."""
+    """Split a command into lines that a shell reads as one; words are never cut."""
     if len(command) <= width:
         return [command]
     continued = " `" if command.startswith(("$env:", "& ")) else " \\"

@@ -1,7 +1,7 @@
-"""`make_bundle`: what a bug report needs, and nothing that tells of its sender.
+"""Builds a support bundle: what a bug report needs, without personal data.
 
-Facts are chosen field by field; whatever is free text goes through a `Redactor`. The log gives only
-lines that ingle itself wrote.
+Facts are selected field by field; free text is redacted. The log contributes only lines that ingle
+itself wrote.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def make_bundle(
     redactor: Redactor,
     models: list[dict[str, Any]],
 ) -> dict[str, bytes]:
-    """The files of the report by name; `models` are facts about the installed ones."""
+    """Return the files of the bundle by name; `models` are facts about the installed ones."""
     documents: dict[str, Any] = {
         "versions.json": versions(situation),
         "machine.json": machine(situation, redactor),
@@ -69,7 +69,9 @@ def make_bundle(
 
 
 def write_bundle(path: Path, files: dict[str, bytes]) -> None:
-    """A compressed archive that only its owner can read; raises `FileExistsError`, `OSError`."""
+    """Write a compressed archive that only its owner can read; raises `FileExistsError`,
+    `OSError`.
+    """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for name, text in files.items():
@@ -81,7 +83,7 @@ def write_bundle(path: Path, files: dict[str, bytes]) -> None:
 
 
 def versions(situation: SystemState) -> dict[str, Any]:
-    """Of ingle, of what it is made of, and of the daemon that runs."""
+    """Return the versions of ingle, its dependencies and the running daemon."""
     found: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -94,7 +96,7 @@ def versions(situation: SystemState) -> dict[str, Any]:
 
 
 def machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
-    """Processor, memory, graphics, disk and system: what can be bought, not what was named."""
+    """Return processor, memory, graphics, disk and system, without names that the user chose."""
     of = situation.machine
     gpus = [_without(msgspec.to_builtins(gpu), "uuid", "processes") for gpu in of.gpus]
     software = msgspec.to_builtins(of.software)
@@ -117,7 +119,7 @@ def machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
 
 
 def findings(diagnosis: Diagnosis, redactor: Redactor) -> list[dict[str, str]]:
-    """What the doctor found, without what it quotes."""
+    """Return the doctor's findings, without quoted text."""
     return [
         {"code": each.code, "severity": each.severity, "what": redactor.text(each.what)}
         for each in diagnosis.findings
@@ -125,7 +127,9 @@ def findings(diagnosis: Diagnosis, redactor: Redactor) -> list[dict[str, str]]:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Numbers and choices as they are set; of texts only that they are set, of lists how long."""
+    """Return numbers and choices as set; of texts only whether they are set, of lists the
+    length.
+    """
     told: dict[str, Any] = {}
     for field in fields(config):
         value = getattr(config, field.name)
@@ -142,7 +146,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def kept(config: Config) -> list[dict[str, Any]]:
-    """How much lies at each place."""
+    """Return how much is stored in each place."""
     return [
         {"place": place.name, "count": found.count, "bytes": found.bytes}
         for place in DATA_INVENTORY
@@ -151,7 +155,7 @@ def kept(config: Config) -> list[dict[str, Any]]:
 
 
 def log_lines(log: Path, redactor: Redactor) -> Iterator[str]:
-    """The last lines, redacted; of lines that others printed only how long they are."""
+    """Return the last lines, redacted; of lines that others printed only the length."""
     for line in _last_lines(log):
         if line.startswith("{"):
             yield _json_line(line, redactor)

@@ -1,4 +1,4 @@
-"""`SystemState`: a machine, and how ingle stands on it."""
+"""State of the machine and of ingle on it, as the checks read it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FolderUse = Literal["config", "models", "state", "runtime"]
 
 
 class FolderState(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that ingle needs; `problem` and `hint` say why it must not use this one."""
+    """A folder that ingle needs; `problem` and `hint` say why it must not be used."""
 
     use: FolderUse
     path: str
@@ -24,9 +24,9 @@ class FolderState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortState(msgspec.Struct, frozen=True, kw_only=True):
-    """Who listens on the port for editors; `pid` is 0 where that cannot be seen.
+    """What listens on the port for editors; `pid` is 0 if that cannot be determined.
 
-    `ours` is whether the running daemon does; a negative `number` is a port that is turned off.
+    `ours`: it is the running daemon; a negative `number` means that TCP is turned off.
     """
 
     number: int
@@ -37,7 +37,7 @@ class PortState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DaemonState(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon as its commands find it; `error` and `hint` are for one that is `silent`."""
+    """The daemon as commands find it; `error` and `hint` are for one that is `silent`."""
 
     state: Literal["running", "stopped", "silent"] = "stopped"
     version: str = ""
@@ -50,7 +50,7 @@ class DaemonState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Another program that runs models; bytes, `gpu_memory` null where no driver tells."""
+    """Another program that runs models; bytes, `gpu_memory` null if no driver reports it."""
 
     program: str
     pid: int
@@ -59,23 +59,26 @@ class OtherServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the system lets this user's programs have; null without a limit, bytes for memory."""
+    """Limits that the system sets for this user's processes; null without a limit, bytes for
+    memory.
+    """
 
     open_files: int | None = None
     locked_memory: int | None = None
 
 
 class ClockState(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds since 1970, now and when this ingle was installed."""
+    """Seconds since 1970: now, and when this ingle was installed."""
 
     now: float = 0.0
     installed: float = 0.0
 
 
 class SystemState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the checks look at; `config_error` is for settings that cannot be read.
+    """Input of all checks; `config_error` is for settings that cannot be read.
 
-    `own_pids` are the daemon and its models, `visible_gpus` is what `CUDA_VISIBLE_DEVICES` says.
+    `own_pids` are the daemon and its workers, `visible_gpus` is the value of
+    `CUDA_VISIBLE_DEVICES`.
     """
 
     machine: Machine

@@ -65,7 +65,7 @@ def create_app(services: Services) -> Starlette:
             Exception: answers.answer,
         },
     )
-    # A redirect would turn a POST with a slash too many into a GET for some clients.
+    # A redirect would turn a POST with a trailing slash into a GET in some clients.
     app.router.redirect_slashes = False
     return app
 
@@ -74,7 +74,7 @@ class NamedRoute(Route):
     """A route that stores its path in the ASGI scope, for the access log."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As `Route` does."""
+        """See `Route.matches`."""
         match, child = super().matches(scope)
         if match is not Match.NONE:
             child[ROUTE] = self.path
@@ -91,7 +91,7 @@ def _host_names(config: Config) -> list[str]:
 def _route(spec: RouteSpec) -> Route:
     route = NamedRoute(spec.path, spec.endpoint, methods=[spec.method])
     if spec.stream is not None and route.methods is not None:
-        # Starlette adds HEAD to every GET, and the head of a stream would be one without an end.
+        # Starlette adds HEAD to every GET; a HEAD of a stream would never end.
         route.methods.discard("HEAD")
     return route
 
@@ -120,7 +120,7 @@ class ErrorResponses:
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             problem = describe(
                 MethodNotAllowed(
-                    f"This path does not take {request.method[:20]}.",
+                    f"This path does not support {request.method[:20]}.",
                     hint="See /openapi.json.",
                     headers={"allow": ", ".join(_methods(request))},
                 )

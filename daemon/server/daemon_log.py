@@ -1,8 +1,8 @@
-"""What the daemon writes to its log: ids, sizes, times, kinds of failures; nobody's words.
+"""Log formatting: ids, sizes, times and error types, but no user content.
 
-An exception is told by its type and where it came from, never by its message, which may quote what
-somebody sent. Control characters are spelt out, so that no name can forge a line or a terminal's
-commands.
+An exception is logged with its type and location, never with its message, which may quote a
+request. Control characters are escaped, so that no name can forge a line or a terminal's control
+sequence.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ _LONGEST = 8000
 
 
 def printable(text: str) -> str:
-    """The text as one line without control characters, which are spelt as Python does."""
+    """Return the text as one line, with control characters escaped as in Python."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def without_quotes(text: str) -> str:
-    """The text without what exceptions in it say: `KeyError('x')` and `KeyError: x` keep the type.
+    """Return the text without messages of exceptions: `KeyError('x')` and `KeyError: x` keep the
+    type.
 
-    A native library's own words, such as a failed assertion, stay.
+    Messages of native libraries, such as a failed assertion, stay.
     """
     return _LAST_LINE.sub(r"\1", _QUOTED.sub(r"\1(…)", text))
 
 
 def trace(error: BaseException) -> str:
-    """Types and places of an exception and its causes: "KeyError at a.py:1; from …"."""
+    """Return types and locations of an exception and its causes: "KeyError at a.py:1; from …"."""
     told: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -60,10 +61,10 @@ def trace(error: BaseException) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people: time, level, what."""
+    """Formats a record as text: time, level, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         line = f"{moment},{record.msecs:03.0f} {record.levelname} {record.name}: "
         line += _message(record)
@@ -73,10 +74,12 @@ class TextFormatter(logging.Formatter):
 
 
 class JSONFormatter(logging.Formatter):
-    """A JSON object a line: `time` (UTC), `level`, `logger`, `message`, and perhaps `error`."""
+    """Formats a record as a JSON object: `time` (UTC), `level`, `logger`, `message`, and maybe
+    `error`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         fields: dict[str, object] = {
             "time": f"{moment}.{record.msecs:03.0f}Z",
@@ -93,7 +96,7 @@ class JSONFormatter(logging.Formatter):
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes to standard error, and where that is the log file begins a new one in time."""
+    """Writes to standard error, and rotates the log file if that is where it goes."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(sys.stderr)
@@ -106,12 +109,12 @@ class LogHandler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def _begin_anew(self, path: Path) -> None:
-        """Put the log aside, and have both streams, stray prints included, go to a new file."""
+        """Rotate the log, and redirect both streams, stray prints included, to a new file."""
         try:
             rotate(path)
             fd = new_log(path)
         except OSError:
-            self._path = None  # the old file takes the rest
+            self._path = None  # the old file stays in use
             return
         for stream in (1, 2):
             os.dup2(fd, stream)
@@ -119,7 +122,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(level: str, form: LogFormat = "text", path: Path | None = None) -> None:
-    """Everything goes to standard error, which may be the file `path`."""
+    """Send all logging to standard error, which may be the file `path`."""
     handler = LogHandler(path)
     handler.setFormatter(JSONFormatter() if form == "json" else TextFormatter())
     chosen = logging.getLevelNamesMapping()[level.upper()]
@@ -132,7 +135,7 @@ def configure_logging(level: str, form: LogFormat = "text", path: Path | None = 
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
-    """What Python would print with the message."""
+    """Return what Python would print with the message."""
     if failure.exc_value is not None:
         name = failure.thread.name if failure.thread is not None else "?"
         logging.getLogger("ingle").error("Thread %s failed", name, exc_info=failure.exc_value)

@@ -40,11 +40,11 @@ PROTECTION = (
     ("X-Content-Type-Options", "nosniff"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
-"""Of every answer: no page of another origin can take it in as an image, a style or a script."""
+"""Headers of every response: pages of other origins cannot embed it as image, style or script."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, and idle while nothing happens."""
+    """uvicorn's server without its signal handlers and without periodic wake-ups."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
         max_connections: int = MAX_CONNECTIONS,
         certificate: Certificate | None = None,
     ) -> None:
-        """With a `certificate`, TCP connections speak TLS, except those over loopback."""
+        """With a `certificate`, TCP connections use TLS, except over loopback."""
         super().__init__(config)
         self._max_connections = max_connections
         self._certificate = certificate
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen on sockets that are bound, and say so."""
+        """Listen on sockets that are already bound, and announce it."""
         loop = asyncio.get_running_loop()
         self.servers = []
         for one in sockets or []:
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nobody any more, and close connections as uvicorn does."""
+        """Stop accepting connections, and close the open ones as uvicorn does."""
         for door in self._doors:
             door.cancel()
         await asyncio.gather(*self._doors, return_exceptions=True)
@@ -96,13 +96,13 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Sleep until the end; uvicorn wakes up ten times a second for its Date header.
 
-        `GuardedProtocol` writes that header when there is somebody to read it.
+        `GuardedProtocol` computes that header when a response needs it.
         """
         await self.exit_requested.wait()
 
 
 def run(config: Config, *, tcp_optional: bool = False) -> None:
-    """`serve` on the fastest event loop there is; blocks until the daemon ends."""
+    """Run `serve` on the fastest available event loop; blocks until the daemon ends."""
     if sys.platform == "win32":
         asyncio.run(serve(config, tcp_optional=tcp_optional))
     else:
@@ -117,11 +117,11 @@ async def serve(
     tcp_optional: bool = False,
     ready: Callable[[Services], None] | None = None,
 ) -> None:
-    """Be the daemon of this home until a signal or `POST /ingle/v1/shutdown` ends it.
+    """Run the daemon of this home until a signal or `POST /ingle/v1/shutdown` ends it.
 
     Raises `AlreadyRunning`, `PortInUse`, `SocketError`, `UnsafeFolder` and `FolderUnusable` before
-    it serves. With `tcp_optional` a port that is taken leaves it with the unix socket. `ready` is
-    called once connections are accepted.
+    it serves. With `tcp_optional` a port in use leaves it with the unix socket. `ready` is called
+    once connections are accepted.
     """
     started_at = time.monotonic()
     configure_logging(config.log_level, config.log_format, config.paths.log)
@@ -129,7 +129,9 @@ async def serve(
     inherited = inherited_sockets(os.environ)
     config.paths.make_private()
     for folder in config.paths.unwritable():
-        log.warning("%s cannot be written: what is there is served, nothing new is kept", folder)
+        log.warning(
+            "%s cannot be written: existing content is served, nothing new is stored", folder
+        )
     lock = InstanceLock(config.paths.lock)
     lock.acquire()
     try:
@@ -176,7 +178,7 @@ async def _serve(
         try:
             await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
             notifier.stopping()
-            log.info("Ending; running answers get %g seconds", config.shutdown_grace)
+            log.info("Shutting down; running answers have %g seconds", config.shutdown_grace)
             await _drain(services, gauges, config.shutdown_grace, ending)
         finally:
             for task in (asked, *others):
@@ -189,7 +191,7 @@ async def _serve(
 
 
 def make_server(services: Services) -> Server:
-    """uvicorn as we want it: our protocol, no lifespan, no WebSockets, no proxy headers."""
+    """Return uvicorn with our protocol, and without lifespan, WebSockets and proxy headers."""
     return Server(
         uvicorn.Config(
             create_app(services),
@@ -216,14 +218,14 @@ def _certificate(config: Config) -> Certificate | None:
 
 
 class ShutdownRequest:
-    """Somebody wants the daemon to end; asking twice means at once."""
+    """A request to end the daemon; a second one ends it at once."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.urgent = asyncio.Event()
 
     def request(self) -> None:
-        """Begin the end, or hurry it."""
+        """Request the shutdown, or an immediate end."""
         if self.asked.is_set():
             self.urgent.set()
         self.asked.set()
@@ -244,7 +246,7 @@ async def _announce(
         places.append(f"{services.config.host} ({secured}, other machines need a key)")
     log.info("Listening on %s", " and ".join(places))
     notifier.ready(f"Listening on {' and '.join(places)}")
-    gc.freeze()  # what is here stays: no collection between two tokens has to walk it
+    gc.freeze()  # long-lived objects: keeps the garbage collector from walking them between two tokens
     if ready is not None:
         ready(services)
     await services.batches.resume()
@@ -254,7 +256,7 @@ async def _announce(
 async def _drain(
     services: Services, gauges: GaugePublisher, grace: float, ending: ShutdownRequest
 ) -> None:
-    """Let answers finish while the daemon still tells how it is; then end what is left."""
+    """Let answers finish while the daemon still publishes its state; then end what is left."""
     await services.batches.close()
     closing = asyncio.create_task(services.manager.close(grace))
     urgent = asyncio.create_task(ending.urgent.wait())
@@ -272,7 +274,7 @@ async def _drain(
 
 @contextlib.contextmanager
 def _signals(request: Callable[[], None]) -> Generator[None]:
-    """SIGINT and SIGTERM ask for the end while the context lasts."""
+    """Call `request` on SIGINT and SIGTERM while the context lasts."""
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
         for number in SIGNALS:
@@ -282,7 +284,7 @@ def _signals(request: Callable[[], None]) -> Generator[None]:
     try:
         for number in SIGNALS:
             loop.add_signal_handler(number, request)
-    except ValueError:  # not the main thread: whoever runs us there ends us another way
+    except ValueError:  # not the main thread: the caller ends the daemon in another way
         yield
         return
     try:

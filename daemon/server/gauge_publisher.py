@@ -1,4 +1,4 @@
-"""Publishing what moves, as often as somebody can see it, and never to nobody."""
+"""Publishes gauges to subscribers, often while something changes, never without subscribers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESTING_SECONDS = 5.0
 
 
 class GaugePublisher:
-    """Publishes gauges while there are listeners: often while something moves, else rarely."""
+    """Publishes gauges while there are subscribers: often while something changes, else rarely."""
 
     def __init__(
         self,
@@ -31,7 +31,9 @@ class GaugePublisher:
         devices: Callable[[], list[DeviceGauges]] | None = None,
         hold_devices: Callable[[bool], None] | None = None,
     ) -> None:
-        """`devices` is called in a thread while there are listeners, of which it is told before."""
+        """`devices` is called in a thread while there are subscribers; `hold_devices` is called
+        before.
+        """
         self._hub = hub
         self._manager = manager
         self._pulls = pulls
@@ -43,8 +45,8 @@ class GaugePublisher:
         hub.on_listeners = self._listeners_changed
 
     async def snapshot(self) -> GaugesEvent:
-        """The gauges now."""
-        # A driver may take its time: listeners that come and go meanwhile start no second reading.
+        """Return the gauges now."""
+        # A driver may be slow: subscribers that come and go meanwhile start no second reading.
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read_devices())
         devices = await asyncio.shield(self._reading)
@@ -52,9 +54,9 @@ class GaugePublisher:
         return GaugesEvent(memory, self._manager.loaded(), devices)
 
     async def _read_devices(self) -> list[DeviceGauges]:
-        try:  # in a thread, since a driver may take milliseconds for an answer
+        try:  # in a thread, since a driver may take milliseconds to answer
             return await asyncio.to_thread(self._devices)
-        except Exception:  # whatever a driver does, the rest is worth telling
+        except Exception:  # whatever a driver raises, the other gauges are published
             log.exception("Devices are not read any more")
             self._devices = _none
             return []
@@ -82,7 +84,8 @@ class GaugePublisher:
             await asyncio.sleep(MOVING_SECONDS)
             rested += MOVING_SECONDS
             moving = self._manager.in_motion or bool(self._pulls.running())
-            # Once more when all is at rest: nobody shall see for seconds what was true before.
+            # Once more when all is idle, so that subscribers do not show outdated values for
+            # seconds.
             if moving or moved or rested >= RESTING_SECONDS:
                 rested, moved = 0.0, moving
                 self._hub.publish("gauges", await self.snapshot(), replaces="gauges")

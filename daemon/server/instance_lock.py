@@ -1,4 +1,4 @@
-"""One daemon a home: a file lock that dies with its holder, and says who that is."""
+"""A lock file that allows one daemon per home, and records its holder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ else:
 
 
 _PATIENCE = 5.0
-"""Seconds to wait for the lock of a daemon that is dead."""
+"""Seconds to wait for the lock of a daemon that has died."""
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """Who runs, and where it listens; `address` is None without TCP."""
+    """The running daemon, and where it listens; `address` is None without TCP."""
 
     pid: int
     socket: str | None
@@ -41,9 +41,7 @@ class AlreadyRunning(Exception):
         else:
             places = " and ".join(place for place in (holder.socket, holder.address) if place)
             self.message = f"ingle is already running as process {holder.pid}, on {places}."
-        self.hint = (
-            "Use that one, end it with `ingle stop`, or set INGLE_HOME to run a second beside it."
-        )
+        self.hint = "Use that one, end it with `ingle stop`, or set INGLE_HOME to run a second one."
         super().__init__(self.message)
 
 
@@ -55,7 +53,7 @@ class InstanceLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raises `AlreadyRunning`, and `FolderUnusable` where it cannot be made."""
+        """Take the lock; raises `AlreadyRunning`, and `FolderUnusable` if it cannot be created."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
             fd = os.open(self._path, flags, 0o600)
@@ -64,7 +62,8 @@ class InstanceLock:
         deadline = time.monotonic() + _PATIENCE
         while not _try_lock(fd):
             holder = read_holder(self._path)
-            # What a killed daemon was just starting has its lock until it becomes another program.
+            # A child that a killed daemon was just starting holds its lock until it executes
+            # another program.
             if holder is None or _lives(holder.pid) or time.monotonic() > deadline:
                 os.close(fd)
                 raise AlreadyRunning(holder)
@@ -73,7 +72,7 @@ class InstanceLock:
         self._fd = fd
 
     def publish(self, holder: LockHolder) -> None:
-        """Write down where the daemon listens, for whoever finds the file locked.
+        """Write where the daemon listens into the lock file, for processes that find it locked.
 
         Raises `FolderUnusable`.
         """
@@ -86,7 +85,7 @@ class InstanceLock:
             raise FolderUnusable(self._path, error) from error
 
     def release(self) -> None:
-        """Give the lock back; the file stays, since removing it would let two hold "the" lock."""
+        """Release the lock; the file stays, since removing it would allow two holders."""
         if self._fd is None:
             return
         os.ftruncate(self._fd, 0)
@@ -95,7 +94,7 @@ class InstanceLock:
 
 
 def read_holder(path: Path) -> LockHolder | None:
-    """What the lock file says; None where it says nothing (yet)."""
+    """Return the holder recorded in the lock file; None if there is none yet."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=LockHolder)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -105,7 +104,8 @@ def read_holder(path: Path) -> LockHolder | None:
 def _try_lock(fd: int) -> bool:
     try:
         if sys.platform == "win32":
-            # Windows locks keep others from reading, so the byte lies behind the text.
+            # Windows locks keep other processes from reading, so the locked byte lies after the
+            # text.
             os.lseek(fd, 2**20, os.SEEK_SET)
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         else:

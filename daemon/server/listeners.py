@@ -28,12 +28,12 @@ log = logging.getLogger("ingle.daemon")
 
 @dataclass(frozen=True)
 class Listeners:
-    """What the daemon listens on."""
+    """The daemon's listening sockets."""
 
     unix: UnixListener | None
     tcp: socket.socket | None
     lan: socket.socket | None = None
-    """An address that other machines reach, where that is not what `tcp` listens on."""
+    """A listener for other machines, if that is not what `tcp` listens on."""
 
     @property
     def sockets(self) -> list[socket.socket]:
@@ -43,7 +43,7 @@ class Listeners:
 
     @property
     def address(self) -> str | None:
-        """Host and port of TCP as this machine reaches it."""
+        """Host and port of TCP as seen from this machine."""
         if self.tcp is None:
             return None
         host, port = self.tcp.getsockname()[:2]
@@ -88,14 +88,14 @@ def _listen_on_unix(config: Config, inherited: InheritedSockets) -> UnixListener
         return bind_unix(config.socket, config.paths)
     if inherited.path != config.socket:
         raise SocketError(
-            f"The service manager listens on {inherited.path}, the settings say {config.socket}.",
-            hint="`ingle service install` writes the unit anew.",
+            f"The service manager listens on {inherited.path}, but the settings say {config.socket}.",
+            hint="`ingle service install` rewrites the unit.",
         )
     return UnixListener(inherited.unix, inherited.path, NOT_OURS)
 
 
 def _listen_on_tcp(config: Config, *, optional: bool) -> socket.socket | None:
-    """On loopback, or where all addresses are wanted, on these: they cannot share a port."""
+    """Listen on loopback, or on all addresses if configured: they cannot share a port."""
     try:
         if config.host in WILDCARDS:
             return bind_exposed(config.host, config.port)

@@ -1,1 +1,1 @@
-"""The daemon as a service of the system: its files, and what the system hands to it."""
+"""Runs the daemon as a service of the operating system: unit files, activation, readiness."""

@@ -1,4 +1,4 @@
-"""Installing, removing and judging the service, whatever the platform."""
+"""Installs, removes and inspects the service on any platform."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from .windows_task import WindowsTask
 
 
 class FileStatus(msgspec.Struct, frozen=True):
-    """A file of the service: `as_wanted` is what installing now would write."""
+    """A file of the service: `as_wanted` is whether it has the content that installing now would
+    write.
+    """
 
     path: str
     exists: bool
@@ -27,7 +29,7 @@ class FileStatus(msgspec.Struct, frozen=True):
 
 
 class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How the service stands; `trouble` says why the system could not be asked."""
+    """The state of the service; `trouble` says why the service manager could not be queried."""
 
     system: str
     ran: bool
@@ -39,7 +41,7 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def service_system(config: Config, environ: Mapping[str, str]) -> ServiceManager:
-    """The one of this platform."""
+    """Return the service manager of this platform."""
     launch = launch_of(config, environ)
     if sys.platform == "win32":
         return WindowsTask(launch, environ)
@@ -49,7 +51,7 @@ def service_system(config: Config, environ: Mapping[str, str]) -> ServiceManager
 
 
 def file_status(file: ServiceFile) -> FileStatus:
-    """Compare a file with what it should be."""
+    """Compare a file with its expected content."""
     try:
         content = file.path.read_bytes()
     except OSError:
@@ -58,7 +60,9 @@ def file_status(file: ServiceFile) -> FileStatus:
 
 
 def write_files(system: ServiceManager) -> list[str]:
-    """Write those that are not as they should be; their paths. Raises `ServiceFailed`."""
+    """Write the files that differ from their expected content; return their paths. Raises
+    `ServiceFailed`.
+    """
     written: list[str] = []
     for file in system.files():
         if file_status(file).as_wanted:
@@ -72,7 +76,7 @@ def write_files(system: ServiceManager) -> list[str]:
 
 
 def remove_files(system: ServiceManager) -> list[str]:
-    """Remove those that are there; their paths. Raises `ServiceFailed`."""
+    """Remove the files that exist; return their paths. Raises `ServiceFailed`."""
     removed: list[str] = []
     for file in system.files():
         with suppress(FileNotFoundError):
@@ -85,7 +89,7 @@ def remove_files(system: ServiceManager) -> list[str]:
 
 
 def status_of(system: ServiceManager) -> ServiceStatus:
-    """Look at the files, and ask the system."""
+    """Inspect the files and query the service manager."""
     files = [file_status(file) for file in system.files()]
     trouble = system.trouble()
     return ServiceStatus(

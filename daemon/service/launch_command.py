@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ..settings.config import Config
 
 _KEPT = ("INGLE_HOME",)
-"""What moves a whole home; other variables belong into `config.toml`."""
+"""Variables that relocate a whole home; other variables belong into `config.toml`."""
 
 
 class LaunchCommand(NamedTuple):
-    """Made with `launch_of`; `environment` is beside what the system gives."""
+    """Created by `launch_of`; `environment` is added to what the service manager sets."""
 
     config: Config
     command: tuple[str, ...]
@@ -22,7 +22,7 @@ class LaunchCommand(NamedTuple):
 
 
 def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
-    """The daemon of this very installation, for this home."""
+    """Return the command that starts the daemon of this installation for this home."""
     kept = {
         name: str(Path(environ[name]).expanduser().absolute())
         for name in _KEPT
@@ -33,7 +33,7 @@ def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
 
 
 def ignored_variables(environ: Mapping[str, str]) -> list[str]:
-    """Settings of this shell that the service will not see."""
+    """Return the settings of this shell's environment that the service will not have."""
     return sorted(
         name
         for name in environ

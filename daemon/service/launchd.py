@@ -1,4 +1,4 @@
-"""An agent of launchd, started when its user logs in (macOS; not yet run)."""
+"""A launchd agent, started when its user logs in (macOS; not yet run)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABEL = "org.ingle.daemon"
 
 
 class LaunchdService:
-    """The agent of one user."""
+    """The launchd agent of one user."""
 
     name = "launchd"
     ran = False
@@ -31,11 +31,11 @@ class LaunchdService:
     def trouble(self) -> str:
         """See `ServiceManager`."""
         done = self._run(["launchctl", "print", self._domain])
-        return "" if done.returncode == 0 else "No session of launchd of yours is running here."
+        return "" if done.returncode == 0 else "No launchd session of yours is running here."
 
     def start(self) -> None:
         """See `ServiceManager`."""
-        self._run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # it may not be there
+        self._run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # it may not exist
         must(self._run, ["launchctl", "bootstrap", self._domain, str(self.path)])
 
     def stop(self) -> None:
@@ -54,7 +54,7 @@ class LaunchdService:
 
 
 def agent(launch: LaunchCommand) -> bytes:
-    """The property list of the agent."""
+    """Return the property list of the agent."""
     log = str(launch.config.paths.log)
     return plistlib.dumps(
         {

@@ -1,4 +1,4 @@
-"""Running the service system's own program."""
+"""Runs the service manager's command-line program."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PATIENCE = 60
 
 
 def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """What the program says, whatever its status; 127 where there is none."""
+    """Return the program's output, whatever its status; status 127 if it is not installed."""
     program = shutil.which(command[0])
     if program is None:
-        return subprocess.CompletedProcess(command, 127, "", f"{command[0]} is not there")
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]} is not installed")
     try:
         return subprocess.run(
             [program, *command[1:]],
@@ -31,7 +31,7 @@ def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def must(run: Runner, command: Sequence[str]) -> None:
-    """Run it; raises `ServiceFailed` with its last words where it fails."""
+    """Run it; raises `ServiceFailed` with its last line of output if it fails."""
     done = run(command)
     if done.returncode != 0:
         words = (done.stderr or done.stdout).strip().splitlines()

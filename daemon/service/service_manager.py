@@ -1,4 +1,4 @@
-"""`ServiceManager`: what starts the daemon on this platform, and the files that tell it to."""
+"""Interface of the platforms' service managers, and the files that they read."""
 
 from __future__ import annotations
 
@@ -9,54 +9,56 @@ import msgspec
 
 
 class ServiceFile(msgspec.Struct, frozen=True):
-    """A file that the system reads, and all that it holds."""
+    """A file of the service manager, and its whole content."""
 
     path: Path
     content: bytes
 
 
 class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
-    """A service as the system knows it; null where the system does not answer."""
+    """A service as the service manager reports it; null if it does not answer."""
 
     enabled: bool | None = None
     running: bool | None = None
     lingers: bool | None = None
-    """Whether it goes on when nobody is logged in."""
+    """Whether it keeps running when the user is logged out."""
 
 
 class ServiceManager(Protocol):
-    """One platform's way; `ran` says whether ingle's authors have seen it run there."""
+    """The service manager of one platform; `ran` is whether ingle's authors have tested it
+    there.
+    """
 
     name: str
     ran: bool
 
     def files(self) -> list[ServiceFile]:
-        """All of them, as they should be."""
+        """Return all files with their expected content."""
         ...
 
     def trouble(self) -> str:
-        """Why nothing can be started or stopped here; "" where it can."""
+        """Return why nothing can be started or stopped here; "" if it can."""
         ...
 
     def start(self) -> None:
-        """Have the system read the files and begin to listen; raises `ServiceFailed`."""
+        """Load the files and start listening; raises `ServiceFailed`."""
         ...
 
     def stop(self) -> None:
-        """End the service and have the system forget it; raises `ServiceFailed`."""
+        """Stop the service and remove it from the service manager; raises `ServiceFailed`."""
         ...
 
     def state(self) -> ServiceState:
-        """What the system says."""
+        """Return the state that the service manager reports."""
         ...
 
     def hints(self) -> list[str]:
-        """Sentences for whoever installed it."""
+        """Return sentences for the user who installed it."""
         ...
 
 
 class ServiceFailed(Exception):
-    """The system did not do what it was asked to."""
+    """The service manager reported a failure."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Sockets that systemd listens on for us, handed over when somebody connects.
+"""Inherits listening sockets from systemd (socket activation).
 
 https://www.freedesktop.org/software/systemd/man/latest/sd_listen_fds.html
 """
@@ -22,7 +22,7 @@ _HINT = "`ingle service install` writes the socket unit that fits these settings
 
 @dataclass(frozen=True)
 class InheritedSockets:
-    """What was handed over: the unix socket with its path, and the TCP one."""
+    """The inherited sockets: the unix socket with its path, and the TCP one."""
 
     unix: socket.socket | None = None
     path: Path | None = None
@@ -32,10 +32,10 @@ class InheritedSockets:
 def inherited_sockets(
     environ: MutableMapping[str, str], *, first: int = _FIRST
 ) -> InheritedSockets:
-    """The sockets that were handed to this very process; none where nobody did.
+    """Return the sockets that were passed to this process, if any.
 
-    Takes the variables out of the environment, since children get no sockets. Raises `SocketError`
-    for a socket that would let others in.
+    Removes the variables from the environment, since child processes inherit no sockets. Raises
+    `SocketError` for a socket that other users or machines could use.
     """
     values = {name: environ.pop(name, "") for name in _VARIABLES}
     if values["LISTEN_PID"] != str(os.getpid()) or not values["LISTEN_FDS"].isdecimal():
@@ -46,7 +46,7 @@ def inherited_sockets(
         tcp = [each for each in found if each.family != socket.AF_UNIX]
         if len(unix) > 1 or len(tcp) > 1:
             raise SocketError(
-                "The service manager handed over more than one socket of a kind.", hint=_HINT
+                "The service manager passed more than one socket of a kind.", hint=_HINT
             )
         path = Path(os.fsdecode(unix[0].getsockname())) if unix else None
         for each in tcp:
@@ -62,7 +62,7 @@ def _adopt(fd: int, undo: ExitStack) -> socket.socket:
         found = socket.socket(fileno=fd)
     except OSError as error:
         raise SocketError(
-            f"The service manager handed over no socket as number {fd}.", hint=_HINT
+            f"The service manager passed no socket as descriptor {fd}.", hint=_HINT
         ) from error
     undo.callback(found.close)
     found.set_inheritable(False)
@@ -70,7 +70,7 @@ def _adopt(fd: int, undo: ExitStack) -> socket.socket:
     listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if found.type != socket.SOCK_STREAM or not listens:
         raise SocketError(
-            f"Number {fd} of the service manager is no socket that listens.", hint=_HINT
+            f"Descriptor {fd} from the service manager is not a listening socket.", hint=_HINT
         )
     return found
 
@@ -85,15 +85,17 @@ def _check_loopback(tcp: socket.socket) -> None:
 
 
 def _check_private(path: Path) -> None:
-    """Nobody else may open the socket, nor replace it."""
+    """Check that no other user can open or replace the socket."""
     try:
         own, folder = path.lstat(), path.parent.lstat()
     except OSError as error:
         raise SocketError(
-            f"The service manager's socket {path} is not there: {error.strerror}.", hint=_HINT
+            f"The service manager's socket {path} does not exist: {error.strerror}.", hint=_HINT
         ) from error
     ours = own.st_uid == folder.st_uid == os.geteuid()
     if not (ours and stat.S_ISSOCK(own.st_mode) and stat.S_ISDIR(folder.st_mode)):
-        raise SocketError(f"The service manager's socket {path} is not yours.", hint=_HINT)
+        raise SocketError(
+            f"The service manager's socket {path} belongs to another user.", hint=_HINT
+        )
     if own.st_mode & 0o077 or folder.st_mode & 0o022:
-        raise SocketError(f"Others can open or replace the socket {path}.", hint=_HINT)
+        raise SocketError(f"Other users can open or replace the socket {path}.", hint=_HINT)

@@ -1,4 +1,4 @@
-"""A user service of systemd: a socket that is always there, and the daemon behind it on demand."""
+"""systemd user units: a socket that always listens, and the daemon, started on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .service_manager import ServiceFile, ServiceState
 
 SOCKET, SERVICE = "ingle.socket", "ingle.service"
 _GRACE = 15
-"""Seconds for workers to end, beyond what running answers get."""
+"""Seconds for workers to stop, in addition to the grace period of running answers."""
 
 HARDENING = """\
 # What a user's own manager can enforce without a namespace of its own. Rules about the file system
@@ -34,7 +34,7 @@ LimitCORE=0
 
 
 class SystemdService:
-    """The units of one user."""
+    """The systemd units of one user."""
 
     name = "systemd"
     ran = True
@@ -60,7 +60,7 @@ class SystemdService:
         if done.returncode == 127:
             return "There is no systemd here."
         if done.returncode != 0:
-            return "No systemd of yours is running here, as in a container, or after `su`."
+            return "Your user's systemd is not running here, as in a container, or after `su`."
         return ""
 
     def start(self) -> None:
@@ -90,14 +90,14 @@ class SystemdService:
         """See `ServiceManager`."""
         hints = ["`journalctl --user -u ingle` shows its log."]
         if self.state().lingers is False:
-            hints.append("It ends when you log out; `loginctl enable-linger` lets it go on.")
+            hints.append("It stops when you log out; `loginctl enable-linger` keeps it running.")
         return hints
 
 
 def socket_unit(launch: LaunchCommand) -> str:
-    """The unit that listens, so that nothing runs before somebody connects."""
+    """Return the socket unit, which listens so that the daemon starts on the first connection."""
     config = launch.config
-    # What other machines may reach the daemon itself binds, after its own checks.
+    # Addresses reachable from other machines are bound by the daemon, after its own checks.
     by_systemd = config.port > 0 and config.host == "127.0.0.1"
     tcp = f"ListenStream=127.0.0.1:{config.port}\n" if by_systemd else ""
     return f"""\
@@ -118,9 +118,9 @@ WantedBy=sockets.target
 
 
 def service_unit(launch: LaunchCommand) -> str:
-    """The unit of the daemon itself."""
+    """Return the unit of the daemon."""
     command = " ".join(_quoted(word).replace("$", "$$") for word in launch.command)
-    # The socket's place depends on the login; the daemon must mean the one that is listened on.
+    # The socket's path depends on the login; the daemon must use the one that is listened on.
     variables = {**launch.environment, "INGLE_SOCKET": str(launch.config.socket)}
     environment = "".join(
         f"Environment={_quoted(f'{name}={value}')}\n" for name, value in variables.items()
@@ -159,11 +159,11 @@ Also={SOCKET}
 
 
 def _escaped(text: str) -> str:
-    """As a value, in which systemd replaces what follows a percent sign."""
+    """Escape a value, in which systemd expands percent signs."""
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """As one word of a command line or of an assignment."""
+    """Quote one word of a command line or of an assignment."""
     inner = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{_escaped(inner)}"'

@@ -1,4 +1,4 @@
-"""`ServiceNotifier`: tells systemd that the daemon is ready, is stopping, and still alive.
+"""Notifies systemd that the daemon is ready, stopping, or alive (watchdog).
 
 https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
@@ -12,11 +12,14 @@ from collections.abc import MutableMapping
 
 
 class ServiceNotifier:
-    """Silent where nobody asked for it; takes what asks out of the environment."""
+    """Does nothing unless systemd asks for notifications; removes its variables from the
+    environment.
+    """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         address = environ.pop("NOTIFY_SOCKET", "")
-        # "@" stands for the zero byte of the abstract namespace; other kinds are not spoken here.
+        # "@" stands for the zero byte of the abstract namespace; other address types are not
+        # supported.
         self._address = address.replace("@", "\0", 1) if address.startswith("@") else address
         if not self._address.startswith(("/", "\0")):
             self._address = ""
@@ -25,15 +28,15 @@ class ServiceNotifier:
         self._period = int(period) / 1e6 if period.isdecimal() and ours else 0.0
 
     def ready(self, status: str) -> None:
-        """Connections are accepted."""
+        """Report that connections are accepted."""
         self._tell(f"READY=1\nSTATUS={status}")
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """Report that the shutdown has begun."""
         self._tell("STOPPING=1\nSTATUS=Running answers finish")
 
     async def watch(self) -> None:
-        """Say often enough that the event loop turns, until cancelled."""
+        """Send watchdog notifications often enough, until cancelled."""
         if not self._address or self._period <= 0:
             return
         while True:
@@ -47,5 +50,5 @@ class ServiceNotifier:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
                 channel.setblocking(False)
                 channel.sendto(text.encode(), self._address)
-        except OSError:  # the manager is gone or busy; the daemon serves all the same
+        except OSError:  # the manager is gone or busy; the daemon goes on
             return

@@ -1,4 +1,4 @@
-"""A task of Windows' scheduler, started when its user logs on (not yet run)."""
+"""A task of the Windows Task Scheduler, started when its user logs on (not yet run)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASK = "ingle"
 
 
 class WindowsTask:
-    """The task of one user, whose name `environ` has."""
+    """The scheduled task of one user, whose name is in `environ`."""
 
     name = "Task Scheduler"
     ran = False
@@ -56,13 +56,13 @@ class WindowsTask:
 
     def hints(self) -> list[str]:
         """See `ServiceManager`."""
-        return ["Clients need a key on Windows: `ingle key new` makes one."]
+        return ["Clients need a key on Windows: `ingle key new` creates one."]
 
 
 def task(launch: LaunchCommand, user: str) -> bytes:
-    """The task as XML, in UTF-16 as the scheduler exports it.
+    """Return the task as XML, in UTF-16 as the scheduler exports it.
 
-    A task has no environment, so a home of its own is set by a shell in front.
+    A task has no environment, so a custom home is set by a shell command.
     """
     program, *arguments = launch.command
     line = subprocess.list2cmdline(arguments)

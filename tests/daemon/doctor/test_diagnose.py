@@ -179,7 +179,7 @@ def test_a_driver_that_names_nobody() -> None:
         processes=[GpuProcess(pid=4)],
     )
     finding = find(diagnose(_with_machine(base(), gpus=[gpu])), "gpu-memory-held")
-    assert "does not say who" in finding.why
+    assert "does not report what" in finding.why
 
 
 @pytest.mark.parametrize(

@@ -94,13 +94,13 @@ def test_an_address_that_others_reach_is_refused(undo: ExitStack) -> None:
 
 
 def test_a_socket_that_others_open_is_refused(undo: ExitStack, folder: Path) -> None:
-    with pytest.raises(SocketError, match="Others can open"):
+    with pytest.raises(SocketError, match="Other users can open"):
         hand_over(undo, listening(undo, folder / "s", mode=0o666))
 
 
 def test_a_folder_that_others_write_is_refused(undo: ExitStack, folder: Path) -> None:
     folder.chmod(0o777)
-    with pytest.raises(SocketError, match="Others can open or replace"):
+    with pytest.raises(SocketError, match="Other users can open or replace"):
         hand_over(undo, listening(undo, folder / "s"))
 
 
@@ -111,11 +111,11 @@ def test_two_of_a_kind_are_refused(undo: ExitStack, folder: Path) -> None:
 
 def test_what_does_not_listen_is_refused(undo: ExitStack, folder: Path) -> None:
     plain = undo.enter_context(socket.socket())
-    with pytest.raises(SocketError, match="no socket that listens"):
+    with pytest.raises(SocketError, match="is not a listening socket"):
         hand_over(undo, plain)
     with (folder / "file").open("wb") as file:
         os.dup2(file.fileno(), FIRST)
-    with pytest.raises(SocketError, match="no socket as number"):
+    with pytest.raises(SocketError, match="no socket as descriptor"):
         inherited_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}, first=FIRST)
     os.close(FIRST)
 
