@@ -38,7 +38,7 @@ def check_processor(situation: SystemState) -> Iterator[Diagnostic]:
             code="no-avx2",
             severity="warning",
             what=f"The processor ({cpu.model or 'x86'}) has no AVX2.",
-            why="Models run several times slower than on processors since 2013, and a llama.cpp that "
+            why="Models run several times slower than on processors since 2013; a llama.cpp that "
             "was built on another machine may end with an illegal instruction.",
             mend="If it is a virtual machine, pass the host's processor through."
             if software.system == "Linux"
@@ -54,7 +54,7 @@ def check_memory(situation: SystemState) -> Iterator[Diagnostic]:
             code="low-memory-limit",
             severity="broken" if memory.limit < _LEAST_MEMORY // 4 else "warning",
             what=f"A control group limits ingle to {format_bytes(memory.limit)} of memory.",
-            why=f"The machine has {format_bytes(memory.total)}. A process that uses more is killed.",
+            why=f"The machine has {format_bytes(memory.total)}. What uses more is killed.",
             mend="Start the container with more:"
             if software.container
             else "Raise MemoryMax of the unit, for example:",
@@ -108,7 +108,7 @@ def check_apple_limit(situation: SystemState) -> Iterator[Diagnostic]:
             code="wired-limit",
             severity="note",
             what=f"The GPU may have {format_bytes(limit)} of {format_bytes(memory.total)}.",
-            why="macOS keeps the rest for programs, unless you raise the limit until the next restart.",
+            why="macOS keeps the rest for programs, unless you raise the limit until a restart.",
             mend="For a model that needs more:",
             commands=[f"sudo sysctl iogpu.wired_limit_mb={most}"],
         )

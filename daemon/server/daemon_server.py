@@ -246,7 +246,7 @@ async def _announce(
         places.append(f"{services.config.host} ({secured}, other machines need a key)")
     log.info("Listening on %s", " and ".join(places))
     notifier.ready(f"Listening on {' and '.join(places)}")
-    gc.freeze()  # long-lived objects: keeps the garbage collector from walking them between two tokens
+    gc.freeze()  # the collector need not walk long-lived objects between two tokens
     if ready is not None:
         ready(services)
     await services.batches.resume()

@@ -88,7 +88,7 @@ def _listen_on_unix(config: Config, inherited: InheritedSockets) -> UnixListener
         return bind_unix(config.socket, config.paths)
     if inherited.path != config.socket:
         raise SocketError(
-            f"The service manager listens on {inherited.path}, but the settings say {config.socket}.",
+            f"The service manager listens on {inherited.path}, not on {config.socket}.",
             hint="`ingle service install` rewrites the unit.",
         )
     return UnixListener(inherited.unix, inherited.path, NOT_OURS)

@@ -129,7 +129,7 @@ def test_a_taken_port_is_told_with_its_owner_and_the_way_out() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PortInUse, match=f"Port {port} on 127.0.0.1 is taken") as caught:
+        with pytest.raises(PortInUse, match=f"Port {port} on 127.0.0.1 is in use") as caught:
             bind_tcp("127.0.0.1", port)
     assert "--port" in caught.value.hint
 
