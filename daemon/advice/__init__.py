@@ -1,1 +1,1 @@
-"""`ingle advise`: candidates, choice, text, and writing it into config.toml."""
+"""`ingle advise`: recommends a model and settings for this machine, and can apply them."""

@@ -1,4 +1,4 @@
-"""The models that advice may choose from: those on this machine, and what the catalog offers."""
+"""Candidate models for a recommendation: installed ones, and those of the catalog."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ingle.models.model_task import ModelTask
 
 _PLAIN_BITS = 15.0
 _CODE = ("coder", "code", "starcoder", "devstral")
-"""Words in the names of models that were made for code."""
+"""Words in the names of models made for code."""
 
 
 def find_candidates(models: list[StoredModel], catalog: Catalog) -> Iterator[Candidate]:
-    """Reads the headers of all models; leaves out what cannot be read."""
+    """Yield a candidate for each model that can be read, by its header."""
     here = {model.name for model in models}
     for model in models:
         candidate = stored_candidate(model)
@@ -33,7 +33,7 @@ def find_candidates(models: list[StoredModel], catalog: Catalog) -> Iterator[Can
 
 
 def stored_candidate(model: StoredModel) -> Candidate | None:
-    """With what its header says; None where that cannot be read."""
+    """Return a candidate by its header; None if that cannot be read."""
     try:
         description = describe(model.path)
         costs = ModelCosts.of(description)
@@ -80,7 +80,7 @@ def _offered(entry: CatalogEntry) -> Candidate:
 
 
 def _tensor_type(quantization: str) -> str:
-    """The type of most tensors: "Q4_K" for "Q4_K_M"."""
+    """Return the type of most tensors: "Q4_K" for "Q4_K_M"."""
     parts = quantization.split("_")
     return "_".join(parts[:2]) if len(parts) > 2 else quantization
 

@@ -1,4 +1,4 @@
-"""What `ingle advise` prints: the choice, the others, and how the numbers come about."""
+"""Text of `ingle advise`: the choice, the alternatives, and the derivation of the numbers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _NARROWEST = 40
 def advice_text(
     survey: Survey, columns: int, paint: TerminalColors, *, explain: bool = False
 ) -> str:
-    """All of it as lines of at most `columns` characters, but for words that are longer."""
+    """Return the text in lines of at most `columns` characters, except for longer words."""
     width = max(_NARROWEST, columns)
     request, advice = survey.request, survey.advice
     task = {"chat": "chat", "code": "code", "embed": "embeddings"}[request.task]
     said = "" if request.task == "embed" else f", {request.need}: {NEEDS[request.need]}"
     lines = [paint.bold(f"For {task}{said}"), ""]
     if advice.best is None:
-        said = "Nothing fits: no model that is known here has the memory it needs."
+        said = "Nothing fits: no known model can run in the available memory."
         if request.context and not advice.alternatives:
-            said = f"No model that is known here has a context of {request.context:,} tokens."
+            said = f"No known model has a context of {request.context:,} tokens."
         lines += _wrap(said, width)
         lines.append("")
     else:
@@ -79,24 +79,24 @@ def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tup
             place += f" with {best.gpu_layers} of {best.layers} layers"
     yield "engine", f"{engine} on {place}"
     if best.quantize == "nf4":
-        yield "weights", "put into four bits while they are loaded (quantize = nf4)"
+        yield "weights", "quantised to four bits while loading (quantize = nf4)"
     cache = "" if embeds else f", KV cache in {best.kv_type}"
     yield "context", f"{best.context:,} tokens{cache}"
     if best.draft:
-        yield "guesses", f"of {best.draft}, where they are measured to pay"
+        yield "guesses", f"of {best.draft}, if they are measured to pay"
     yield "memory", _memory(best, site)
     if best.speed is None:
-        yield "speed", "unknown: nobody tells how quick the memory of this device is"
+        yield "speed", "unknown: the memory bandwidth of this device is not known"
     elif embeds:
-        yield "speed", f"reads about {_rate(best.speed.prefill)} tokens/s"
+        yield "speed", f"prefill about {_rate(best.speed.prefill)} tokens/s"
     else:
         yield "speed", _speed(best)
     if not best.exact:
-        yield "", "Guessed from its size; exact once it is here."
+        yield "", "Estimated from its size; exact once it is installed."
 
 
 def _memory(best: Option, site: MachineCapacity) -> str:
-    parts = [f"{format_bytes(best.host_bytes)} of {format_bytes(site.room.host)} to be had"]
+    parts = [f"{format_bytes(best.host_bytes)} of {format_bytes(site.room.host)} available"]
     if best.gpu_bytes:
         free = format_bytes(site.room.gpu or 0)
         parts.insert(0, f"{format_bytes(best.gpu_bytes)} of {free} on the GPU")
@@ -117,7 +117,7 @@ def _rate(rate: float) -> str:
 
 
 def _explained(best: Option, width: int, paint: TerminalColors) -> Iterator[str]:
-    yield paint.bold("How the numbers come about")
+    yield paint.bold("How the numbers were computed")
     for line in [*best.memory, *(best.speed.arithmetic if best.speed else [])]:
         yield from textwrap.wrap(
             strip_control_characters(line),

@@ -1,4 +1,4 @@
-"""Writing advice into `config.toml`, whose other lines and comments stay as they are."""
+"""Writes advice into `config.toml`, keeping its other lines and comments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..stores.atomic_file import write_atomically
 
 
 def apply_advice(option: Option, config: Config) -> dict[str, object]:
-    """Make the option what is loaded when nobody asks for anything else, and return what was set.
+    """Make the option the default for loading; return the settings that were written.
 
-    Raises `ConfigError` where the file cannot be changed; then it is as it was.
+    Raises `ConfigError` if the file cannot be changed; it is unchanged then.
     """
     path = config.paths.config_file
     settings = settings_of(option, config)
@@ -37,7 +37,7 @@ def apply_advice(option: Option, config: Config) -> dict[str, object]:
 
 
 def settings_of(option: Option, config: Config) -> dict[str, object]:
-    """The settings that make ingle load the option as it was advised."""
+    """Return the settings with which ingle loads the option as advised."""
     settings: dict[str, object] = {
         "default_model": option.model,
         "context": option.context,

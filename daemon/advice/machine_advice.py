@@ -27,25 +27,25 @@ from ..settings.config import Config
 from .advice_candidates import find_candidates, stored_candidate
 
 _SIZES = (1, 2, 4, 8, 14, 32, 70, 120)
-"""Billions of weights that models come in."""
+"""Common model sizes in billions of weights."""
 _BITS = 4.85
 _ALONE = ("baseline", "clients=1")
-"""The combinations of a bench that are one answer with the settings as they are."""
+"""The benchmark variants that measure a single answer with the settings as they are."""
 _LEAST_WRITTEN = 128
-"""Tokens; fewer tell more of what else the machine did than of the machine."""
+"""Tokens; shorter answers are dominated by noise."""
 _MOST_GUESSED = 0.1
-"""Of the tokens; with more, answers are quicker than the model is."""
+"""Share of tokens; with more accepted draft tokens, the rate says little about the model."""
 _MUCH_BETTER = 0.5
-"""Doublings of size that are worth a word."""
+"""Doublings of size that are worth mentioning."""
 _PRIVATE = (
-    "Every model here runs on this machine, and nothing of what you ask leaves it. "
-    "`ingle --temp` opens a chat that is not kept either."
+    "Every model here runs on this machine, and nothing that you ask leaves it. "
+    "`ingle --temp` opens a chat that is not stored either."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Advice with what it was found on; `notes` are sentences about what would change it."""
+    """Advice and its inputs; `notes` are sentences about what would change it."""
 
     machine: Machine
     site: MachineCapacity
@@ -54,7 +54,7 @@ class Survey:
     notes: list[str] = field(default_factory=list[str])
 
     def as_json(self) -> dict[str, Any]:
-        """All facts for programs."""
+        """Return all facts as JSON values."""
         return {
             "for": self.request.need,
             "task": self.request.task,
@@ -71,10 +71,10 @@ def advise_for_machine(
     model: str | None = None,
     benches: Sequence[BenchReport] = (),
 ) -> Survey:
-    """Look at the machine, its models and its daemon, which need not run.
+    """Survey the machine, its models and the daemon, if it runs.
 
-    `benches` were measured here; with what loaded models made they correct predictions.
-    Raises `CommandError` and `ModelNotFound` for a `model` that cannot be weighed.
+    `benches` were measured here; with rates of loaded models they correct predictions. Raises
+    `CommandError` and `ModelNotFound` for a `model` that cannot be rated.
     """
     machine = read_machine(config.paths.models, config.paths.machine_facts)
     catalog = Catalog.load()
@@ -97,7 +97,7 @@ def advise_for_machine(
 def weigh_all(
     machine: Machine, site: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
 ) -> Survey:
-    """Advice and what would change it; a pure function."""
+    """Return advice and what would change it; a pure function."""
     advice = advise(site, candidates, request)
     notes = [
         *_mending(machine, site, candidates, request, advice),
@@ -115,19 +115,19 @@ def _mending(
     request: AdviceRequest,
     advice: Advice,
 ) -> list[str]:
-    """What a GPU would do that no engine can use yet."""
+    """Return what a GPU could do that no installed engine can use."""
     if site.uses_gpu or not site.room.gpu_name:
         return []
     better = advise(site_of(machine, mended=True), candidates, request).best
     if better is None or better.device == "cpu":
         return []
     rate = f" at about {better.speed.decode:.0f} tokens/s" if better.speed else ""
-    unknown = "" if better.speed else ", how quickly nobody knows before"
+    unknown = "" if better.speed else ", at a speed that is not known"
     same = advice.best is not None and better.model == advice.best.model
     what = f"the same model{rate}" if same else f"{better.model}{rate}"
     return [
         f"No engine here can use the {site.room.gpu_name}. With one that does, it would be "
-        f"{what}{unknown}: `ingle doctor` says how."
+        f"{what}{unknown}: see `ingle doctor`."
     ]
 
 
@@ -138,20 +138,20 @@ def _emptying(
     request: AdviceRequest,
     advice: Advice,
 ) -> list[str]:
-    """What would fit if nothing else ran."""
+    """Return what would fit if no other program used memory."""
     empty = site_of(machine, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), emptied=True)
     better = advise(empty, candidates, request).best
     worth = advice.best.worth if advice.best else float("-inf")
     if better is None or better.worth < worth + _MUCH_BETTER:
         return []
     return [
-        f"With the memory that other programs hold, it would be {better.model}: "
-        f"`ingle doctor` says who holds it."
+        f"Without the memory that other programs use, it would be {better.model}: "
+        f"`ingle doctor` lists them."
     ]
 
 
 def _larger(site: MachineCapacity, request: AdviceRequest) -> list[str]:
-    """Up to what size models of any maker run here."""
+    """Return up to what size models outside the catalog run here."""
     if request.task == "embed":
         return []
     fitting = 0
@@ -171,7 +171,9 @@ def _larger(site: MachineCapacity, request: AdviceRequest) -> list[str]:
 
 
 def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Candidate:
-    """Raises `CommandError`, and `ModelError` for what cannot be read."""
+    """Return the candidate for `reference`; raises `CommandError`, and `ModelError` if it cannot be
+    read.
+    """
     entry = store.catalog.find(reference)
     names = {reference, entry.full_name if entry is not None else reference}
     found = next((each for each in candidates if each.name in names), None)
@@ -179,14 +181,14 @@ def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Can
         found = stored_candidate(store.resolve(reference))
     if found is None:
         raise CommandError(
-            f"{reference} cannot be weighed: nothing here reads its form.",
-            "`ingle list` shows the models that there are.",
+            f"{reference} cannot be rated: its format is not supported.",
+            "`ingle list` shows the installed models.",
         )
     return found
 
 
 def _loaded(config: Config) -> list[LoadedModel]:
-    """The models of the daemon, where one runs."""
+    """Return the daemon's loaded models; none if it does not run."""
     client = DaemonClient(config.socket)
     try:
         return client.status()["models"] if client.answers() else []
@@ -195,7 +197,7 @@ def _loaded(config: Config) -> list[LoadedModel]:
 
 
 def measured_speeds(models: Iterable[LoadedModel]) -> Iterator[MeasuredSpeed]:
-    """What loaded models made, of those that wrote enough for it to mean something."""
+    """Yield the rates of loaded models that have generated enough tokens."""
     for model in models:
         written, guessed = model["completion_tokens_total"], model["accepted_tokens_total"]
         if written >= _LEAST_WRITTEN and guessed <= _MOST_GUESSED * written:
@@ -207,7 +209,7 @@ def measured_speeds(models: Iterable[LoadedModel]) -> Iterator[MeasuredSpeed]:
 
 
 def _benched(reports: Iterable[BenchReport]) -> Iterator[MeasuredSpeed]:
-    """One client's answers, where no guesses helped."""
+    """Yield benchmark rates of one client, without accepted draft tokens."""
     for report in reports:
         for each in report.measurements:
             alone = each.name in _ALONE and not each.error and not each.acceptance

@@ -1,1 +1,1 @@
-"""Files that clients leave, and batches of requests that are answered when nobody else waits."""
+"""Uploaded files, and batches of requests that run when no interactive request waits."""

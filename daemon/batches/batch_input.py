@@ -1,4 +1,4 @@
-"""An input file of a batch: one request a line, checked before the first is answered."""
+"""Reads a batch's input file: one request per line, all checked before the first one runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_PROBLEMS = 20
 
 
 class BatchLine(NamedTuple):
-    """Where one request stands in the file: `length` bytes from `offset` on."""
+    """Position of one request in the file: `length` bytes from `offset` on."""
 
     offset: int
     length: int
@@ -34,7 +34,7 @@ class RequestLine(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    """What has to be known of a request before it is answered."""
+    """The fields of a request body that are checked before it runs."""
 
     model: str = ""
     stream: bool | None = None
@@ -50,7 +50,7 @@ class BatchInput:
         self._body = msgspec.json.Decoder(_Body)
 
     def check(self) -> tuple[list[BatchLine], list[BatchProblem]]:
-        """All lines, those for one model together, and what is wrong with the first wrong ones."""
+        """Return all lines, grouped by model, and the first problems."""
         lines: list[BatchLine] = []
         problems: list[BatchProblem] = []
         seen: set[str] = set()
@@ -72,17 +72,17 @@ class BatchInput:
         order: dict[str, int] = {}
         for line in lines:
             order.setdefault(line.model, len(order))
-        # Going back and forth between models would load them again and again.
+        # Alternating between models would load them again and again.
         return sorted(lines, key=lambda line: order[line.model]), problems
 
     def read(self, line: BatchLine) -> bytes:
-        """The body of one request, as it was sent."""
+        """Return the body of one request, as it was sent."""
         with self._path.open("rb") as file:
             file.seek(line.offset)
             return bytes(self._line.decode(file.read(line.length)).body)
 
     def _texts(self) -> Iterator[tuple[int, int, bytes]]:
-        """Lines that are not blank, with their number and place."""
+        """Yield the non-blank lines with their number and offset."""
         offset = 0
         with self._path.open("rb") as file:
             number = 0
@@ -124,7 +124,7 @@ class BatchInput:
         if line.method.upper() != "POST":
             return "invalid_method", "method", "'method' must be POST."
         if line.url != self._endpoint:
-            message = f"'url' must be {self._endpoint}, as the batch says."
+            message = f"'url' must be {self._endpoint}, the endpoint of the batch."
             return "mismatched_url", "url", message
         if body.stream:
             return "invalid_request", "body.stream", "A request in a batch cannot be streamed."

@@ -1,4 +1,4 @@
-"""Batches, one after the other, across restarts of the daemon."""
+"""Runs batches one after another, and resumes them after a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ log = logging.getLogger("ingle.daemon")
 
 WINDOW = 24 * 3600
 FULL_DISK_SECONDS = 60.0
-"""How long a batch waits for room on the disk before it goes on."""
+"""Seconds that a batch waits for disk space before it retries."""
 
 MAX_WAITING = 100
 _ENDING_SECONDS = 30.0
 
 
 class BatchManager:
-    """Runs one batch at a time, in the order they came.
+    """Runs one batch at a time, in order of creation.
 
-    A batch's input is read, and its results are written, in threads; its state is in its record.
+    Input is read and results are written in threads; the state is in the batch's record.
     """
 
     def __init__(self, folder: Path, *, at_once: int) -> None:
-        """`at_once` requests of a batch are asked at a time."""
+        """`at_once` is the number of requests that run concurrently."""
         self.files = FileStore(folder / "files")
         self._store = BatchStore(folder / "batches")
         self._at_once = at_once
@@ -44,14 +44,14 @@ class BatchManager:
         self._current: tuple[BatchRecord, asyncio.Task[None]] | None = None
         self._closing = False
         self._turned = asyncio.Event()
-        """Another batch's turn has come."""
+        """Set when another batch may start."""
 
     def serve(self, endpoints: Mapping[str, BatchEndpoint]) -> None:
-        """Name what answers the requests."""
+        """Register the endpoints that answer requests."""
         self._endpoints = endpoints
 
     async def resume(self) -> None:
-        """Go on with what a former life of the daemon left."""
+        """Resume the batches that were unfinished when the daemon last stopped."""
         records = await asyncio.to_thread(self._store.list)
         unfinished = [record for record in records if not record.status.ended]
         self._waiting[:0] = sorted(unfinished, key=lambda record: record.created_at)
@@ -66,13 +66,13 @@ class BatchManager:
         metadata: dict[str, str] | None,
         output_lifetime: int | None,
     ) -> BatchRecord:
-        """A new batch; raises `NotFound`, `InvalidBody`, `Conflict`, `StorageFull`."""
+        """Return a new batch; raises `NotFound`, `InvalidBody`, `Conflict`, `StorageFull`."""
         if self._closing:
             raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
         if endpoint not in self._endpoints:
             raise InvalidBody(
-                f"Batches do not go to '{endpoint[:100]}'.",
-                hint=f"They go to {', '.join(self._endpoints)}.",
+                f"Batches are not supported for '{endpoint[:100]}'.",
+                hint=f"Supported endpoints: {', '.join(self._endpoints)}.",
                 param="endpoint",
             )
         if len(self._waiting) >= MAX_WAITING:
@@ -105,18 +105,20 @@ class BatchManager:
         return record
 
     async def get(self, batch_id: str) -> BatchRecord:
-        """One batch as it is now; raises `NotFound`."""
+        """Return one batch; raises `NotFound`."""
         live = next((record for record in self._live() if record.id == batch_id), None)
         return live or await asyncio.to_thread(self._store.get, batch_id)
 
     async def list(self) -> list[BatchRecord]:
-        """All batches, the newest first."""
+        """Return all batches, the newest first."""
         live = {record.id: record for record in self._live()}
         stored = await asyncio.to_thread(self._store.list)
         return [live.get(record.id, record) for record in stored]
 
     async def cancel(self, batch_id: str) -> BatchRecord:
-        """End a batch; what is answered stays. Raises `NotFound`, and `Conflict` for an old one."""
+        """Cancel a batch; existing results are kept. Raises `NotFound`, and `Conflict` if it has
+        ended.
+        """
         record = await self.get(batch_id)
         if record.status in (BatchStatus.CANCELLING, BatchStatus.CANCELLED):
             return record
@@ -136,13 +138,14 @@ class BatchManager:
         return record
 
     async def cancel_all(self, chosen: Callable[[str, float], bool]) -> None:
-        """Cancel those of these ids and times (Unix seconds) that have not ended, and wait for it.
+        """Cancel the unfinished batches that `chosen` selects by id and Unix time, and wait for
+        their end.
 
-        Raises `TimeoutError` where one takes longer than half a minute.
+        Raises `TimeoutError` if one takes longer than half a minute.
         """
         live = [record for record in self._live() if chosen(record.id, record.created_at)]
         for record in live:
-            with suppress(Conflict):  # it ends just now
+            with suppress(Conflict):  # it has just ended
                 await self.cancel(record.id)
         async with asyncio.timeout(_ENDING_SECONDS):
             while any(record in self._live() for record in live):
@@ -150,7 +153,7 @@ class BatchManager:
                 await self._turned.wait()
 
     async def close(self) -> None:
-        """Stop working; the next life of the daemon goes on from here."""
+        """Stop; the next start of the daemon resumes."""
         self._closing = True
         if self._task is not None:
             self._task.cancel()
@@ -182,7 +185,7 @@ class BatchManager:
         self._task = None
 
     async def _end(self, record: BatchRecord, task: asyncio.Task[None]) -> None:
-        """Leave the results, or say why there are none."""
+        """Store the results, or the reason why there are none."""
         failure = _failure(task)
         if isinstance(failure, ShuttingDown | StorageFull):
             return
@@ -198,7 +201,9 @@ class BatchManager:
             await asyncio.to_thread(self._store.save, record)
         except Exception as error:
             # The record on disk still says that the batch runs: the next start tries again.
-            log.warning("The results of %s cannot be kept: %s", record.id, describe(error).message)
+            log.warning(
+                "The results of %s cannot be stored: %s", record.id, describe(error).message
+            )
 
     async def _answer(self, record: BatchRecord) -> None:
         if record.status is BatchStatus.CANCELLING or record.finalizing_at is not None:
@@ -225,7 +230,9 @@ class BatchManager:
             run.close()
 
     def _begin(self, record: BatchRecord, lines: list[BatchLine]) -> None:
-        if record.status is not BatchStatus.CANCELLING:  # somebody was quicker than this thread
+        if (
+            record.status is not BatchStatus.CANCELLING
+        ):  # it was cancelled before this thread got here
             record.status = BatchStatus.IN_PROGRESS
         record.in_progress_at = record.in_progress_at or int(time.time())
         record.total = len(lines)
@@ -237,11 +244,12 @@ class BatchManager:
         return outputs, ResultFile(self._store.results(record, "errors"))
 
     def _finalize(self, record: BatchRecord) -> None:
-        """Turn the results into files; doing so twice is the same as once."""
+        """Turn the results into files; idempotent."""
         cancelled = record.status is BatchStatus.CANCELLING
         expired = record.expired_at is not None
         record.finalizing_at = record.finalizing_at or int(time.time())
-        # On the disk before a result leaves its place, or the next life would miss it and ask anew.
+        # On disk before a result file is moved, or the next start would miss it and run the request
+        # again.
         self._store.save(record)
         record.output_file_id = self._leave(record, "output", record.output_id)
         record.error_file_id = self._leave(record, "errors", record.error_id)
@@ -254,7 +262,7 @@ class BatchManager:
             record.status, record.completed_at = BatchStatus.COMPLETED, now
 
     def _leave(self, record: BatchRecord, kind: str, file_id: str) -> str | None:
-        """The id of the file with these results, if there are any."""
+        """Return the id of the file with these results; None if there are none."""
         path = self._store.results(record, kind)
         if path.exists():
             results = ResultFile(path)
@@ -262,7 +270,7 @@ class BatchManager:
             if not results.done:
                 path.unlink()
                 return None
-        elif file_id in {stored.id for stored in self.files.list()}:  # a former life left them
+        elif file_id in {stored.id for stored in self.files.list()}:  # stored before a restart
             results = ResultFile(self.files.path(file_id))
             results.close()
         else:

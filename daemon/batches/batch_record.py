@@ -1,4 +1,4 @@
-"""What is written down of a batch, so that it goes on after a restart."""
+"""The persistent record of a batch, from which it resumes after a restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ID = re.compile(r"batch_[0-9a-f]{24}")
 
 
 class BatchStatus(StrEnum):
-    """Where a batch is, in OpenAI's words."""
+    """The status of a batch, in OpenAI's terms."""
 
     VALIDATING = "validating"
     FAILED = "failed"
@@ -30,7 +30,7 @@ class BatchStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens."""
+        """Whether it has ended."""
         return self in (
             BatchStatus.FAILED,
             BatchStatus.COMPLETED,
@@ -58,7 +58,7 @@ class BatchUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchRecord(msgspec.Struct, kw_only=True):
-    """One batch; times are Unix seconds, and `output_id` and `error_id` the files it will leave."""
+    """One batch; times are Unix seconds, and `output_id` and `error_id` its future result files."""
 
     id: str
     endpoint: str
@@ -89,24 +89,24 @@ class BatchRecord(msgspec.Struct, kw_only=True):
 
 
 class BatchStore:
-    """A folder of records, and of the results of batches that run; blocking."""
+    """A folder of records, and of the results of running batches; blocking."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._saving = threading.Lock()
 
     def new_id(self) -> str:
-        """An id that no batch has."""
+        """Return an unused id."""
         return f"batch_{secrets.token_hex(12)}"
 
     def save(self, record: BatchRecord) -> None:
-        """Write the record down; raises `StorageFull`."""
-        # Read and written in one go, so that no thread puts an older state over a newer one.
+        """Write the record; raises `StorageFull`."""
+        # One lock for read and write, so that no thread overwrites a newer state with an older one.
         with self._saving:
             write_durably(self._folder / f"{record.id}.json", msgspec.json.encode(record))
 
     def get(self, batch_id: str) -> BatchRecord:
-        """One record; raises `NotFound`."""
+        """Return one record; raises `NotFound`."""
         record = self._read(batch_id) if _ID.fullmatch(batch_id) else None
         if record is None:
             raise NotFound(
@@ -117,13 +117,15 @@ class BatchStore:
         return record
 
     def list(self) -> list[BatchRecord]:
-        """All records, the newest first."""
+        """Return all records, the newest first."""
         found = [self._read(path.stem) for path in self._folder.glob("batch_*.json")]
         records = [record for record in found if record is not None]
         return sorted(records, key=lambda record: (-record.created_at, record.id))
 
     def results(self, record: BatchRecord, kind: str) -> Path:
-        """Where results gather until the batch ends; `kind` is output or errors."""
+        """Return the path where results are collected until the batch ends; `kind` is output or
+        errors.
+        """
         return self._folder / f"{record.id}.{kind}.jsonl"
 
     def _read(self, batch_id: str) -> BatchRecord | None:

@@ -1,4 +1,4 @@
-"""The results of a batch, each on disk before it counts, so that none comes twice."""
+"""Result files of a batch: each result is on disk before it counts, so none is repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .batch_record import BatchUsage
 
 
 class ResultResponse(msgspec.Struct, frozen=True):
-    """What the request would have got by itself."""
+    """The response that the request would have got on its own."""
 
     status_code: int
     request_id: str
@@ -24,7 +24,7 @@ class ResultResponse(msgspec.Struct, frozen=True):
 
 
 class ResultError(msgspec.Struct, frozen=True):
-    """Why a request was not even tried."""
+    """Why a request was not run."""
 
     code: str
     message: str
@@ -49,7 +49,7 @@ class _Details(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    """The count of a chat, a completion or an embedding, or of the Responses API."""
+    """The token counts of a chat, a completion or an embedding, or of the Responses API."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -74,7 +74,7 @@ class _CountedLine(msgspec.Struct):
 
 
 class ResultFile:
-    """One growing file of results; blocking, but for moments only."""
+    """One growing file of results; blocks for moments only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class ResultFile:
         self._file = os.open(path, flags, 0o600)
 
     def add(self, line: ResultLine) -> None:
-        """Append a result, whole or not at all; raises `StorageFull`."""
+        """Append a result, completely or not at all; raises `StorageFull`."""
         data = self._encoder.encode(line) + b"\n"
         size = os.fstat(self._file).st_size
         try:
@@ -100,14 +100,14 @@ class ResultFile:
         self.done.add(line.custom_id)
 
     def close(self) -> None:
-        """Bring everything to the disk."""
+        """Flush everything to disk."""
         if self._file >= 0:
             os.fsync(self._file)
             os.close(self._file)
             self._file = -1
 
     def usage(self) -> BatchUsage:
-        """The tokens of all answers in the file."""
+        """Return the tokens of all answers in the file."""
         decoder = msgspec.json.Decoder(_CountedLine)
         total = [0, 0, 0, 0]
         with self.path.open("rb") as file:
@@ -129,7 +129,7 @@ class ResultFile:
         )
 
     def _recover(self) -> set[str]:
-        """What a former life of the daemon left; a line that broke off is cut away."""
+        """Read results from before a restart, and cut off an incomplete last line."""
         done: set[str] = set()
         if not self.path.exists():
             return done
@@ -149,5 +149,5 @@ class ResultFile:
 
 
 def new_request_id() -> str:
-    """The id of one request of a batch."""
+    """Return a new id for one request of a batch."""
     return f"batch_req_{secrets.token_hex(12)}"

@@ -1,4 +1,4 @@
-"""One batch while its requests are answered."""
+"""Runs the requests of one batch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .batch_record import BatchRecord
 from .batch_results import ResultError, ResultFile, ResultLine, ResultResponse, new_request_id
 
 BatchEndpoint = Callable[[bytes], Awaitable[object]]
-"""Answers the body of one request; raises what it would answer an error to."""
+"""Answers the body of one request; raises what an endpoint reports as an error."""
 
 PATIENCE = 2.0
-"""Seconds between two attempts at what has no room now."""
+"""Seconds between attempts while resources are short."""
 
-# What a request in a batch waits for; nobody does anything about a full queue but wait.
+# Conditions that pass: a batch waits for them, since it has no client that could retry.
 _PASSING = frozenset(
     {"queue_full", "memory_busy", "model_stopped", "model_quarantined", "model_unloading"}
 )
 
 
 class BatchRun:
-    """Answers what has no result yet, so many requests at a time.
+    """Runs the requests that have no result yet, a limited number at a time.
 
-    A request whose worker died is tried once more, alone, behind all others: it may have been
-    another one's fault. Its second death is its result.
+    A request whose worker died is retried once, alone, after all others: another request may have
+    killed it. A second death is its result.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class BatchRun:
         self.count()
 
     def count(self) -> None:
-        """Bring the record's counts up to date."""
+        """Update the record's counts."""
         self._record.completed = len(self._outputs.done)
         self._record.failed = len(self._errors.done)
 
     async def run(self) -> None:
-        """Return when every request has a result, or the batch's time is over."""
+        """Return when every request has a result, or the batch has expired."""
         workers = min(self._at_once, len(self._left))
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(workers):
                     group.create_task(self._work(self._left))
-            # Alone: whoever ends a process now is to blame for it.
+            # alone: if the process dies now, this request killed it
             await self._work(self._suspects, last_chance=True)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
@@ -76,7 +76,7 @@ class BatchRun:
             self._expire()
 
     def close(self) -> None:
-        """Bring the results to the disk."""
+        """Flush the results to disk."""
         self._outputs.close()
         self._errors.close()
 
@@ -92,14 +92,14 @@ class BatchRun:
             if result is None:
                 self._suspects.append(line)
                 continue
-            # No await between the answer and its record: it is there once, or not at all.
+            # no await between the answer and its record: recorded once, or not at all
             (self._outputs if _succeeded(result) else self._errors).add(result)
             self.count()
 
     async def _answer(
         self, line: BatchLine, body: bytes, *, last_chance: bool
     ) -> ResultLine | None:
-        """The result, or None where the worker died under the request for the first time."""
+        """Return the result; None if the worker died under the request for the first time."""
         request_id = new_request_id()
         while True:
             try:
@@ -120,8 +120,8 @@ class BatchRun:
                 return ResultLine(id=request_id, custom_id=line.custom_id, response=response)
 
     def _expire(self) -> None:
-        """Give every request that was not reached the result that it was not."""
-        error = ResultError("batch_expired", "The batch's time was over before this request.")
+        """Record an expiry error for each request that was not run."""
+        error = ResultError("batch_expired", "The batch expired before this request.")
         for line in (*self._left, *self._suspects):
             result = ResultLine(id=new_request_id(), custom_id=line.custom_id, error=error)
             self._errors.add(result)

@@ -1,4 +1,4 @@
-"""The files clients leave with the daemon, and those that batches leave for them."""
+"""Stores files that clients upload, and result files of batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ID = re.compile(r"file-[0-9a-f]{24}")
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a file; times are Unix seconds."""
+    """Metadata of a file; times are Unix seconds."""
 
     id: str
     filename: str
@@ -37,22 +37,22 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expired(self) -> bool:
-        """Whether nobody may have it any more."""
+        """Whether it has expired."""
         return self.expires_at is not None and time.time() >= self.expires_at
 
 
 class FileStore:
-    """A folder of files, each with its facts beside it; blocking, for any thread."""
+    """A folder of files, each with a metadata file; blocking, safe in any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def new_id(self) -> str:
-        """An id that no file has."""
+        """Return an unused id."""
         return f"file-{secrets.token_hex(12)}"
 
     def begin(self) -> FileWriter:
-        """Write a new file; it is there once it is committed."""
+        """Start a new file, which exists once it is committed."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._sweep()
         return FileWriter(self._folder / f"{self.new_id()}.part")
@@ -66,7 +66,7 @@ class FileStore:
         lifetime: int | None,
         file_id: str | None = None,
     ) -> StoredFile:
-        """Take over a whole file; doing so twice with one `file_id` is the same as once."""
+        """Add a complete file; idempotent for the same `file_id`."""
         file_id = file_id or self.new_id()
         target = self._content(file_id)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -80,7 +80,7 @@ class FileStore:
             created_at=now,
             expires_at=None if lifetime is None else now + lifetime,
         )
-        # The facts first: alone they are no file, where content alone would be in nobody's list.
+        # The metadata first: alone it is not a file, while content alone would never be listed.
         write_durably(self._facts(file_id), msgspec.json.encode(stored))
         if is_new:
             content.replace(target)
@@ -88,7 +88,7 @@ class FileStore:
         return stored
 
     def get(self, file_id: str) -> StoredFile:
-        """One file's facts; raises `NotFound`."""
+        """Return one file's metadata; raises `NotFound`."""
         stored = self._read(file_id) if _ID.fullmatch(file_id) else None
         if stored is None:
             raise NotFound(
@@ -99,11 +99,11 @@ class FileStore:
         return stored
 
     def path(self, file_id: str) -> Path:
-        """Where a file's content lies; raises `NotFound`."""
+        """Return the path of a file's content; raises `NotFound`."""
         return self._content(self.get(file_id).id)
 
     def list(self) -> list[StoredFile]:
-        """All files, the newest first."""
+        """Return all files, the newest first."""
         files = [self._read(path.stem) for path in self._folder.glob("file-*.json")]
         present = [stored for stored in files if stored is not None]
         return sorted(present, key=lambda stored: (-stored.created_at, stored.id))
@@ -113,15 +113,15 @@ class FileStore:
         self._remove(self.get(file_id).id)
 
     def sweep(self) -> None:
-        """Remove the files whose time is over, and what was never finished."""
-        self.list()  # which looks at each, and lets those go
+        """Remove expired files and abandoned uploads."""
+        self.list()  # which checks each, and removes expired ones
         self._sweep()
-        _remove_old(self._folder.glob(".file-*"))  # facts that were not whole yet
+        _remove_old(self._folder.glob(".file-*"))  # incomplete metadata
         facts = self._folder.glob("file-*.json")
         _remove_old(path for path in facts if not self._content(path.stem).exists())
 
     def _read(self, file_id: str) -> StoredFile | None:
-        """The facts of a file that is whole; one whose time is over goes."""
+        """Return the metadata of a complete file; an expired one is removed."""
         try:
             stored = msgspec.json.decode(self._facts(file_id).read_bytes(), type=StoredFile)
         except (OSError, msgspec.DecodeError):
@@ -132,7 +132,7 @@ class FileStore:
         return stored if self._content(file_id).exists() else None
 
     def _sweep(self) -> None:
-        """Remove uploads that were never finished."""
+        """Remove abandoned uploads."""
         _remove_old(self._folder.glob("*.part"))
 
     def _remove(self, file_id: str) -> None:
@@ -147,7 +147,7 @@ class FileStore:
 
 
 class FileWriter:
-    """A file on its way in; it vanishes unless it is committed."""
+    """A file that is being written; it is deleted unless it is committed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -164,7 +164,7 @@ class FileWriter:
         self.size += len(data)
 
     def finish(self) -> Path:
-        """Where the whole content lies, safely on disk; raises `StorageFull`."""
+        """Return the path of the complete content, flushed to disk; raises `StorageFull`."""
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -174,16 +174,16 @@ class FileWriter:
         return self.path
 
     def discard(self) -> None:
-        """Remove what was not committed."""
-        with suppress(OSError):  # closing may fail to write what is thrown away here
+        """Remove it unless it was committed."""
+        with suppress(OSError):  # closing may fail to write what is discarded here
             self._file.close()
         self.path.unlink(missing_ok=True)
 
 
 def _remove_old(paths: Iterable[Path]) -> None:
-    """Remove what was never finished; what is being written has changed a moment ago."""
+    """Remove abandoned files; those being written were modified recently."""
     horizon = time.time() - _ABANDONED
     for path in paths:
-        with suppress(OSError):  # somebody else removed it first
+        with suppress(OSError):  # it was removed concurrently
             if path.stat().st_mtime < horizon:
                 path.unlink()

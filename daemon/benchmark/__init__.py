@@ -1,1 +1,1 @@
-"""`ingle bench`: how fast a model is here, in which way of running it, and what changed."""
+"""`ingle bench` and `ingle eval`: measures the speed and quality of a model."""

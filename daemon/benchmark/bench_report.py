@@ -1,4 +1,4 @@
-"""What a benchmark found out, as it is kept, and what changed since an earlier one."""
+"""Benchmark reports, and the comparison with an earlier report."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Samples(msgspec.Struct, frozen=True):
 
     @property
     def median(self) -> float:
-        """The figure to quote."""
+        """The median, which is the reported figure."""
         return statistics.median(self.runs)
 
     @property
     def spread(self) -> float:
-        """Half of the way from the least to the most, as a share of the median."""
+        """Half of the range of all runs, as a share of the median."""
         return (max(self.runs) - min(self.runs)) / 2 / self.median if self.median else 0.0
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One combination: tokens a second, seconds, bytes; or why it could not be measured.
+    """One variant: tokens per second, seconds, bytes; or why it could not be measured.
 
     `prefill` counts all clients' prompt tokens until the last of them has its first token, `decode`
-    all clients' further tokens from the first one's first token to the end. `joules` are of all
-    devices that have a meter, a token of the answers, None where there is none.
+    all clients' further tokens from the first one's first token to the end. `joules` are those of
+    all devices with a meter per generated token, None if there is none.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one call: the model, the work, the machine, and each combination."""
+    """The result of one call: the model, the workload, the machine, and each variant."""
 
     version: int = VERSION
     model: str
@@ -67,10 +67,10 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """How one figure of one combination differs from an earlier report's.
+    """How one figure of one variant differs from an earlier report's.
 
-    `ratio` is the new median by the old one. A change is real where all runs of one report are
-    beyond all of the other; of five and five that happens by chance in 1 of 126 cases.
+    `ratio` is the new median divided by the old one. A change is real if all runs of one report are
+    beyond all of the other; with five runs each that happens by chance in 1 of 126 cases.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(new: BenchReport, old: BenchReport) -> list[Change]:
-    """The changes of every combination that both have."""
+    """Return the changes of every variant that both reports have."""
     before = {measurement.name: measurement for measurement in old.measurements}
     changes: list[Change] = []
     for measurement in new.measurements:
@@ -118,7 +118,7 @@ def _changes(new: Measurement, old: Measurement) -> list[Change]:
 
 
 def load_report(path: Path) -> BenchReport:
-    """A report that was kept; raises `OSError`, and `ValueError` for what is none."""
+    """Return a saved report; raises `OSError`, and `ValueError` if the file is not one."""
     try:
         report = msgspec.json.decode(path.read_bytes(), type=BenchReport)
     except msgspec.MsgspecError as error:
@@ -129,7 +129,7 @@ def load_report(path: Path) -> BenchReport:
 
 
 def save_report(report: BenchReport, path: Path) -> None:
-    """Keep it; raises `OSError`."""
+    """Save it; raises `OSError`."""
     raw = msgspec.json.format(msgspec.json.encode(report))
     temporary = path.with_name(f"{path.name}.new")
     temporary.write_bytes(raw + b"\n")

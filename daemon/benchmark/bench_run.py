@@ -1,4 +1,4 @@
-"""Loads a model in one way after another, asks it, and measures."""
+"""Loads a model in one variant after another, sends requests, and measures."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ OnStep = Callable[[str], None]
 
 _GREEDY = SamplingParams(temperature=0.0)
 _STARTS_APART = 7
-"""Tokens by which the prompts of two requests begin elsewhere: nothing of one serves the other."""
+"""Tokens by which the prompts of two requests differ at their start, so that they share no prefix
+cache.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is asked of a model: `text` is cut into prompts."""
+    """The requests of a benchmark: `text` is cut into prompts."""
 
     text: str
     prompt_tokens: int = 512
@@ -72,7 +74,7 @@ class _Run:
 
 
 class BenchRunner:
-    """Measures combinations of one model; those with the same load share it."""
+    """Measures variants of one model; those with the same load options share a process."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class BenchRunner:
         self._meters = DeviceMeters()
 
     async def measure(self, combinations: Sequence[BenchVariant]) -> list[Measurement]:
-        """In their order; what cannot be measured has its reason."""
+        """Return the measurements in order; a variant that cannot be measured has its reason."""
         done: list[Measurement] = []
         for _, group in groupby(combinations, key=lambda combination: combination.load):
             done += await self._measure_group(list(group))
@@ -107,7 +109,7 @@ class BenchRunner:
         try:
             prepared = await asyncio.to_thread(self._prepare, most)
         except (BackendError, ModelError) as error:
-            # What is too much for many clients at once may go for fewer.
+            # What fails for many clients at once may succeed for fewer.
             rest = [combination for combination in group if combination.clients < most.clients]
             fewer = {m.name: m for m in await self._measure_group(rest)} if rest else {}
             return [fewer.get(c.name) or _failed(c, error.message) for c in group]
@@ -135,7 +137,7 @@ class BenchRunner:
             finally:
                 await backend.stop()
         except (BackendError, ModelError) as error:
-            # What was measured before stays.
+            # Earlier measurements are kept.
             done += [_failed(combination, error.message) for combination in group[len(done) :]]
         return done
 
@@ -152,13 +154,13 @@ class BenchRunner:
         )
         if not prepared.needs.fits_in(available):
             raise OutOfMemory(
-                f"It needs {_in_words(prepared.needs)}, and {_in_words(available)} can be had now. "
-                "Loaded models hold memory, too: `ingle ps` lists them."
+                f"It needs {_in_words(prepared.needs)}, but {_in_words(available)} can be freed. "
+                "Loaded models use memory, too: `ingle ps` lists them."
             )
         return prepared
 
     async def _prompts(self, backend: Backend, clients: int) -> list[list[int]]:
-        """A prompt for each request of all runs and of the one before them."""
+        """Return a prompt for each request of all runs and of the warm-up."""
         work = self._workload
         found = await backend.tokenize(TokenizeRequest(id="prompts", text=work.text))
         tokens = found.token_ids
@@ -234,7 +236,7 @@ class BenchRunner:
                 first = False
                 run.first_tokens.append(now)
             elif isinstance(event, Finished):
-                if first:  # tokens that stand for no text
+                if first:  # tokens without text
                     run.first_tokens.append(now)
                 run.ends.append(now)
                 run.answer_tokens += event.completion_tokens
@@ -242,12 +244,12 @@ class BenchRunner:
                 run.accepted += event.accepted_tokens
 
     def _joules(self) -> float | None:
-        """Of all devices that have a meter; None where none has."""
+        """Return the joules of all devices with a meter; None if there are none."""
         counted = [device.joules for device in self._meters.read() if device.joules is not None]
         return sum(counted) if counted else None
 
     def _held(self, backend: Backend) -> tuple[int, int]:
-        """Bytes that the worker has in memory, its mapped file included, and on the GPU."""
+        """Return the worker's bytes in memory, its mapped file included, and on the GPU."""
         pid = backend.pid
         if pid is None:
             return 0, 0
@@ -259,7 +261,7 @@ class BenchRunner:
 
 
 def _within_limits(free: MemoryNeeds, config: Config) -> MemoryNeeds:
-    """What the owner lets models take of what is free; 0 is no limit."""
+    """Return the free memory within the configured limits; 0 is no limit."""
     return MemoryNeeds(
         min(free.host, config.memory_limit or free.host),
         min(free.gpu, config.vram_limit or free.gpu),

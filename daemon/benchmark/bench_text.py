@@ -1,4 +1,4 @@
-"""A benchmark for people: a table, bars, and what changed."""
+"""Text of a benchmark report: a table, bars, and changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADERS = ("COMBINATION", "PREFILL", "DECODE", "FIRST", "MEMORY", "J/TOK")
 
 
 def bench_text(report: BenchReport, earlier: BenchReport | None, columns: int) -> str:
-    """All of it, one below the other."""
+    """Return the whole report."""
     runs = max((len(found.decode.runs) for found in report.measurements), default=0)
     work = f"{report.prompt_tokens} prompt tokens, {report.answer_tokens} written"
     if runs:
@@ -45,7 +45,7 @@ def _device(report: BenchReport) -> str:
 
 
 def table(report: BenchReport, columns: int) -> str:
-    """A row a combination: the medians, and the spread of the runs where it is worth a word."""
+    """Return a row per variant: medians, and the spread of the runs if it is notable."""
     rows = [_row(measurement) for measurement in report.measurements]
     headers, right = list(_HEADERS), "PREFILL DECODE FIRST MEMORY J/TOK"
     if all(measurement.joules is None for measurement in report.measurements):
@@ -54,7 +54,7 @@ def table(report: BenchReport, columns: int) -> str:
 
 
 def bars(report: BenchReport, columns: int) -> list[str]:
-    """Tokens a second while writing, as bars over one scale."""
+    """Return decode tokens per second as bars over one scale."""
     found = [m for m in report.measurements if m.error is None and m.decode.runs]
     if len(found) < 2:
         return []
@@ -69,10 +69,10 @@ def bars(report: BenchReport, columns: int) -> list[str]:
 
 
 def changes(found: Sequence[Change]) -> list[str]:
-    """What changed beyond noise, or that nothing did."""
+    """Return the changes beyond noise, or that there are none."""
     real = [change for change in found if change.is_real]
     if not found:
-        return ["Both reports have no combination in common."]
+        return ["The reports have no combination in common."]
     if not real:
         return [f"None of {len(found)} figures changed beyond the noise of its runs."]
     lines: list[str] = []
@@ -86,7 +86,7 @@ def changes(found: Sequence[Change]) -> list[str]:
 
 
 def differences(new: BenchReport, old: BenchReport) -> list[str]:
-    """What else is not the same, and may be what changed the figures."""
+    """Return other differences that may have changed the figures."""
     pairs = {name: (old.machine.get(name), value) for name, value in new.machine.items()}
     pairs |= {
         "model": (old.model, new.model),
@@ -96,7 +96,7 @@ def differences(new: BenchReport, old: BenchReport) -> list[str]:
     }
     busy = pairs.pop("load_after", (None, ""))
     lines = [
-        strip_control_characters(f"Not the same {name}: {a or '-'} then, {b} now.")
+        strip_control_characters(f"Different {name}: {a or '-'} then, {b} now.")
         for name, (a, b) in pairs.items()
         if a != b
     ]
@@ -107,7 +107,7 @@ def differences(new: BenchReport, old: BenchReport) -> list[str]:
 
 
 def _number(text: str | None) -> float | None:
-    """What a file says that may have been edited."""
+    """Return a number from a file that may have been edited; None if it is not one."""
     try:
         return float(text or "")
     except ValueError:

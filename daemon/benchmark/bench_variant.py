@@ -1,4 +1,4 @@
-"""Ways of running a model: a baseline, and what differs from it."""
+"""Variants of running a model: a baseline, and changes to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "speculation": ("off", "ngram", "draft"),
     }
 )
-"""What can be varied, with the values that are tried; the first is the baseline's."""
+"""The axes that can be varied, with the values to try; the first is the baseline's."""
 _SETTINGS = MappingProxyType(
     {"kv": "kv_type", "flash": "flash_attention"}
     | {name: name for name in ("engine", "quantize", "speculation")}
@@ -30,7 +30,7 @@ _MOST_CLIENTS = 64
 
 
 class WrongCombination(ValueError):
-    """Words that are no combination; the text says which."""
+    """Text that is not a valid variant; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,33 +41,33 @@ class BenchVariant:
 
     @property
     def name(self) -> str:
-        """What it is called in tables and files: the same for the same values."""
+        """Its name in tables and files, determined by the values."""
         return " ".join(f"{axis}={value}" for axis, value in self.values) or "baseline"
 
     @property
     def wants_draft(self) -> bool:
-        """Whether a draft model is to guess."""
+        """Whether speculation uses a draft model."""
         return ("speculation", "draft") in self.values
 
     @property
     def clients(self) -> int:
-        """Requests at the same time."""
+        """Number of concurrent requests."""
         return int(dict(self.values).get("clients", "1"))
 
     def configure(self, config: Config) -> Config:
-        """The settings under which the model is loaded; nothing of it is kept on the disk."""
+        """Return the settings to load the model with; nothing is stored on disk."""
         changes: dict[str, Any] = {"kv_disk": 0, "kv_memory": 0}
         changes |= {_SETTINGS[axis]: value for axis, value in self.values if axis in _SETTINGS}
         return replace(config, slots=max(config.slots, self.clients), **changes)
 
     @property
     def load(self) -> tuple[tuple[str, str], ...]:
-        """Equal for those that one loaded model serves."""
+        """A key, equal for variants that can share one loaded model."""
         return tuple(pair for pair in self.values if pair[0] in _SETTINGS)
 
 
 def parse_combination(text: str) -> BenchVariant:
-    """`kv=q8_0 clients=4`, in whatever order; raises `WrongCombination`."""
+    """Parse `kv=q8_0 clients=4`, in any order; raises `WrongCombination`."""
     values: dict[str, str] = {}
     for word in text.replace(",", " ").split():
         axis, equals, value = word.partition("=")
@@ -79,9 +79,9 @@ def parse_combination(text: str) -> BenchVariant:
 
 
 def varied(axes: Sequence[str], drafts: bool) -> list[BenchVariant]:
-    """The baseline, then each other value of each axis alone; raises `WrongCombination`.
+    """Return the baseline, then each other value of each axis alone; raises `WrongCombination`.
 
-    Speculation with a draft model is left out where none is known.
+    Speculation with a draft model is left out if none is known.
     """
     found = [BenchVariant()]
     for axis in axes:
@@ -90,7 +90,9 @@ def varied(axes: Sequence[str], drafts: bool) -> list[BenchVariant]:
         for value in AXES[axis][1:]:
             if (axis, value) != ("speculation", "draft") or drafts:
                 found.append(BenchVariant(((axis, value),)))
-    return sorted(found, key=lambda combination: bool(combination.load))  # the baseline's together
+    return sorted(
+        found, key=lambda combination: bool(combination.load)
+    )  # together with the baseline
 
 
 def _check(axis: str, value: str) -> None:

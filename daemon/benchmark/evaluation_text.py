@@ -1,4 +1,4 @@
-"""`eval_text`: how a smaller model compares with a fuller one, for people."""
+"""Text of an `ingle eval` report: a smaller model compared with a fuller one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _SHOWN_PARTINGS = 5
 def eval_text(
     name: str, fuller: str, report: EvaluationReport, columns: int, *, whole: bool = False
 ) -> str:
-    """Figures, the answers that part most (with `whole`: every prompt), and the verdict."""
+    """Return the figures, the answers that diverge most (with `whole`: every prompt), and the
+    verdict.
+    """
     columns = min(max(columns, _NARROWEST), _WIDEST)
     lines = [f"{strip_control_characters(name)} against {strip_control_characters(fuller)}", ""]
     for label, fact in _facts(report):
@@ -30,7 +32,7 @@ def eval_text(
         lines += ["", *_side_by_side(result, columns)]
     hidden = len(parted) - _SHOWN_PARTINGS
     if hidden > 0 and not whole:
-        lines += ["", f"{hidden} more answers part; --all shows them."]
+        lines += ["", f"{hidden} more answers diverge; --all shows them."]
     verdict = textwrap.wrap(f"Verdict: {report.verdict}.", columns)
     return "\n".join([*lines, "", *verdict])
 
@@ -43,7 +45,7 @@ def _facts(report: EvaluationReport) -> list[tuple[str, str]]:
         ("KL divergence", f"{_range(report.kl, '.3f')} nat a token"),
         (
             "same first choice",
-            f"{_range(report.agreement, '.1%')}; two draws of the fuller one agree in "
+            f"{_range(report.agreement, '.1%')}; two samples of the fuller one agree in "
             f"{report.self_agreement:.0%}",
         ),
         (
@@ -52,7 +54,7 @@ def _facts(report: EvaluationReport) -> list[tuple[str, str]]:
         ),
         (
             "answers",
-            f"{same} the same, {report.partings} part"
+            f"{same} the same, {report.partings} diverge"
             + (
                 f"; {surprising} of them at a word that the fuller one finds unlikely, the others "
                 "no more than sampling would"
@@ -68,7 +70,7 @@ def _facts(report: EvaluationReport) -> list[tuple[str, str]]:
 
 
 def _range(interval: Interval, form: str) -> str:
-    if interval.low == interval.high:  # of one prompt, or of prompts that are all the same
+    if interval.low == interval.high:  # of one prompt, or of identical prompts
         return f"{interval.mean:{form}}"
     return f"{interval.mean:{form}} ({interval.low:{form}} to {interval.high:{form}})"
 

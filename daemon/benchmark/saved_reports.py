@@ -1,4 +1,4 @@
-"""`SavedReports`: the last report of each model, so that the next one can say what changed."""
+"""Stores the last benchmark report of each model, for comparison with the next."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ log = logging.getLogger(__name__)
 
 
 class SavedReports:
-    """A folder of reports; one that cannot be read counts as none."""
+    """A folder of reports; unreadable ones are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find(self, model: str) -> BenchReport | None:
-        """The last one of this model."""
+        """Return the last report of this model; None if there is none."""
         return self._read(self._path(model))
 
     def all(self) -> list[BenchReport]:
-        """The last one of every model."""
+        """Return the last report of every model."""
         found = (self._read(path) for path in sorted(self._folder.glob("*.json")))
         return [report for report in found if report is not None]
 
     def keep(self, report: BenchReport) -> None:
-        """Put it in the place of the model's last one; raises `OSError`."""
+        """Replace the model's last report; raises `OSError`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         save_report(report, self._path(report.model))
 
@@ -40,5 +40,5 @@ class SavedReports:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            log.warning("The report %s is left out: %s", path, error)
+            log.warning("Ignoring the report %s: %s", path, error)
             return None

@@ -1,1 +1,1 @@
-"""What ingle keeps on this machine: where, for how long, and how it is erased."""
+"""Stored data on this machine: locations, retention periods, erasure."""

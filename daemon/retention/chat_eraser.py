@@ -1,6 +1,6 @@
-"""`ChatEraser`: erases chats of the terminal from their database.
+"""Erases terminal chats from their database.
 
-Imports the chat's own history, lazily: the daemon needs it only where chats have a retention.
+Imports the chat's history module lazily: the daemon needs it only if chats have a retention period.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COPIES = "copies of the chats' database"
 
 
 class ForgottenChat(NamedTuple):
-    """A chat that is to go: Unix seconds of its beginning and of its last change."""
+    """A chat to erase: Unix seconds of its creation and of its last change."""
 
     id: str
     title: str
@@ -32,7 +32,7 @@ class ForgottenChat(NamedTuple):
 class ChatEraser:
     """Finds and erases chats; `unlock` is called for encrypted ones.
 
-    Methods block, and raise `HistoryError` where the database cannot be read or written.
+    Methods block, and raise `HistoryError` if the database cannot be read or written.
     """
 
     def __init__(self, folder: Path, unlock: Callable[[HistoryStore], None]) -> None:
@@ -48,11 +48,13 @@ class ChatEraser:
             raise
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._store.close()
 
     def find(self, selection: ErasureSelection) -> list[ForgottenChat]:
-        """The chats that the selection covers; of ids the first digits do."""
+        """Return the chats that the selection covers; ids may be abbreviated to their first
+        digits.
+        """
         chats = self._store.recent(1_000_000)
         if selection.ids:
             chats = [chat for chat in chats if chat.id.startswith(tuple(selection.ids))]
@@ -64,9 +66,10 @@ class ChatEraser:
         ]
 
     def erase(self, chats: list[ForgottenChat], selection: ErasureSelection) -> list[ErasureResult]:
-        """Erase these chats, and the copies of the database that may hold them.
+        """Erase these chats, and copies of the database that may hold them.
 
-        A copy that was set aside as damaged goes with everything, or with the time it is from.
+        A copy that was set aside as damaged is deleted if everything is erased, or if its time is
+        selected.
         """
         from ingle.tui.history.database.history_errors import HistoryError
 
@@ -87,7 +90,9 @@ class ChatEraser:
         return erased
 
     def copies(self, selection: ErasureSelection) -> list[Path]:
-        """Backups of the database, always; damaged ones, where the selection covers their time."""
+        """Return backups of the database, always; damaged ones if the selection covers their
+        time.
+        """
         backups = list(self._folder.glob("history*.backup*"))
         damaged = [
             path
@@ -97,5 +102,5 @@ class ChatEraser:
         return backups + damaged
 
     def damaged(self) -> list[str]:
-        """Names of the databases that were set aside as damaged, which may hold chats."""
+        """Return the names of databases set aside as damaged, which may hold chats."""
         return sorted(path.name for path in self._folder.glob("history*.damaged-*.db"))

@@ -15,14 +15,14 @@ from ..stores.log_files import KEPT, LARGEST
 from .stored_files import StoredFile, things_in
 
 Extent = Literal["id", "time", "all"]
-"""What a place can be erased by: one thing, a time, or only as a whole."""
+"""How a store can be erased: by id, by time, or only as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataStore:
-    """A place by its name; `words` says whether it holds what people wrote or read.
+    """One kind of stored data; `words` says whether it holds text that people wrote or read.
 
-    `other` says how what `ingle forget` never erases is removed instead.
+    `other` says how to remove what `ingle forget` never erases.
     """
 
     name: str
@@ -35,12 +35,12 @@ class DataStore:
     other: str = ""
 
     def things(self, paths: Paths) -> Iterator[StoredFile]:
-        """What lies there now; blocking."""
+        """Yield its present contents; blocking."""
         return things_in(path for path in self.files(paths) if path.is_file())
 
 
 class StoredData(msgspec.Struct, frozen=True, kw_only=True):
-    """A place as it is now: `count` things of `bytes` in all, kept for so long."""
+    """The present state of a store: `count` items of `bytes` in total, and their retention."""
 
     name: str
     what: str
@@ -54,7 +54,7 @@ class StoredData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def duration(seconds: float) -> str:
-    """A retention in words: "30 days", "6 hours", "until erased"."""
+    """Format a retention period: "30 days", "6 hours", "until erased"."""
     if seconds < 0:
         return "until erased"
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 def measure(place: DataStore, config: Config) -> StoredData:
-    """What lies at a place now; blocking."""
+    """Measure a store now; blocking."""
     things = list(place.things(config.paths))
     return StoredData(
         name=place.name,
@@ -85,7 +85,7 @@ def _below(folder: Path, pattern: str = "*") -> Iterator[Path]:
 
 
 def log_files(paths: Paths) -> Iterator[Path]:
-    """The daemon's log, and what was rotated out of it."""
+    """Return the daemon's log files, including rotated ones."""
     yield from paths.log.parent.glob(f"{paths.log.stem}*.log*")
 
 
@@ -121,7 +121,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="batches",
-        what="batches: their state, and results not handed over yet",
+        what="batches: their state, and results not collected yet",
         files=lambda paths: _below(paths.batches),
         path=lambda paths: paths.batches,
         kept_for=lambda config: f"{duration(config.keep_batches)} after their end",
@@ -130,7 +130,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="kv",
-        what="what models computed for conversations, to go on with them",
+        what="stored KV caches, from which conversations resume",
         files=lambda paths: _below(paths.kv, "*/*"),
         path=lambda paths: paths.kv,
         kept_for=lambda config: f"{duration(config.keep_kv)} since used, {_size(config.kv_disk)}",
@@ -147,7 +147,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="logs",
-        what="the daemon's log: ids, sizes, times; no words of chats",
+        what="the daemon's log: ids, sizes, times; no text of chats",
         files=log_files,
         path=lambda paths: paths.log,
         kept_for=lambda config: f"{KEPT + 1} files of {LARGEST // 2**20} MiB",
@@ -155,7 +155,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="benches",
-        what="what `ingle bench` measured last",
+        what="the last `ingle bench` results",
         files=lambda paths: _below(paths.benches),
         path=lambda paths: paths.benches,
         kept_for=lambda config: "until measured again",
@@ -163,10 +163,10 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="machine",
-        what="facts about this machine that took long to find out",
+        what="facts about this machine that are slow to determine",
         files=lambda paths: (paths.machine_facts,),
         path=lambda paths: paths.machine_facts,
-        kept_for=lambda config: "until found out again",
+        kept_for=lambda config: "until determined again",
         erased_by=("all",),
     ),
     DataStore(
@@ -187,7 +187,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="ledger",
-        what="what left this machine: sizes, kinds and costs, no words",
+        what="what left this machine: sizes, kinds and costs, no text",
         files=lambda paths: (*_below(paths.ledger), paths.ledger_head),
         path=lambda paths: paths.ledger,
         kept_for=lambda config: _ALWAYS,
@@ -195,11 +195,11 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="connections",
-        what="what was written into settings of other programs, and what was there before",
+        what="settings written into other programs, and their previous values",
         files=lambda paths: (paths.connections,),
         path=lambda paths: paths.connections,
         kept_for=lambda config: _ALWAYS,
-        other="`ingle connect CLIENT --remove` puts back what was there.",
+        other="`ingle connect CLIENT --remove` restores the previous values.",
     ),
     DataStore(
         name="settings",
@@ -225,5 +225,5 @@ def _size(count: int) -> str:
 
 
 def find_place(name: str) -> DataStore | None:
-    """The place of that name."""
+    """Return the store of that name; None if there is none."""
     return next((place for place in DATA_INVENTORY if place.name == name), None)

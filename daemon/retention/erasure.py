@@ -1,4 +1,4 @@
-"""`erase`: remove from the disk what a selection covers, place by place."""
+"""Erases what a selection covers, store by store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .erasure_selection import ErasureSelection
 from .stored_files import chosen, erase_files
 
 CHATS = "chats"
-"""The place that is a database, which `ChatEraser` knows how to erase from."""
+"""The store that is a database, from which only `ChatEraser` erases."""
 
 MARKS = "marks"
-"""The place that is the router's database, open in a daemon that runs."""
+"""The store that is the router's database, open in a running daemon."""
 
 
 class ErasureResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased at one place: `count` things of `bytes` on the disk."""
+    """What was erased from one store: `count` items of `bytes` on disk."""
 
     place: str
     what: str
@@ -29,16 +29,16 @@ class ErasureResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extent_of(selection: ErasureSelection) -> Extent:
-    """What the selection tells things apart by."""
+    """Return how the selection distinguishes items."""
     if selection.ids:
         return "id"
     return "all" if selection.is_all else "time"
 
 
 def places_for(selection: ErasureSelection, names: Iterable[str] = ()) -> list[DataStore]:
-    """The places that this selection erases from: those named, else all with words, and the logs.
+    """Return the stores to erase from: those named, else all that hold text, and the logs.
 
-    Places that cannot be erased by what the selection tells things apart by are left out.
+    Stores that cannot be erased in the way that the selection requires are left out.
     """
     wanted = list(names)
     found = [find_place(name) for name in wanted] if wanted else _usual()
@@ -59,9 +59,9 @@ def erase(
     limit: int | None = None,
     but: Iterable[str] = (),
 ) -> list[ErasureResult]:
-    """Erase files, at most `limit` things a place, and say what went; blocking.
+    """Erase files, at most `limit` items per store, and return what was erased; blocking.
 
-    `dry_run` only counts. Chats are left to `ChatEraser`, the places in `but` alone.
+    `dry_run` only counts. Chats are left to `ChatEraser`, and the stores in `but` are skipped.
     Raises `OSError` and `StorageFull`.
     """
     erased: list[ErasureResult] = []

@@ -1,4 +1,4 @@
-"""`ErasureSelection`: what is to be forgotten, by name or by time."""
+"""Selects what to erase, by id or by time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 class ErasureSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """The things called `ids`; without ids all last used from `since` on and before `before`.
+    """Selects the items `ids`; without ids all last used from `since` on and before `before`.
 
-    Times are Unix seconds, None is no bound. `at_latest` also takes what was last used from then
-    on: what a model lets go of only now has no other time.
+    Times are Unix seconds, None is no bound. `at_latest` includes what was last used since then: KV
+    that a model writes only when it is unloaded has no earlier time.
     """
 
     ids: frozenset[str] = frozenset()
@@ -19,7 +19,7 @@ class ErasureSelection(msgspec.Struct, frozen=True, kw_only=True):
     but: frozenset[str] = frozenset()
 
     def covers(self, name: str, used: float) -> bool:
-        """Whether the thing of this name, last used then, is to go."""
+        """Whether the item of this name, last used at this time, is selected."""
         if name in self.but:
             return False
         if self.ids:
@@ -32,5 +32,5 @@ class ErasureSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether everything is selected."""
         return not self.ids and self.since is None and self.before is None

@@ -1,4 +1,4 @@
-"""`ForgetRequest`: what is to be erased, as the API takes it, and what it answers."""
+"""Request and response types of the erasure API."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from .erasure_selection import ErasureSelection
 from .response_chain import conversation_of
 
 MEMORY = "memory"
-"""The place that is no folder: answers to come back for, and what loaded models hold."""
+"""Data in memory, not in a folder: answers that can be resumed, and the caches of loaded models."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class KeptInMemory(msgspec.Struct, frozen=True):
-    """Ended answers that a client may still come back for, and the models that are loaded."""
+    """Finished answers that a client can still resume, and the loaded models."""
 
     answers: int
     models: list[str]
 
 
 class KeptPlaces(msgspec.Struct, frozen=True):
-    """Everything that is kept, place by place; `memory` is what only the daemon itself holds."""
+    """All stored data, by store; `memory` is what only the daemon holds."""
 
     places: list[StoredData]
     memory: KeptInMemory
 
 
 class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to erase: `all`, things by their `ids`, or what was used from `since` to `before`.
+    """What to erase: `all`, items by their `ids`, or what was used from `since` to `before`.
 
-    Times are Unix seconds. `places` narrows it to places of `/ingle/v1/kept`; without it, all that
-    hold words of people, and the logs. `dry_run` erases nothing, and says what would go.
+    Times are Unix seconds. `places` restricts it to stores of `/ingle/v1/kept`; by default all that
+    hold text of people, and the logs. `dry_run` erases nothing, and returns what would be erased.
     """
 
     all: bool = False
@@ -48,9 +48,9 @@ class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """What went, and the models that were unloaded so that they forget.
+    """What was erased, and the models that were unloaded to erase their caches.
 
-    `left` says in sentences what was not erased, and why.
+    `left` has one sentence for each thing that was not erased, with the reason.
     """
 
     dry_run: bool
@@ -60,7 +60,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadSelection(Exception):
-    """A request that leaves open what should go; `param` is the field that is wrong."""
+    """A request that does not say clearly what to erase; `param` is the invalid field."""
 
     def __init__(self, message: str, hint: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -74,20 +74,20 @@ def check(request: ForgetRequest) -> None:
     by_time = request.since is not None or request.before is not None
     if sum((request.all, bool(request.ids), by_time)) != 1:
         raise BadSelection(
-            "Say what to forget: all, things by their ids, or a time, and one of these only."
+            "Say what to forget: all, items by their ids, or a time, and only one of these."
         )
     known = {place.name for place in DATA_INVENTORY if place.erased_by} | {MEMORY}
     for name in request.places:
         if name not in known:
             raise BadSelection(
-                f"'{name}' is no place that can be erased.",
-                f"These are: {', '.join(sorted(known))}.",
+                f"'{name}' is not a place that can be erased.",
+                f"Places that can be: {', '.join(sorted(known))}.",
                 "places",
             )
 
 
 def selection_of(request: ForgetRequest, paths: Paths) -> ErasureSelection:
-    """What the request covers, with all of the conversations it names a response of; blocking."""
+    """Return the selection, extended to whole conversations of the responses it names; blocking."""
     ids = frozenset(request.ids)
     for name in request.ids:
         if name.startswith("resp_"):

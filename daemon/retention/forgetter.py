@@ -1,4 +1,4 @@
-"""`Forgetter`: erases from a daemon that runs, whose memory and open files have to follow."""
+"""Erases data from a running daemon, with its memory and open files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .forget_request import MEMORY, ForgetRequest, Forgotten, check, selection_o
 
 
 class Forgetter:
-    """One at a time: whoever forgets has the stores for himself."""
+    """Serialised: one erasure at a time has exclusive use of the stores."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Forgetter:
     async def forget(self, request: ForgetRequest) -> Forgotten:
         """Erase, or with `dry_run` only count.
 
-        Raises `BadSelection`, `StorageFull`, and `OSError` where a file cannot be removed.
+        Raises `BadSelection`, `StorageFull`, and `OSError` if a file cannot be removed.
         """
         check(request)
         async with self._alone:
@@ -84,12 +84,12 @@ class Forgetter:
         try:
             await self._batches.cancel_all(selection.covers)
         except TimeoutError:
-            left.append("A batch still runs, so it is kept: cancel it, then forget it again.")
+            left.append("A batch is still running, so it is kept: cancel it, then erase it again.")
 
     async def _let_go(
         self, selection: ErasureSelection, left: list[str]
     ) -> tuple[ErasureSelection, list[str]]:
-        """Unload what nobody uses; what it writes while it ends has to go as well."""
+        """Unload idle models; the KV that they write at their end has to be erased, too."""
         began = time.time()
         unloaded: list[str] = []
         for model in self._manager.models():
@@ -98,7 +98,7 @@ class Forgetter:
                 unloaded += await self._manager.unload(model.name)
             elif run is not None:
                 left.append(
-                    f"{model.name} is in use: what it holds in memory stays until it is unloaded."
+                    f"{model.name} is in use: its cache in memory stays until it is unloaded."
                 )
         return msgspec.structs.replace(selection, at_latest=began), unloaded
 
@@ -107,5 +107,5 @@ class Forgetter:
     ) -> None:
         answers = self._generations.forget(selection.covers, dry_run=dry_run)
         if answers:
-            what = "answers in the daemon's memory that a chat could have come back for"
+            what = "answers in the daemon's memory that a chat could have resumed"
             erased.append(ErasureResult(place=MEMORY, what=what, count=answers))

@@ -1,4 +1,4 @@
-"""`conversation_of`: the stored responses that belong to one conversation."""
+"""Finds the stored responses that belong to one conversation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class _Stored(msgspec.Struct):
 
 
 def conversation_of(folder: Path, response_id: str) -> frozenset[str]:
-    """The ids of a stored response, of those it follows, and of those that follow any of them.
+    """Return the ids of a stored response, its predecessors, and all that follow any of them.
 
-    Reads the whole folder; what is damaged counts as a conversation of its own.
+    Reads the whole folder; a damaged response counts as a conversation of its own.
     """
     neighbours: dict[str, set[str]] = defaultdict(set)
     decoder = msgspec.json.Decoder(_Stored)

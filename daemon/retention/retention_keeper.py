@@ -1,4 +1,4 @@
-"""`RetentionKeeper`: erases what was kept for long enough, while the daemon runs."""
+"""Erases expired data while the daemon runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = logging.getLogger("ingle.daemon")
 FIRST_AFTER = 60.0
 INTERVAL = 3600.0
 MOST_AT_ONCE = 2000
-"""Things a place that go in one round; the next round goes on."""
+"""Items per store that are erased in one round; the next round continues."""
 
 
 class RetentionKeeper:
-    """Looks around a minute after the start, then every hour.
+    """Runs a minute after the start, then every hour.
 
-    Things of batches that run stay, and so do encrypted chats, which only their owner opens.
+    Data of running batches is kept, and so are encrypted chats, which only their owner can unlock.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class RetentionKeeper:
         self._interval = interval
 
     async def run(self) -> None:
-        """Until it is cancelled; what cannot be erased is tried again in the next round."""
+        """Run until cancelled; what cannot be erased is retried in the next round."""
         await asyncio.sleep(self._first_after)
         while True:
             try:
                 for erased in await self.round():
-                    log.info("Kept for long enough: %d of %s erased", erased.count, erased.place)
+                    log.info("Retention over: %d of %s erased", erased.count, erased.place)
             except Exception as error:
-                log.warning("What was kept for long enough cannot be erased: %r", error)
+                log.warning("Expired data cannot be erased: %r", error)
             await asyncio.sleep(self._interval)
 
     async def round(self) -> list[ErasureResult]:
-        """Look around once; what went."""
+        """Run one round; return what was erased."""
         batches = await self._batches.list()
         running = frozenset(
             name
@@ -81,7 +81,9 @@ class RetentionKeeper:
         return erased
 
     def _ends(self) -> Iterator[tuple[DataStore, float]]:
-        """Each place that has a retention, and the time before which its things are too old."""
+        """Yield each store with a retention period, and the time before which its items have
+        expired.
+        """
         config, now = self._config, time.time()
         for name, seconds in (
             ("responses", config.keep_responses),

@@ -1,4 +1,4 @@
-"""Things that are kept as files: what belongs together, when it was used, and its removal."""
+"""Items stored as files: grouping, time of last use, and removal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One thing: `name` is the id that the API gives it, `used` Unix seconds, `size` bytes."""
+    """One item: `name` is its id in the API, `used` Unix seconds, `size` bytes."""
 
     name: str
     paths: tuple[Path, ...]
@@ -25,7 +25,7 @@ class StoredFile:
 
 
 def things_in(paths: Iterable[Path]) -> Iterator[StoredFile]:
-    """The things that files hold, those of one id together; what vanishes meanwhile is left out."""
+    """Return the items that files hold, grouped by id; files that vanish meanwhile are left out."""
     groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
     for path in paths:
         found = _NAME.match(path.name)
@@ -44,14 +44,14 @@ def things_in(paths: Iterable[Path]) -> Iterator[StoredFile]:
 def chosen(
     things: Iterable[StoredFile], selection: ErasureSelection, *, limit: int | None = None
 ) -> list[StoredFile]:
-    """Those that the selection covers, at most `limit`, the ones used longest ago first."""
+    """Return the selected items, at most `limit`, least recently used first."""
     found = [thing for thing in things if selection.covers(thing.name, thing.used)]
     found.sort(key=lambda thing: thing.used)
     return found if limit is None else found[:limit]
 
 
 def erase_files(things: Iterable[StoredFile], *, emptied: frozenset[Path] = frozenset()) -> None:
-    """Remove the files, but only empty those that somebody writes to; raises `OSError`."""
+    """Remove the files, but truncate those that are open for writing; raises `OSError`."""
     for thing in things:
         for path in thing.paths:
             if path in emptied:

@@ -1,4 +1,4 @@
-"""Keeps a model from controlling the terminal that shows its answer."""
+"""Removes escape sequences from streamed model output."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _UNFINISHED = re.compile(
 
 
 class EscapeFilter:
-    """Removes escape sequences and control characters from text that comes in pieces.
+    """Removes escape sequences and control characters from streamed text.
 
-    So with what turns the direction of writing. Newlines and tabs stay. A sequence may be cut
-    anywhere; an unfinished one is held back.
+    Also removes characters that change the writing direction; newlines and tabs stay. A sequence
+    may be split anywhere; an unfinished one is held back.
     """
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """The part of the text so far that is safe to show and was not returned before."""
+        """Return the part of the text so far that is safe to show and was not returned before."""
         text = _SEQUENCE.sub("", self._held + text)
         self._held = ""
         if unfinished := _UNFINISHED.search(text):

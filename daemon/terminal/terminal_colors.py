@@ -1,4 +1,4 @@
-"""`TerminalColors`: colours of the terminal, where there is one that shows them."""
+"""Terminal colours, if the output supports them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CODES: dict[Colour, int] = {"red": 31, "green": 32, "yellow": 33, "blue": 34}
 
 
 class TerminalColors:
-    """Sets single marks and headings off, in the colours that the terminal's owner chose.
+    """Highlights single marks and headings in the terminal's own palette.
 
-    Text keeps the terminal's own colour, which reads well on light and dark.
+    Text keeps the default colour, which is readable on light and dark backgrounds.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -22,17 +22,17 @@ class TerminalColors:
 
     @classmethod
     def for_output(cls, environ: Mapping[str, str] | None = None) -> TerminalColors:
-        """For standard output: plain where a program reads it, or `NO_COLOR` is set."""
+        """Return colours for standard output: none if a program reads it, or `NO_COLOR` is set."""
         env = os.environ if environ is None else environ
         plain = env.get("NO_COLOR") or env.get("TERM") == "dumb"
         return cls(enabled=not plain and sys.stdout.isatty())
 
     def bold(self, text: str) -> str:
-        """In bold letters."""
+        """Return the text in bold."""
         return self._wrapped(text, 1)
 
     def colour(self, text: str, colour: Colour) -> str:
-        """In a colour."""
+        """Return the text in a colour."""
         return self._wrapped(text, _CODES[colour])
 
     def _wrapped(self, text: str, code: int) -> str:

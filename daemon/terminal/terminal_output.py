@@ -1,4 +1,4 @@
-"""How commands print: tables, sizes, durations, errors."""
+"""Output of commands: tables, sizes, durations, errors."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _NARROWEST = 20
 
 
 def print_status(text: str) -> None:
-    """Tell the person at the terminal; standard output is kept for what was asked for."""
+    """Print progress to standard error; standard output is reserved for results."""
     print(strip_control_characters(text), file=sys.stderr, flush=True)
 
 
 def print_error(message: str, hint: str | None) -> None:
-    """One sentence on standard error, and what to do on the next line."""
+    """Print one sentence to standard error, and a hint on the next line."""
     print_status(f"Error: {message}")
     if hint:
         print_status(hint)
 
 
 def print_json(value: object) -> None:
-    """A JSON value on standard output, indented for people as well."""
+    """Print a JSON value to standard output, indented."""
     print(escaped_in_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def strip_control_characters(text: str) -> str:
-    """The text without what steers a terminal: names and errors can come from files.
+    """Return the text without terminal control characters: names and errors can come from files.
 
     Newlines stay.
     """
@@ -40,7 +40,7 @@ def strip_control_characters(text: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Decimal units, three digits: "98.4 MB"; "-" for nothing."""
+    """Format in decimal units with three digits: "98.4 MB"; "-" for 0."""
     if count <= 0:
         return "-"
     units = ["B", "kB", "MB", "GB", "TB"]
@@ -52,7 +52,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_count(count: int) -> str:
-    """Parameters as people name them: "135M", "7.2B"; "-" for nothing."""
+    """Format a parameter count: "135M", "7.2B"; "-" for 0."""
     if count <= 0:
         return "-"
     for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
@@ -63,7 +63,7 @@ def format_count(count: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Two units at most: "0.4 s", "42 s", "14 min 26 s", "3 h 5 min", "2 d 4 h"."""
+    """Format in two units at most: "0.4 s", "42 s", "14 min 26 s", "3 h 5 min", "2 d 4 h"."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     total = round(seconds)
@@ -81,9 +81,9 @@ def format_seconds(seconds: float) -> str:
 def format_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "", columns: int = 0
 ) -> str:
-    """Rows under headers, those named in `right` right-aligned.
+    """Format rows under headers, with those named in `right` right-aligned.
 
-    Where the table is wider than `columns` (0: no limit) the first column is shortened, down to 12.
+    If the table is wider than `columns` (0: no limit) the first column is shortened, down to 12.
     """
     shown = ([strip_control_characters(cell).replace("\n", " ") for cell in row] for row in rows)
     cells = [list(headers), *shown]
@@ -103,11 +103,11 @@ def format_table(
 
 
 def print_fields(facts: Sequence[tuple[str, str]], columns: int) -> None:
-    """Labels with their values, which go on below each other in `columns` (0: no limit)."""
+    """Print labels with their values, wrapped within `columns` (0: no limit)."""
     room = columns - _LABEL - 1
     for label, value in facts:
         text = strip_control_characters(value).replace("\n", " ")
-        # A path is for copying, and has no blanks to break at that would not be its own.
+        # Paths are not wrapped, since they are meant for copying.
         whole = columns <= 0 or len(text) <= room or label == "path"
         lines = [text] if whole else wrap(text, max(_NARROWEST, room), break_on_hyphens=False)
         for number, line in enumerate(lines):
@@ -115,7 +115,7 @@ def print_fields(facts: Sequence[tuple[str, str]], columns: int) -> None:
 
 
 def table_columns() -> int:
-    """The terminal's width, or 0 where a program reads the table."""
+    """Return the terminal's width, or 0 if a program reads the table."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 

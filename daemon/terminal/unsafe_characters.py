@@ -1,4 +1,4 @@
-"""Characters that steer a terminal, or show text as something else than it is."""
+"""Characters that control a terminal, or make text look different from what it is."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import json
 import re
 
 UNSAFE = re.compile(
-    # C0 but tab and newline, DEL and C1; line breaks that only some programs know; halves of
-    # characters, which cannot be encoded.
+    # C0 except tab and newline, DEL and C1; line breaks that only some programs know; surrogates,
+    # which cannot be encoded.
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
-    # What turns the direction of writing, so that "exe.gnp" reads as a picture.
+    # Changes of writing direction, which make "exe.gnp" read as a picture.
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-    # What takes no room, or some in one terminal and none in another, and tags nobody sees.
+    # Zero-width characters, those of differing width, and invisible tags.
     "\xad\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
 def without_unsafe(text: str) -> str:
-    """`text` without them; tabs and newlines stay."""
+    """Return `text` without them; tabs and newlines stay."""
     return text if text.isprintable() else UNSAFE.sub("", text)
 
 
 def escaped_in_json(text: str) -> str:
-    """The same JSON with these characters written as numbers."""
+    """Return the same JSON with these characters escaped."""
     return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -30,7 +30,9 @@ _COLOURS = re.compile("(\x1b\\[\\d{1,2}m)")
 
 
 def with_colours_only(text: str) -> str:
-    """`text` of our own that quotes others: without unsafe characters, but in its colours."""
+    """Return `text` of our own that quotes others: without unsafe characters, but with its
+    colours.
+    """
     parts = _COLOURS.split(text)
     return "".join(
         part if number % 2 else without_unsafe(part) for number, part in enumerate(parts)

@@ -74,14 +74,14 @@ def test_what_failed_is_not_compared() -> None:
     broken = Measurement(name="baseline", error="no memory")
     fine = report(measurement("baseline", [5, 6]))
     assert compare(report(broken), fine) == compare(fine, report(broken)) == []
-    assert changes([]) == ["Both reports have no combination in common."]
+    assert changes([]) == ["The reports have no combination in common."]
 
 
 def test_what_else_differs_is_said() -> None:
     fine = measurement("baseline", [5, 6])
     lines = differences(report(fine, load="3.0"), report(fine, model="other"))
     assert lines == [
-        "Not the same model: other then, m now.",
+        "Different model: other then, m now.",
         "The machine was not equally busy: load 0.1 then, 3.0 now.",
     ]
 

@@ -254,11 +254,11 @@ def test_without_a_daemon(
     [
         (["chat"], 2, "Which chat?"),
         (["chat", "nobody"], 1, "Nothing is kept of nobody."),
-        (["--all", "--since", "1h"], 2, "one of these only"),
+        (["--all", "--since", "1h"], 2, "only one of these"),
         ([], 2, "Say what to forget"),
         (["--since", "yesterday"], 2, "is no time"),
         (["--since", "5"], 2, "is no time"),
-        (["--all", "--place", "models"], 2, "no place that can be erased"),
+        (["--all", "--place", "models"], 2, "not a place that can be erased"),
         (["--all"], 1, "Nothing was erased."),
     ],
 )

@@ -36,7 +36,7 @@ def test_advice_needs_no_daemon(ingle: Run) -> None:
 def test_it_can_be_read(ingle: Run) -> None:
     text = ingle("advise", "--task", "code", "--explain").stdout
     assert "qwen2.5-coder" in text
-    assert "How the numbers come about" in text
+    assert "How the numbers were computed" in text
     assert "\x1b" not in text
 
 

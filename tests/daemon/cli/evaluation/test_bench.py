@@ -112,7 +112,7 @@ def test_what_is_too_much_for_many_clients_goes_for_fewer(
     found = json.loads(capsys.readouterr().out)["measurements"]
     assert [entry["name"] for entry in found] == ["baseline", "clients=64"]
     assert found[0]["error"] is None
-    assert "can be had now" in found[1]["error"]
+    assert "can be freed" in found[1]["error"]
 
 
 @pytest.mark.slow
