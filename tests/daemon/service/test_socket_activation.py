@@ -194,7 +194,7 @@ async def test_a_socket_of_another_place_than_the_settings_say_is_refused(
     )
     _, errors = await process.communicate()
     assert process.returncode == 1
-    assert b"the settings say" in errors
+    assert b"The service manager listens on" in errors
 
 
 @pytest.mark.slow
