@@ -53,50 +53,50 @@ usage: ingle [COMMAND] [OPTIONS]
 examples:
   ingle                                        open the chat
   ingle --plain                                as lines, for screen readers
-  ingle run smollm2 "Why is the sky blue?"     ask once
-  git diff | ingle run smollm2 "Explain"       ask about what is piped in
+  ingle run smollm2 "Why is the sky blue?"     send one prompt
+  git diff | ingle run smollm2 "Explain"       use piped text
 
-talk:
+chat:
   chat      open the chat; the same as no command at all
-  chats     list, search, export and import the chats that are kept
-  run       ask once, and print the answer as it comes
-  forget    what is kept of chats, and its end: by chat, by time, or all
+  chats     list, search, export and import stored chats
+  run       send one prompt, and stream the answer
+  forget    list stored data, and erase it: by chat, by time, or all
 
 models:
   pull      download a model
-  add       give a model that lies on this machine a name
+  add       give a model file on this machine a name
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
-  bench     measure how fast a model is here, and what changed
+  bench     measure the speed of a model, and compare with the last run
   quantize  make a smaller GGUF file of a model
   eval      compare a smaller model with a fuller one on your prompts
   verify    compare our own engine with llama.cpp on a model
 
 daemon:
   ps        loaded models, and where the daemon listens
-  load      load a model before it is needed, and say how long it stays
-  unload    give back the memory of a model
+  load      load a model before it is needed, and set how long it stays
+  unload    free the memory of a model
   serve     run the daemon in the foreground; commands start it by themselves
   stop      end the daemon
-  service   have the system start the daemon, and take that back
+  service   install the daemon as a service of the system, or remove it
 
 machine:
-  doctor    what this machine has, what is wrong with it, and how to mend that
-  advise    which model to run here, how, and how quick that would be
+  doctor    check this machine and the installation, and suggest repairs
+  advise    recommend a model and settings for this machine
 
 clients:
-  connect   set up an editor or an agent, and prove that it works
+  connect   set up an editor or an agent, and test the connection
   key       keys for clients that need one
 
-elsewhere:
-  route     what may leave this machine, and why a text would or would not
-  provider  other servers that may answer, and their keys
-  ledger    what left this machine, and whether its record is whole
+privacy:
+  route     show what may leave this machine, and why
+  provider  remote servers that may answer, and their keys
+  ledger    show what left this machine, and verify the record
 
   version   print the version
 
-`ingle COMMAND --help` says more. Settings come from config.toml, INGLE_*
+`ingle COMMAND --help` shows details. Settings come from config.toml, INGLE_*
 variables and flags; INGLE_HOME moves everything under one folder.
 """
 

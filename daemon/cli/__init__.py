@@ -1,1 +1,1 @@
-"""The commands of the command line, one module each; every one a client of the HTTP API."""
+"""The commands of the command line, one module each; all use the HTTP API."""

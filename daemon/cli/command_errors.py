@@ -1,18 +1,15 @@
-"""What a command tells the person who typed it.
+"""Errors of commands, as printed to the user.
 
-CommandError
-├── UsageError            the command line itself is wrong
-├── DaemonUnreachable     nobody answers on the socket
-├── DaemonSilent          somebody listens, but does not answer
-├── ConnectionLost        the daemon went away in the middle of an answer
-└── RequestFailed         the daemon answered with an error
+CommandError ├── UsageError the command line itself is wrong ├── DaemonUnreachable nothing listens
+on the socket ├── DaemonSilent a daemon listens, but does not answer ├── ConnectionLost the
+connection broke during an answer └── RequestFailed the daemon answered with an error
 """
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """A failure in one sentence, and where possible what to do next."""
+    """A failure in one sentence, and what to do next if known."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -25,19 +22,19 @@ class UsageError(CommandError):
 
 
 class DaemonUnreachable(CommandError):
-    """Nobody listens on the daemon's socket."""
+    """Nothing listens on the daemon's socket."""
 
 
 class DaemonSilent(CommandError):
-    """The daemon took longer to answer than it ever should."""
+    """The daemon did not answer in time."""
 
 
 class ConnectionLost(CommandError):
-    """The daemon went away in the middle of an answer."""
+    """The connection broke during an answer."""
 
 
 class RequestFailed(CommandError):
-    """The daemon's own error; `code` is stable, `status` is HTTP's, 0 inside a stream."""
+    """An error returned by the daemon; `code` is stable, `status` is HTTP's, 0 inside a stream."""
 
     def __init__(self, message: str, hint: str | None, *, code: str, status: int = 0) -> None:
         super().__init__(message, hint)

@@ -1,4 +1,4 @@
-"""The argument parser of one command."""
+"""The argument parser of commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .command_errors import UsageError
 
 
 class CommandParser(ArgumentParser):
-    """Raises `UsageError` where argparse would print its usage and exit."""
+    """Raises `UsageError`, while argparse would print its usage and exit."""
 
     def __init__(self, command: str, description: str, *, examples: str = "") -> None:
         super().__init__(
@@ -21,10 +21,10 @@ class CommandParser(ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Turn argparse's phrase into a sentence."""
+        """Turn argparse's message into a sentence."""
         sentence = message[:1].upper() + message[1:].rstrip(".") + "."
-        raise UsageError(sentence, f"`{self.prog} --help` shows what it takes.")
+        raise UsageError(sentence, f"`{self.prog} --help` shows the options.")
 
     def add_json(self) -> None:
-        """The flag of every command that prints facts."""
+        """Add the flag of every command that prints facts."""
         self.add_argument("--json", action="store_true", help="print JSON for programs")

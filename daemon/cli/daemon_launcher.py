@@ -1,4 +1,4 @@
-"""Starting the daemon in the background for a command that needs it."""
+"""Starts the daemon in the background if a command needs it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .command_errors import CommandError, ConnectionLost, DaemonUnreachable
 from .server.version import installed_version
 
 SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
-"""`-P` keeps the working folder off the path, where our own folders could hide other packages.
+"""`-P` keeps the working folder off the path, where a user's folders could hide other packages.
 
-Our own commands need the unix socket only, so another program on the port must not stop them.
+Commands need the unix socket only, so another program on the port must not stop them.
 """
 
 START_TIMEOUT = 15.0
@@ -38,9 +38,9 @@ def ensure_daemon(
     command: tuple[str, ...] = SERVE,
     timeout: float = START_TIMEOUT,
 ) -> DaemonClient:
-    """A client of the daemon that runs, started here when none does; raises `CommandError`.
+    """Return a client of the running daemon, starting it if needed; raises `CommandError`.
 
-    Any number of commands may call this at once: one starts the daemon, the others wait for it.
+    Concurrent commands are safe: one starts the daemon, the others wait for it.
     """
     client = DaemonClient(config.socket)
     if client.answers() and not _may_be_replaced(client, say):
@@ -48,14 +48,15 @@ def ensure_daemon(
     config.paths.make_private()
     deadline = time.monotonic() + timeout
     with _start_lock(config.paths.runtime / "start.lock", deadline):
-        # Another command may have done it meanwhile.
+        # Another command may have started it meanwhile.
         if client.answers() and _may_be_replaced(client, lambda _: None):
             from .server.stop import stop
 
-            say("Nobody uses the old one: it ends, and the new one starts.")
-            stop(config)  # does nothing where it has ended by itself
+            say("The old one is idle: it ends, and the new one starts.")
+            stop(config)  # has no effect if it has ended by itself
             deadline = time.monotonic() + timeout
-        # A lock that is held without a socket is a daemon that starts by hand, or one that ends.
+        # A lock that is held without a socket is a daemon that is being started manually, or
+        # ending.
         while not client.answers():
             if not _is_locked(config.paths.lock):
                 pid = _start(config, client, command, deadline)
@@ -68,22 +69,26 @@ def ensure_daemon(
 
 
 def running_daemon(config: Config) -> DaemonClient | None:
-    """A client of the daemon if it runs; raises `CommandError` when it does not answer."""
+    """Return a client of the daemon if it runs, else None; raises `CommandError` if it does not
+    answer.
+    """
     client = DaemonClient(config.socket)
     return client if client.answers() else None
 
 
 def _tell_of_taken_port(config: Config, client: DaemonClient, say: Callable[[str], None]) -> None:
-    """Commands do well without TCP, but an editor would find nobody, or the other program."""
+    """Warn of a port in use: commands work without TCP, but an editor would reach the other
+    program.
+    """
     if config.port >= 0 and client.status()["address"] is None:
-        say(f"Another program has port {config.port}: only ingle's own commands reach the daemon.")
+        say(f"Another program uses port {config.port}: only ingle's own commands reach the daemon.")
         say("For editors set INGLE_PORT to a free one (0 takes any), then `ingle stop`.")
 
 
 def _may_be_replaced(client: DaemonClient, say: Callable[[str], None]) -> bool:
-    """Whether the daemon is older than this command, and nobody uses it.
+    """Whether the daemon is older than this command, and idle.
 
-    One that is newer is another installation's, and stays. One that ends just now is replaced, too.
+    A newer one belongs to another installation, and stays. One that is ending is replaced, too.
     """
     installed = installed_version()
     try:
@@ -103,7 +108,7 @@ def _may_be_replaced(client: DaemonClient, say: Callable[[str], None]) -> bool:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """The digits of "0.10.2" for comparing; what is behind them does not count."""
+    """Return the numbers of "0.10.2" for comparison, without a suffix."""
     return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:3]))
 
 
@@ -118,7 +123,7 @@ def _pause_until(deadline: float, config: Config) -> None:
 
 @contextmanager
 def _start_lock(path: Path, deadline: float) -> Generator[None, None, None]:
-    """One starter at a time; the lock goes with the process that holds it."""
+    """Allow one starter at a time; the lock ends with the process that holds it."""
     import fcntl
 
     with path.open("ab") as file:
@@ -139,14 +144,14 @@ def _start_lock(path: Path, deadline: float) -> Generator[None, None, None]:
 def _start(
     config: Config, client: DaemonClient, command: tuple[str, ...], deadline: float
 ) -> int | None:
-    """Start the daemon and wait until it answers; None when one started by hand was faster."""
+    """Start the daemon and wait until it answers; None if another one was faster."""
     log = config.paths.log
     try:
         file = open_log(log)
     except OSError as error:
         raise CommandError(
             f"The daemon's log {log} cannot be written: {error.strerror}.",
-            "Make room for it, or set INGLE_HOME to a folder of your own.",
+            "Free space for it, or set INGLE_HOME to a folder of your own.",
         ) from error
     with file as output:
         start_of_log = output.tell()
@@ -155,7 +160,7 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=os.sep,  # it must not keep a folder busy, nor find packages in one
+            cwd=os.sep,  # it must not keep a folder busy, nor import packages from one
             env=_environment(),
             start_new_session=True,
         )
@@ -165,10 +170,10 @@ def _start(
         if client.answers(timeout=max(1.0, deadline - time.monotonic())):
             return process.pid if process.poll() is None else None
         if process.poll() is not None and not _is_locked(config.paths.lock):
-            if client.answers():  # the faster one came up between the two looks
+            if client.answers():  # the faster one appeared between the two checks
                 return None
             raise CommandError(
-                f"The daemon ended while it started (exit status {process.returncode}).",
+                f"The daemon ended during its start (exit status {process.returncode}).",
                 f"{_last_words(log, start_of_log)}\nThe whole log is in {log}.".lstrip(),
             )
         time.sleep(POLL_INTERVAL)
@@ -179,7 +184,9 @@ def _start(
 
 
 def _environment() -> dict[str, str]:
-    """The daemon's environment: it starts in another folder, so a relative home is spelt out."""
+    """Return the daemon's environment: a relative home is made absolute, since its folder
+    differs.
+    """
     environment = dict(os.environ)
     if home := environment.get("INGLE_HOME"):
         environment["INGLE_HOME"] = str(Path(home).expanduser().absolute())
@@ -187,7 +194,7 @@ def _environment() -> dict[str, str]:
 
 
 def _is_locked(path: Path) -> bool:
-    """True while some daemon holds its lock, even if it does not listen yet."""
+    """Whether a daemon holds its lock, even if it does not listen yet."""
     import fcntl
 
     try:
@@ -201,7 +208,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _last_words(log: Path, start: int) -> str:
-    """The last lines that the daemon printed since `start`, or why there are none."""
+    """Return the last lines that the daemon printed since `start`, or why there are none."""
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode("utf-8", "replace").splitlines()

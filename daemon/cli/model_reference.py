@@ -1,4 +1,4 @@
-"""Finding the model that a person means."""
+"""Resolves the model reference that a user typed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _HUB = re.compile(r"(https://)?(www\.)?(hf\.co|huggingface\.co)/", re.IGNORECASE
 
 
 def is_hub_reference(text: str) -> bool:
-    """Whether it names a repository of the hub."""
+    """Whether it names a repository of the Hugging Face hub."""
     return _HUB.match(text) is not None
 
 
 def sendable_reference(text: str) -> str:
-    """The reference as the daemon can read it: a path counts from here, not from its folder.
+    """Return the reference for the daemon: a relative path is made absolute.
 
-    Raises `CommandError` for bytes that are no text, which JSON cannot carry.
+    Raises `CommandError` for invalid bytes, which JSON cannot represent.
     """
     if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
         shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         raise CommandError(f"The name '{shown}' is not UTF-8.", "Rename the file, or link to it.")
     if is_hub_reference(text):
         return text
-    # A name of another program may have a slash: `user/model:tag`.
+    # A name of another program may contain a slash: `user/model:tag`.
     is_path = text.startswith((".", "~", "/", os.sep)) or ("/" in text and Path(text).exists())
     if is_path or (text.lower().endswith(".gguf") and Path(text).exists()):
         return str(Path(text).expanduser().absolute())
@@ -37,9 +37,9 @@ def sendable_reference(text: str) -> str:
 
 
 def matching_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry | None:
-    """The entry of that name, else the first of that family (`smollm2` for `smollm2:135m`).
+    """Return the entry of that name, else the first of that family (`smollm2` for `smollm2:135m`).
 
-    Installed models come first in the list, so they win over those of the catalog.
+    Installed models come first in the list, so they take precedence over those of the catalog.
     """
     wanted = reference.lower()
     exact = [entry for entry in models if entry["name"].lower() == wanted]
@@ -49,7 +49,7 @@ def matching_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry |
 
 
 def find_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry:
-    """Like `matching_entry`; raises `CommandError` with the nearest name."""
+    """Like `matching_entry`; raises `CommandError` with the most similar name."""
     if entry := matching_entry(models, reference):
         return entry
     names = [entry["name"] for entry in models]

@@ -1,4 +1,4 @@
-"""A download's progress: a bar that stays on its line in a terminal, plain lines elsewhere."""
+"""Download progress: a bar that stays on its line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ERASE_TO_END = "\x1b[K"
 
 
 class ProgressReport:
-    """Shows the progress of one thing on `stream`; call `close` before anything else is printed."""
+    """Shows progress on `stream`; call `close` before printing anything else."""
 
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -31,7 +31,7 @@ class ProgressReport:
         self._last_time = float("-inf")
 
     def show(self, progress: PullProgress) -> None:
-        """Show how far a pull is."""
+        """Show the progress of a pull."""
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
             self._rewrite(progress_bar(progress, columns - 1, self._fill()))
@@ -39,25 +39,25 @@ class ProgressReport:
             print(progress_line(progress), file=self._stream, flush=True)
 
     def show_loading(self, model: str, fraction: float | None = None) -> None:
-        """Show that a model starts; only in a terminal, where the line goes away again."""
+        """Show that a model is loading; only in a terminal, where the line is erased afterwards."""
         if self._is_terminal:
             share = "" if fraction is None else f" {fraction:.0%}"
             self._rewrite(f"Loading {strip_control_characters(model)}{share}")
 
     def show_step(self, text: str) -> None:
-        """Show where long work is; only in a terminal, where the line goes away again."""
+        """Show a step of long work; only in a terminal, where the line is erased afterwards."""
         if self._is_terminal:
             self._rewrite(strip_control_characters(text)[: shutil.get_terminal_size().columns - 1])
 
     def erase(self) -> None:
-        """Take back the line in a terminal."""
+        """Erase the line in a terminal."""
         if self._open:
             self._stream.write(f"\r{_ERASE_TO_END}")
             self._stream.flush()
             self._open = False
 
     def close(self) -> None:
-        """Leave the line in a terminal as it is, and go to the next."""
+        """Keep the line in a terminal, and start a new one."""
         if self._open:
             self._stream.write("\n")
             self._stream.flush()
@@ -81,7 +81,9 @@ class ProgressReport:
 
 
 def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str:
-    """Name, bar, share, size, speed and time left in `columns` cells; what does not fit goes."""
+    """Return name, bar, share, size, speed and time left in `columns` cells; what does not fit is
+    left out.
+    """
     name = strip_control_characters(progress["model"])
     facts = _facts(progress)
     total = progress["total"]
@@ -99,7 +101,7 @@ def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str
 
 
 def progress_line(progress: PullProgress) -> str:
-    """The same as one plain line for logs."""
+    """Return the same as one plain line for logs."""
     total = progress["total"]
     facts = _facts(progress)
     if total:
@@ -109,7 +111,7 @@ def progress_line(progress: PullProgress) -> str:
 
 
 def _facts(progress: PullProgress) -> list[str]:
-    """Most important first."""
+    """Return the facts, most important first."""
     received, total, eta = progress["received"], progress["total"], progress["eta"]
     facts: list[str] = []
     if received or total:

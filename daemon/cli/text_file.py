@@ -1,4 +1,4 @@
-"""A text that somebody named on the command line."""
+"""Reads a text file that the user named on the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LARGEST = 1 << 24
 
 
 def read_text_file(name: str, what: str, *, if_too_long: str) -> str:
-    """The file's text, in UTF-8 and of at most 16 MiB; `what` begins the sentence of an error.
+    """Return the file's text, in UTF-8 and of at most 16 MiB; `what` begins the error message.
 
     Raises `UsageError`, whose hint is `if_too_long` for a longer one.
     """
@@ -28,4 +28,4 @@ def read_text_file(name: str, what: str, *, if_too_long: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except ValueError as error:
-        raise UsageError(f"{shown} is not a text in UTF-8.", "Convert it first.") from error
+        raise UsageError(f"{shown} is not UTF-8 text.", "Convert it first.") from error

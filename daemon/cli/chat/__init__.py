@@ -1,1 +1,1 @@
-"""Commands that talk: chat, run, and what is kept of chats."""
+"""Commands for chatting: chat, run, and stored chats."""

@@ -1,4 +1,4 @@
-"""`ingle` and `ingle chat`: the terminal chat. Imports little, since a frame is due in 30 ms."""
+"""`ingle` and `ingle chat`: opens the terminal chat. Imports little, to show a frame in 30 ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = """\
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Open the chat as the command line says; with a prompt there, answer that and end."""
+    """Open the chat; with a prompt option, answer that and exit."""
     if not arguments:
         return open_chat(None)
     from ..command_parser import CommandParser
@@ -25,21 +25,24 @@ def main(arguments: Sequence[str]) -> int:
 
     parser = CommandParser(
         "chat",
-        "Open the chat in this terminal. Where input or output is a pipe, and with\n"
-        "--plain, it reads a prompt a line, and writes lines.",
+        "Open the chat in this terminal. If input or output is a pipe, and with\n"
+        "--plain, it reads one prompt per line, and writes lines.",
         examples=EXAMPLES,
     )
     parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="the model to talk to (the default one)"
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="the model to chat with (default: the configured one)",
     )
     parser.add_argument(
         "--plain",
         action="store_true",
         help="lines of text, for screen readers; also with ACCESSIBLE=1 or TERM=dumb",
     )
-    parser.add_argument("--temp", action="store_true", help="a chat that is never written down")
+    parser.add_argument("--temp", action="store_true", help="a chat that is never written to disk")
     parser.add_argument(
-        "-p", "--prompt", metavar="PROMPT", help="answer this, as `ingle run` does, and end"
+        "-p", "--prompt", metavar="PROMPT", help="answer this prompt, as `ingle run` does, and exit"
     )
     options = parser.parse_args(arguments)
     if options.prompt is not None:
@@ -51,7 +54,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False) -> int:
-    """Run the chat until the person leaves: on a screen, or in lines where that cannot be."""
+    """Run the chat until the user quits: full screen, or line by line if the terminal does not
+    allow it.
+    """
     paths = find_paths(os.environ)
     paths.check_private()
     socket = find_socket(os.environ)
@@ -61,7 +66,7 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
         from ...settings.config import load_config
         from ..daemon_launcher import ensure_daemon
 
-        # The chat says by itself that the daemon starts.
+        # The chat itself reports that the daemon is starting.
         ensure_daemon(load_config(os.environ), say=_keep_quiet)
 
     if plain or wants_plain(os.environ):
@@ -78,14 +83,15 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
 
 
 def wants_plain(environ: Mapping[str, str]) -> bool:
-    """Whether a screen of cells is of no use here: a screen reader, a simple terminal, a pipe."""
+    """Whether a full screen is of no use: a screen reader, a simple terminal, a pipe."""
     if environ.get("ACCESSIBLE", "0") not in ("", "0") or environ.get("TERM") == "dumb":
         return True
     return not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def find_socket(environ: Mapping[str, str]) -> Path:
-    """`load_config(environ).socket`, without loading what can only find the default.
+    """Return `load_config(environ).socket`, without loading the configuration if it must be the
+    default.
 
     Raises `ConfigError`.
     """
@@ -93,11 +99,11 @@ def find_socket(environ: Mapping[str, str]) -> Path:
     is_set = any(name.startswith("INGLE_") and name != "INGLE_HOME" for name in environ)
     if not is_set and not paths.config_file.exists():
         return paths.socket
-    # This takes a quarter of the time that the first frame has.
+    # Loading takes a quarter of the time budget of the first frame.
     from ...settings.config import load_config
 
     return load_config(environ).socket
 
 
 def _keep_quiet(text: str) -> None:
-    """A line that the chat has no place for."""
+    """Discard a line for which the chat has no place."""

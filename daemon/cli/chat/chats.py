@@ -1,4 +1,4 @@
-"""`ingle chats`: list, search, export and import the chats that are kept, without opening one."""
+"""`ingle chats`: lists, searches, exports and imports stored chats, without opening one."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ EXAMPLES = """\
   ingle chats import ~/Downloads/conversations.json"""
 DEEDS = ("list", "search", "export", "import")
 SHOWN = 12
-"""Digits of a chat's id that a table shows: enough to name it."""
+"""Digits of a chat's id that a table shows: enough to identify it."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line says; raises `CommandError`."""
+    """Run the subcommand; raises `CommandError`."""
     parser = CommandParser(
-        "chats", "List, search, export and import the chats that are kept.", examples=EXAMPLES
+        "chats", "List, search, export and import the stored chats.", examples=EXAMPLES
     )
     parser.add_argument("deed", nargs="?", choices=DEEDS, default="list", metavar="|".join(DEEDS))
     parser.add_argument(
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         metavar="WORD",
         help="search: what to find · export: CHAT [md|json|html] [FILE] · import: FILES",
     )
-    parser.add_argument("--limit", type=int, default=50, help="how many lines at most (50)")
+    parser.add_argument("--limit", type=int, default=50, help="the maximum number of lines (50)")
     parser.add_json()
     options = parser.parse_intermixed_args(arguments)
     paths = find_paths(os.environ)
@@ -122,7 +122,7 @@ def _export(store: HistoryStore, words: Sequence[str]) -> int:
     from ingle.tui.history.exports.write_export import parse_export, write_export
 
     if not words:
-        raise CommandError("Which chat?", "`ingle chats` lists them; the first digits will do.")
+        raise CommandError("Which chat?", "`ingle chats` lists them; the first digits are enough.")
     names = [chat.id for chat in store.recent(1_000_000) if chat.id.startswith(words[0])]
     if len(names) != 1:
         problem = "No chat" if not names else "More than one chat"

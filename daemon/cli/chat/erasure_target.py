@@ -1,4 +1,4 @@
-"""Whom `ingle forget` asks: the daemon that runs, else the files themselves."""
+"""The executor of `ingle forget`: the running daemon, else the files directly."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..command_errors import CommandError
 from ..daemon_launcher import running_daemon
 
 _PATIENCE = 120.0
-"""Seconds that the daemon may take: models write what they have before they end."""
+"""Seconds that the daemon may take: models write their caches before they end."""
 
 
 class ErasureTarget(Protocol):
-    """What does the erasing of all but the chats; a daemon holds things in memory, too."""
+    """Erases everything but chats; a daemon also holds data in memory."""
 
     has_memory: bool
 
@@ -33,7 +33,7 @@ class ErasureTarget(Protocol):
 
 @contextmanager
 def open_target(config: Config) -> Generator[ErasureTarget]:
-    """The daemon, or the files, which no daemon begins to use before the context ends.
+    """Yield the daemon, or the files, which no daemon can start to use before the context ends.
 
     Raises `CommandError`.
     """
@@ -79,5 +79,5 @@ class _Files:
         try:
             erased = erase(self._config, selection, places, dry_run=request.dry_run)
         except (OSError, RequestError) as error:
-            raise CommandError(f"Not all could be erased: {error}.") from error
+            raise CommandError(f"Not everything could be erased: {error}.") from error
         return Forgotten(dry_run=request.dry_run, erased=erased)

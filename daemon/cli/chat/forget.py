@@ -1,4 +1,4 @@
-"""`ingle forget`: what is kept on this machine, and its end."""
+"""`ingle forget`: lists the data stored on this machine, and erases it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..command_errors import UsageError
 from ..command_parser import CommandParser
 
 EXAMPLES = """\
-  ingle forget --list                   what is kept, where, and for how long
+  ingle forget --list                   what is stored, where, and for how long
   ingle forget chat 01a1fb1e            one chat; `ingle chats` lists them
   ingle forget chat resp_58c1…          a conversation of /v1/responses
-  ingle forget --since 2h               all that was used in the last two hours
-  ingle forget --before 2026-01-31      all that was last used before that day
-  ingle forget --all --dry-run          what would go
-  ingle forget --all --place kv         only what models computed"""
+  ingle forget --since 2h               everything used in the last two hours
+  ingle forget --before 2026-01-31      everything last used before that day
+  ingle forget --all --dry-run          what would be erased
+  ingle forget --all --place kv         only stored KV caches"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,24 +36,28 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> CommandParser:
     parser = CommandParser(
         "forget",
-        "Erase what is kept of chats: one chat, by time, or all. Settings, keys,\n"
-        "models and measurements hold no words of people, and stay.",
+        "Erase stored chats and their traces: one chat, by time, or all. Settings, keys,\n"
+        "models and measurements contain no text of people, and are kept.",
         examples=EXAMPLES,
     )
     parser.add_argument("deed", nargs="?", choices=["chat"], metavar="chat")
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="a chat's first digits, or resp_…, file-…, batch_…"
     )
-    parser.add_argument("--list", action="store_true", help="list what is kept; erase nothing")
-    parser.add_argument("--all", action="store_true", help="everything that holds words of people")
+    parser.add_argument("--list", action="store_true", help="list what is stored; erase nothing")
     parser.add_argument(
-        "--since", metavar="TIME", help='used from then on: "2h" (ago), a day, 2026-01-31T18:00'
+        "--all", action="store_true", help="everything that contains text of people"
+    )
+    parser.add_argument(
+        "--since", metavar="TIME", help='used since then: "2h" (ago), a day, 2026-01-31T18:00'
     )
     parser.add_argument("--before", metavar="TIME", help="last used before then")
     parser.add_argument(
         "--place", action="append", default=[], metavar="PLACE", help="only this place of --list"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would go; erase nothing")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be erased; erase nothing"
+    )
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
     parser.add_json()
     return parser

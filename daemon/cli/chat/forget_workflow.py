@@ -1,4 +1,4 @@
-"""What `ingle forget` does: the list, the plan, the question, and the deed."""
+"""Steps of `ingle forget`: list, plan, confirmation, erasure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHOWN_CHATS = 5
 
 
 def list_places(config: Config, *, as_json: bool) -> int:
-    """Print what is kept, place by place."""
+    """Print the stored data, place by place."""
     places = [measure(place, config) for place in DATA_INVENTORY]
     if as_json:
         print_json({"places": [msgspec.to_builtins(place) for place in places]})
@@ -50,14 +50,12 @@ def list_places(config: Config, *, as_json: bool) -> int:
         print(f"\n{place.name}: {place.what}.\n  {strip_control_characters(place.path)}")
         if place.other:
             print(f"  {place.other}")
-    print_status(
-        "\nAnswers that a chat may come back for are in the daemon's memory for ten minutes."
-    )
+    print_status("\nAnswers that a chat can resume stay in the daemon's memory for ten minutes.")
     return 0
 
 
 def forget(config: Config, options: Namespace) -> int:
-    """Ask, erase, and say what went; raises `CommandError`."""
+    """Confirm, erase, and print what was erased; raises `CommandError`."""
     request = ForgetRequest(
         all=options.all,
         ids=options.ids,
@@ -72,14 +70,14 @@ def forget(config: Config, options: Namespace) -> int:
         return _Forgetting(config, request).run(options)
     except BadSelection as error:
         raise UsageError(
-            error.message, error.hint or "`ingle forget --help` shows how; `--list` what there is."
+            error.message, error.hint or "`ingle forget --help` shows how; `--list` what is stored."
         ) from error
     except HistoryError as error:
         raise CommandError(error.message, error.hint) from error
 
 
 class _Forgetting:
-    """One command: what it would erase, a question, and the deed."""
+    """One command: what it would erase, the confirmation, and the erasure."""
 
     def __init__(self, config: Config, request: ForgetRequest) -> None:
         self._config = config
@@ -89,7 +87,7 @@ class _Forgetting:
         )
 
     def run(self, options: Namespace) -> int:
-        """0 where something went or there was nothing; 1 where no id is known."""
+        """Return 0 if something was erased or there was nothing; 1 if no id is known."""
         with ExitStack() as stack:
             target = stack.enter_context(open_target(self._config))
             eraser = self._open_chats(stack)
@@ -99,10 +97,10 @@ class _Forgetting:
             planned = _counted(chats) + _copies(eraser, self._selection) + plan.erased
             if self._request.ids and not planned:
                 raise CommandError(
-                    f"Nothing is kept of {', '.join(self._request.ids)}.",
-                    "`ingle chats` lists the chats; ids of the API count whole.",
+                    f"Nothing is stored for {', '.join(self._request.ids)}.",
+                    "`ingle chats` lists the chats; ids of the API must be complete.",
                 )
-            # A daemon may hold in memory what is on no disk.
+            # A daemon may hold data in memory that is not on disk.
             by_memory = target.has_memory and not self._request.ids
             if options.dry_run or not (planned or by_memory):
                 _print(Forgotten(dry_run=True, erased=planned), chats, options)
@@ -142,7 +140,7 @@ class _Forgetting:
         return chats
 
     def _requests(self, chats: list[ForgottenChat]) -> list[ForgetRequest]:
-        """What the daemon is asked, or does the work of where none runs."""
+        """Return the requests for the daemon, or for the files if none runs."""
         if not self._request.ids:
             return [self._request]
         requests: list[ForgetRequest] = []
@@ -150,7 +148,7 @@ class _Forgetting:
         if names:
             requests.append(msgspec.structs.replace(self._request, ids=names))
         if chats:
-            # What was computed for a chat has no name of it, but cannot be older.
+            # Stored KV does not name its chat, but cannot be older than the chat.
             since = min(chat.created for chat in chats)
             requests.append(ForgetRequest(since=since, places=["kv", "memory"]))
         return requests
@@ -180,7 +178,7 @@ def _counted(chats: list[ForgottenChat]) -> list[ErasureResult]:
 
 
 def _copies(eraser: ChatEraser | None, selection: ErasureSelection) -> list[ErasureResult]:
-    """Copies of the database that would go without any chat in it."""
+    """Return the database copies that would be erased even if no chat is."""
     count = len(eraser.copies(selection)) if eraser is not None and not selection.ids else 0
     return [ErasureResult(place=CHATS, what=COPIES, count=count)] if count else []
 
@@ -194,7 +192,7 @@ def _unlock(store: HistoryStore) -> None:
 def _confirm() -> None:
     if not sys.stdin.isatty():
         raise CommandError("Nothing was erased.", "`--yes` erases without asking.")
-    print_status("Erase this? There is no way back. [y/N] ")
+    print_status("Erase this? It cannot be undone. [y/N] ")
     if input().strip().lower() not in {"y", "yes"}:
         raise CommandError("Nothing was erased.")
 
@@ -207,7 +205,7 @@ def _print(
         return
     out = print_status if asking else print
     if not report.erased and not report.unloaded:
-        where = "on the disk; loaded models will be unloaded, so that they forget" if asking else ""
+        where = "on disk; loaded models will be unloaded, to clear their caches" if asking else ""
         out(f"There is nothing to erase {where}".rstrip() + ".")
     verb = "Would erase" if report.dry_run else "ErasureResult"
     for erased in report.erased:
@@ -219,6 +217,6 @@ def _print(
         if len(chats) > _SHOWN_CHATS:
             out(f"  and {len(chats) - _SHOWN_CHATS} more chats")
     if report.unloaded:
-        out(f"Unloaded {', '.join(report.unloaded)}: what they held in memory is gone.")
+        out(f"Unloaded {', '.join(report.unloaded)}, which cleared their caches.")
     for sentence in report.left:
         out(strip_control_characters(sentence))

@@ -16,7 +16,9 @@ from ..progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class StreamedAnswer:
-    """A whole answer, by the model that really gave it; `route` tells where a policy sent it."""
+    """A complete answer with the model that gave it; `route` says where a policy sent the
+    request.
+    """
 
     model: str
     text: str
@@ -27,10 +29,9 @@ class StreamedAnswer:
 def generate(
     client: DaemonClient, request: JsonObject, write: Callable[[str], None]
 ) -> StreamedAnswer:
-    """Run `request` and hand each new piece of text to `write`; raises `CommandError`.
+    """Run `request` and pass each new piece of text to `write`; raises `CommandError`.
 
-    Whatever else ends this early (Ctrl-C, a reader that went away) cancels the generation, which
-    would otherwise go on without us.
+    Any other end (Ctrl-C, a closed pipe) cancels the generation, which would otherwise go on.
     """
     created = client.post("/ingle/v1/generations", request)
     path = f"/ingle/v1/generations/{created['id']}"
@@ -39,7 +40,7 @@ def generate(
     except CommandError:
         raise
     except BaseException:
-        # The daemon may be what went away; there is nothing left to cancel then.
+        # If the daemon is gone, there is nothing left to cancel.
         with suppress(CommandError):
             client.post(f"{path}/cancel", {}, timeout=5.0)
         raise
@@ -72,7 +73,7 @@ def _follow(
                     write(data["text"])
                 case "finished":
                     return StreamedAnswer(model, "".join(pieces), cast("Finished", data), route)
-                case _:  # `started`, and what later versions may add
+                case _:  # `started`, and events of later versions
                     report.erase()
     finally:
         report.erase()

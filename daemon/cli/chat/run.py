@@ -1,4 +1,4 @@
-"""`ingle run`: ask once, and print the answer as it comes."""
+"""`ingle run`: answers one prompt and streams the answer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ask(model: str | None, words: str) -> int:
     """Answer one prompt without any options; raises `CommandError`."""
     prompt = read_prompt(words)
     if not prompt:
-        raise UsageError("There is no prompt.", 'Write it behind -p: `ingle -p "Hi"`.')
+        raise UsageError("There is no prompt.", 'Write it after -p: `ingle -p "Hi"`.')
     return _ask(_parser().parse_args([]), load_config(os.environ), model, prompt)
 
 
@@ -70,7 +70,7 @@ def _ask(options: Namespace, config: Config, model: str | None, prompt: str) -> 
 
 
 class AnswerWriter:
-    """Writes an answer to standard output as it comes, made harmless where that is a terminal."""
+    """Streams an answer to standard output, without control characters if that is a terminal."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent
@@ -78,7 +78,7 @@ class AnswerWriter:
         self._last = "\n"
 
     def write(self, text: str) -> None:
-        """Show `text` at once."""
+        """Write `text` at once."""
         shown = self._filter.feed(text) if self._filter else text
         if self._silent or not shown:
             return
@@ -97,8 +97,8 @@ class AnswerWriter:
 def _parser() -> CommandParser:
     parser = CommandParser(
         "run",
-        "Ask a model once, and print its answer as it comes. Text that is piped in\n"
-        "follows the prompt. A model of the catalog that is not here yet is downloaded\n"
+        "Send one prompt to a model, and stream its answer. Text that is piped in\n"
+        "follows the prompt. A catalog model that is not installed yet is downloaded\n"
         "first. Without a prompt, the chat opens.",
         examples=EXAMPLES,
     )
@@ -107,23 +107,26 @@ def _parser() -> CommandParser:
         "words",
         nargs="*",
         metavar="MODEL PROMPT",
-        help="the model (the default one where the first word has spaces), then the prompt",
+        help="the model (the default one if the first word has spaces), then the prompt",
     )
-    parser.add_argument("--system", metavar="TEXT", help="instructions that come before the prompt")
+    parser.add_argument("--system", metavar="TEXT", help="instructions that precede the prompt")
     parser.add_argument(
-        "--temperature", type=_temperature, metavar="X", help="0 always takes the likeliest token"
-    )
-    parser.add_argument(
-        "--max-tokens", type=_count, metavar="N", help="the answer's longest length"
+        "--temperature", type=_temperature, metavar="X", help="0 always takes the most likely token"
     )
     parser.add_argument(
-        "--context", type=_count, metavar="N", help="load the model with so many tokens of context"
+        "--max-tokens", type=_count, metavar="N", help="the maximum length of the answer"
+    )
+    parser.add_argument(
+        "--context",
+        type=_count,
+        metavar="N",
+        help="load the model with this many tokens of context",
     )
     parser.add_argument(
         "--engine", choices=engine_choices(), help="what computes: ingle's own engine, or llama.cpp"
     )
     parser.add_argument(
-        "--quantize", choices=QUANTIZE, help="put plain weights into four bits while loading them"
+        "--quantize", choices=QUANTIZE, help="quantise plain weights to four bits on load"
     )
     parser.add_argument(
         "--kv-type", choices=tuple(KVType), help="how the model's KV cache is stored"
@@ -170,7 +173,7 @@ def _seed(text: str) -> int:
 def _chat_instead(model: str | None) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "There is no prompt.", 'Write it behind the model: `ingle run smollm2 "Hi"`.'
+            "There is no prompt.", 'Write it after the model: `ingle run smollm2 "Hi"`.'
         )
     from .chat import open_chat
 
@@ -178,14 +181,14 @@ def _chat_instead(model: str | None) -> int:
 
 
 def _end_on_signals() -> None:
-    """Let a closed terminal or a `kill` end us as Ctrl-C does, so that the answer is cancelled."""
+    """Handle a closed terminal or a `kill` like Ctrl-C, so that the answer is cancelled."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        # Under nohup the hang-up is ignored, and stays so.
+        # Under nohup the hang-up signal is ignored, and stays so.
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, end)
 
@@ -195,7 +198,7 @@ def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
     if options.raw:
         if options.system is not None:
             raise UsageError(
-                "--raw has no place for --system.", "Put the instructions in the prompt."
+                "--raw cannot be combined with --system.", "Put the instructions in the prompt."
             )
         request["prompt"] = prompt
     else:
@@ -220,7 +223,9 @@ def _load_options(options: Namespace) -> JsonObject:
 def _load_and_generate(
     client: DaemonClient, request: JsonObject, load: JsonObject, writer: AnswerWriter
 ) -> StreamedAnswer:
-    """Load as asked first, and tell what could not be had."""
+    """Load with the requested options first, and print warnings about those that could not
+    be met.
+    """
     if load:
         report = ProgressReport()
         report.show_loading(request["model"])
@@ -237,7 +242,7 @@ def _load_and_generate(
 def _generate_with_pull(
     client: DaemonClient, model: str, request: JsonObject, load: JsonObject, writer: AnswerWriter
 ) -> StreamedAnswer:
-    """Generate; a model that is only in the catalog is pulled, and asked again."""
+    """Generate; a model that is only in the catalog is pulled first."""
     try:
         return _load_and_generate(client, request, load, writer)
     except RequestFailed as error:
@@ -249,7 +254,7 @@ def _generate_with_pull(
             raise
         if entry["task"] != "generate":
             raise CommandError(
-                f"{entry['name']} makes no text: it is there for {PURPOSES[entry['task']]}.",
+                f"{entry['name']} does not generate text: it is for {PURPOSES[entry['task']]}.",
                 "Choose a model that chats; `ingle list` shows them.",
             ) from error
     print_status(f"{entry['name']} is not on this machine yet.")
@@ -259,7 +264,7 @@ def _generate_with_pull(
 
 
 def _route_and_model(client: DaemonClient, name: str) -> tuple[str | None, str]:
-    """The route of that name, if it is one, and the model of this machine that it stands for."""
+    """Return the route of that name, if it is one, and the local model behind it."""
     routes: dict[str, str] = {
         route["name"]: route["local"] for route in client.get("/ingle/v1/routing")["routes"]
     }
@@ -276,7 +281,7 @@ def _conclude(answer: StreamedAnswer, *, verbose: bool) -> int:
 
 
 def _timings(model: str, finished: Finished) -> str:
-    """What the answer cost, counted from what was really computed."""
+    """Return the timings of an answer, without cached tokens."""
     read = finished["prompt_tokens"] - finished["cached_tokens"]
     used = finished["prompt_tokens"] + finished["completion_tokens"]
     lines = [

@@ -1,4 +1,4 @@
-"""`parse_time`: times as people type them."""
+"""Parses times as users type them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..command_errors import UsageError
 
 
 def parse_time(text: str | None) -> float | None:
-    """Unix seconds of "2h" (ago), "2026-01-31" or "2026-01-31T18:00", in this machine's time zone.
+    """Return the Unix seconds of "2h" (ago), "2026-01-31" or "2026-01-31T18:00", in local time.
 
     Raises `UsageError`.
     """
@@ -23,13 +23,13 @@ def parse_time(text: str | None) -> float | None:
 
 
 def _ago(text: str) -> float:
-    """Seconds of "2h"; a bare number would leave open what it counts."""
+    """Return the seconds of "2h"; a bare number is ambiguous and refused."""
     try:
         ago = parse_duration(text)
     except InvalidSetting:
         ago = -1.0
     if ago < 0 or text.strip().replace(".", "").isdigit():
         raise UsageError(
-            f"'{text}' is no time.", 'Write "2h" or "7d" for that long ago, or 2026-01-31T18:00.'
+            f"'{text}' is not a time.", 'Write "2h" or "7d" for that long ago, or 2026-01-31T18:00.'
         )
     return ago

@@ -1,1 +1,1 @@
-"""Commands that measure models: bench, eval, verify, advise."""
+"""Commands that measure and compare models: bench, eval, verify, advise."""

@@ -1,4 +1,4 @@
-"""`ingle advise`: which model to run here, how, and how quick that would be."""
+"""`ingle advise`: recommends a model and settings for this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COLUMNS_OF_FILES = 80
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what would be best; 1 where nothing fits."""
+    """Print the recommendation; 1 if nothing fits."""
     options = _parse(arguments)
     config = load_config(os.environ)
     from ingle.backends.advice.advice_request import AdviceRequest
@@ -63,24 +63,24 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> Namespace:
     parser = CommandParser(
         "advise",
-        "Say which model to run on this machine for a need, with what context and\n"
-        "KV cache, on which engine, and how quick that would be. Nothing is loaded.",
+        "Recommend a model for this machine and a need, with its context, KV cache\n"
+        "and engine, and predict its speed. Nothing is loaded.",
         examples=EXAMPLES,
     )
-    parser.add_argument("model", nargs="?", help="weigh only this model, which must be here")
+    parser.add_argument("model", nargs="?", help="rate only this model, which must be installed")
     parser.add_argument("--for", dest="need", choices=NEEDS, default="quality", help="the need")
     parser.add_argument("--task", choices=TASKS, default="chat", help="what the model is for")
     parser.add_argument(
-        "--context", type=int, default=0, metavar="N", help="tokens of context that are needed"
+        "--context", type=int, default=0, metavar="N", help="required tokens of context"
     )
     parser.add_argument(
         "--bench",
         action="append",
         default=[],
         metavar="FILE",
-        help="correct predictions by what `ingle bench --save FILE` measured here",
+        help="correct predictions by the results of `ingle bench --save FILE`",
     )
-    parser.add_argument("--explain", action="store_true", help="print how each number comes about")
+    parser.add_argument("--explain", action="store_true", help="show how each number was computed")
     parser.add_argument("--apply", action="store_true", help="write it into config.toml")
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -112,7 +112,7 @@ def _apply(advice: Advice, request: AdviceRequest, config: Config) -> None:
     assert advice.best is not None
     if request.task == "embed":
         raise CommandError(
-            "There is nothing to set for embeddings: every request names its model.",
+            "There is nothing to configure for embeddings: every request names its model.",
             f"Use {advice.best.model} as the model of /v1/embeddings.",
         )
     written = apply_advice(advice.best, config)
@@ -120,4 +120,4 @@ def _apply(advice: Advice, request: AdviceRequest, config: Config) -> None:
     print_status(f"Wrote into {config.paths.config_file}: {said}.")
     if not advice.best.installed:
         print_status(f"`ingle pull {advice.best.model}` downloads it now; else its first use does.")
-    print_status("A daemon that runs already keeps its settings until `ingle stop`.")
+    print_status("A running daemon keeps its settings until `ingle stop`.")

@@ -1,4 +1,4 @@
-"""`ingle bench`: how fast a model is on this machine, in which way of running it."""
+"""`ingle bench`: measures a model's speed on this machine in several variants."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     _check(options)
     earlier = _earlier(options.against)
     combinations = _combinations(options)
-    # What only a measurement needs takes longer to import than other commands take to run.
+    # The imports of a measurement take longer than other commands take to run.
     import asyncio
 
     from ingle.models.catalog import Catalog
@@ -77,26 +77,28 @@ def _parser() -> CommandParser:
     axes = "\n".join(f"  {axis:<12}{', '.join(values)}" for axis, values in AXES.items())
     parser = CommandParser(
         "bench",
-        "Measure a model on this machine: prompt tokens read and tokens written a\n"
-        "second, the wait for the first token, memory, and joules a token where there\n"
-        "is a meter. A process of its own runs it, beside whatever the daemon does.\n\n"
+        "Measure a model on this machine: prefill and decode tokens per second, time\n"
+        "to first token, memory, and joules per token if there is a power meter. It\n"
+        "runs in a process of its own, independently of the daemon.\n\n"
         f"what can be varied:\n{axes}",
         examples=EXAMPLES,
     )
     parser.add_argument("model", metavar="MODEL", help="a name, a .gguf file, or a folder")
     parser.add_argument(
-        "--vary", metavar="AXES", help="each value of these alone beside the baseline (clients)"
+        "--vary", metavar="AXES", help="vary each of these alone against the baseline (clients)"
     )
     parser.add_argument(
-        "--only", action="append", metavar="VALUES", help="just this combination; may be repeated"
+        "--only", action="append", metavar="VALUES", help="only this combination; may be repeated"
     )
-    parser.add_argument("--draft", metavar="MODEL", help="the model that guesses for speculation")
+    parser.add_argument("--draft", metavar="MODEL", help="the draft model for speculation")
     parser.add_argument("--prompt", type=int, default=512, metavar="N", help="tokens (512)")
-    parser.add_argument("--tokens", type=int, default=128, metavar="N", help="of answers (128)")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each (5)")
-    parser.add_argument("--save", metavar="FILE", help="keep what was measured, as JSON")
     parser.add_argument(
-        "--against", metavar="FILE", help="say what changed since that file, else since last time"
+        "--tokens", type=int, default=128, metavar="N", help="tokens of each answer (128)"
+    )
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of each (5)")
+    parser.add_argument("--save", metavar="FILE", help="save the measurements as JSON")
+    parser.add_argument(
+        "--against", metavar="FILE", help="compare with that file, else with the last run"
     )
     parser.add_json()
     return parser
@@ -107,10 +109,12 @@ def _check(options: Namespace) -> None:
         if not low <= getattr(options, flag) <= high:
             raise UsageError(f"--{flag} is a number from {low} to {high}.")
     if options.vary and options.only:
-        raise UsageError("--vary and --only exclude each other.", "Leave one of them out.")
+        raise UsageError("--vary and --only exclude each other.", "Use only one of them.")
     if options.save and not os.access(Path(options.save).absolute().parent, os.W_OK):
         folder = strip_control_characters(str(Path(options.save).absolute().parent))
-        raise UsageError(f"{folder} is no folder to write to.", "Choose another --save.")
+        raise UsageError(
+            f"{folder} is not a folder that can be written to.", "Choose another --save."
+        )
 
 
 def _combinations(options: Namespace) -> list[BenchVariant]:
@@ -145,7 +149,7 @@ def _earlier(name: str | None) -> BenchReport | None:
 
 
 def _comparable(last: BenchReport | None, report: BenchReport) -> BenchReport | None:
-    """The last report of the model where it was asked for the same work."""
+    """Return the model's last report if it had the same workload."""
     if last is None:
         return None
     works = {(one.prompt_tokens, one.answer_tokens) for one in (last, report)}
@@ -218,7 +222,7 @@ def _save(report: BenchReport, path: Path) -> None:
         raise CommandError(
             f"{strip_control_characters(str(path))} cannot be written: {error.strerror}."
         ) from error
-    print_status(f"Kept in {path}.")
+    print_status(f"Saved as {path}.")
 
 
 def _print(report: BenchReport, earlier: BenchReport | None, options: Namespace) -> None:

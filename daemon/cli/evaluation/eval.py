@@ -1,4 +1,4 @@
-"""`ingle eval`: how much a smaller model differs from a fuller one, on one's own prompts."""
+"""`ingle eval`: compares a smaller model with a fuller one, on the user's own prompts."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         "eval",
         "Let a smaller model and a fuller one of the same vocabulary answer the same\n"
-        "prompts: how far their expectations differ (KL divergence in nats a token),\n"
-        "how often their first choice is the same, and where their answers part.\n"
-        "Nothing leaves this machine.",
+        "prompts, and report how far their predictions differ (KL divergence in nats\n"
+        "per token), how often their first choice is the same, and where their answers\n"
+        "diverge. Nothing leaves this machine.",
         examples=EXAMPLES,
     )
     parser.add_argument("model", metavar="MODEL", help="the smaller one: a file, folder or name")
@@ -79,14 +79,18 @@ def _parser() -> CommandParser:
         "--against", required=True, metavar="FULLER", help="the fuller one, such as its Q8_0"
     )
     parser.add_argument(
-        "--prompts", metavar="FILE", help="texts between empty lines, or .jsonl; else ours"
+        "--prompts", metavar="FILE", help="texts between empty lines, or .jsonl; else built-in ones"
     )
     parser.add_argument(
-        "--chats", action="store_true", help="ask what you asked in your latest chats"
+        "--chats", action="store_true", help="use the questions of your latest chats"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before chats are read")
-    parser.add_argument("--limit", type=int, default=12, metavar="N", help="prompts at most (12)")
-    parser.add_argument("--tokens", type=int, default=64, metavar="N", help="of each answer (64)")
+    parser.add_argument(
+        "--limit", type=int, default=12, metavar="N", help="maximum number of prompts (12)"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=64, metavar="N", help="tokens of each answer (64)"
+    )
     parser.add_argument("--all", action="store_true", help="show every prompt, not the worst five")
     parser.add_json()
     return parser
@@ -94,7 +98,7 @@ def _parser() -> CommandParser:
 
 def _check(options: Namespace) -> None:
     if options.prompts and options.chats:
-        raise UsageError("Prompts come from a file or from your chats.", "Leave one of them out.")
+        raise UsageError("Prompts come from a file or from your chats.", "Use only one of them.")
     for flag, high in (("limit", 1000), ("tokens", 2048)):
         if not 1 <= getattr(options, flag) <= high:
             raise UsageError(f"--{flag} is a number from 1 to {high}.")
@@ -116,10 +120,10 @@ def _ask_for_chats(options: Namespace) -> None:
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError("Your chats are read only when you say so.", "Add --yes.")
+        raise CommandError("Your chats are read only with your consent.", "Add --yes.")
     print(
-        f"This reads what you asked in your latest {options.limit} chats, and prints parts of it.\n"
-        "Nothing is kept, and nothing leaves this machine. Go on? [y/N] ",
+        f"This reads the questions of your latest {options.limit} chats and prints parts of them.\n"
+        "Nothing is stored, and nothing leaves this machine. Continue? [y/N] ",
         end="",
         file=sys.stderr,
         flush=True,

@@ -1,4 +1,4 @@
-"""The prompts that a model is evaluated on: from a file, from the chats that are kept, or ours."""
+"""Prompts for an evaluation: from a file, from stored chats, or built-in ones."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ Conversation = list[dict[str, str]]
 
 _ROLES = ("system", "user", "assistant")
 _LONGEST = 6000
-"""Letters of a conversation taken from a chat; longer ones would be slow to read twice."""
+"""Characters of a conversation taken from a chat; longer ones would be slow to prefill twice."""
 
 
 def prompts_of_file(name: str) -> list[Conversation]:
-    """JSON lines with `prompt` or `messages`, else texts between empty lines.
+    """Return the prompts of JSON lines with `prompt` or `messages`, else texts between empty lines.
 
-    Raises `UsageError`, which names the line that is wrong.
+    Raises `UsageError`, which names the invalid line.
     """
-    text = read_text_file(name, "The prompts", if_too_long="Take a part of it.")
+    text = read_text_file(name, "The prompts", if_too_long="Use a part of it.")
     shown = strip_control_characters(name)
     if name.lower().endswith((".jsonl", ".ndjson")):
-        # Not `splitlines`: a text inside a line may hold other separators as they are.
+        # Not `splitlines`: a text inside a line may contain other separators.
         lines = enumerate(text.split("\n"), start=1)
         found = [_of_line(line, f"{shown}, line {n}") for n, line in lines if line.strip()]
     else:
         pieces = re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n"))
         found = [_asked(piece.strip()) for piece in pieces if piece.strip()]
     if not found:
-        raise UsageError(f"{shown} holds no prompt.", "Put a prompt, an empty line, the next one.")
+        raise UsageError(f"{shown} contains no prompt.", "Write prompts, separated by empty lines.")
     return found
 
 
 def prompts_of_chats(limit: int) -> list[Conversation]:
-    """What the user asked in the latest chats, with what came before; nothing is written.
+    """Return the user's questions of the latest chats with their context; nothing is written.
 
-    Raises `CommandError` where the chats cannot be read.
+    Raises `CommandError` if the chats cannot be read.
     """
     paths = find_paths(os.environ)
     paths.check_private()
@@ -53,7 +53,7 @@ def prompts_of_chats(limit: int) -> list[Conversation]:
     try:
         unlock(store)
         if store.database.is_locked:
-            raise CommandError("Your chats are locked, and none was read.", "Unlock them first.")
+            raise CommandError("Your chats are locked, so none was read.", "Unlock them first.")
         newest = sorted(store.recent(4 * limit), key=lambda chat: -chat.changed)
         chats = (store.load(chat.id) for chat in newest)
         found: list[Conversation] = []
@@ -72,7 +72,9 @@ def prompts_of_chats(limit: int) -> list[Conversation]:
 
 
 def _last_question(messages: Any) -> Conversation:
-    """The conversation up to the user's last message, without the oldest turns if it is long."""
+    """Return the conversation up to the user's last message, without the oldest turns if it is
+    long.
+    """
     turns = [{"role": str(m.role), "content": str(m.text)} for m in messages if m.role in _ROLES]
     while turns and turns[-1]["role"] != "user":
         turns.pop()
@@ -92,7 +94,7 @@ def _letters(turns: Conversation) -> int:
 def _of_line(line: str, where: str) -> Conversation:
     try:
         value: Any = json.loads(line)
-    except (ValueError, RecursionError):  # lists in lists in lists
+    except (ValueError, RecursionError):  # deeply nested lists
         raise UsageError(f"{where} is not JSON.", 'Write {"prompt": "…"} on each line.') from None
     if _is_prompt(value):
         return _asked(value)
@@ -107,7 +109,7 @@ def _of_line(line: str, where: str) -> Conversation:
         if all(turns) and asked[-1]["role"] == "user" and _is_prompt(asked[-1]["content"]):
             return asked
     raise UsageError(
-        f"{where} holds neither a prompt nor messages that end with a user's.",
+        f"{where} has neither a prompt nor messages that end with a user's.",
         'Write {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}.',
     )
 
@@ -129,5 +131,7 @@ def _asked(text: str) -> Conversation:
 
 
 def _whole(text: str) -> str:
-    """The text with question marks for lone surrogates, which JSON can say and UTF-8 cannot."""
+    """Return the text with question marks for lone surrogates, which JSON allows and UTF-8 does
+    not.
+    """
     return text.encode("utf-8", "replace").decode()

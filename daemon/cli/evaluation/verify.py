@@ -1,4 +1,4 @@
-"""`ingle verify`: whether ingle's own engine computes what another one does."""
+"""`ingle verify`: checks that ingle's own engine computes the same as another one."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _CAPTIONS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare and print what came out; 1 where the engines differ more than they may."""
+    """Compare and print the result; 1 if the engines differ more than allowed."""
     options = _parser().parse_args(arguments)
     text = None
     if options.text is not None:
         text = read_text_file(
-            options.text, "The text", if_too_long="Cut it: --tokens says how far."
+            options.text, "The text", if_too_long="Shorten it, or limit it with --tokens."
         )
     name, path = find_model_path(options.model)
     from ingle.backends.jobs.verification.messages import VerificationSpec
@@ -69,15 +69,17 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> CommandParser:
     parser = CommandParser(
         "verify",
-        "Let ingle's own engine and llama.cpp read the same text with the same weights,\n"
-        "and compare what they expect at every token. The divergence is KL(p || q) in\n"
-        "nats, p from llama.cpp and q from ingle. Exit status 1 where it is too large.",
+        "Run ingle's own engine and llama.cpp on the same text with the same weights,\n"
+        "and compare their predictions at every token. The divergence is KL(p || q) in\n"
+        "nats, p from llama.cpp and q from ingle. Exit status 1 if it is too large.",
         examples=EXAMPLES,
     )
     parser.add_argument("model", metavar="MODEL", help="a name, a .gguf file, or a folder")
-    parser.add_argument("--text", metavar="FILE", help="the text to read, instead of our own")
     parser.add_argument(
-        "--tokens", type=_count, metavar="N", help="read the first N tokens of the text only"
+        "--text", metavar="FILE", help="the text to use, instead of the built-in one"
+    )
+    parser.add_argument(
+        "--tokens", type=_count, metavar="N", help="use only the first N tokens of the text"
     )
     parser.add_argument(
         "--against",

@@ -1,4 +1,4 @@
-"""`ingle add`: give a model that lies on this machine a name."""
+"""`ingle add`: gives a name to a model file or folder on this machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def main(arguments: Sequence[str]) -> int:
     """Add one file or folder; raises `CommandError`."""
     parser = CommandParser(
         "add",
-        "Give a model that lies on this machine a name of its own. Nothing is copied;\n"
-        "`ingle rm` takes the name away again and leaves the file.",
+        "Give a model on this machine a name of its own. Nothing is copied; `ingle rm`\n"
+        "removes the name again and leaves the file.",
         examples="  ingle add ~/models/Llama-3.2-1B-Q8_0.gguf llama\n"
         "  ingle add ./FOLDER mine:bf16",
     )
     parser.add_argument("path", metavar="PATH", help="a .gguf file, or a folder of safetensors")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="without one: made of its own")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="by default derived from the model")
     parser.add_json()
     options = parser.parse_args(arguments)
     path = Path(sendable_reference(options.path)).expanduser().absolute()
@@ -37,8 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(
         strip_control_characters(
-            f"{entry['name']} ({format_bytes(entry['size'])}) is used where it lies: "
-            f"{entry['path']}"
+            f"{entry['name']} ({format_bytes(entry['size'])}) is used in place: {entry['path']}"
         )
     )
     return 0

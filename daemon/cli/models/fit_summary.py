@@ -1,4 +1,4 @@
-"""Whether a model would run here, in lines for a terminal."""
+"""Text about whether a model would run here, for a terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...client.daemon_client import DaemonClient
 from ...terminal.terminal_output import format_bytes, format_count
 
 _PATIENCE = 120.0
-"""Seconds; a header of a slow server is some mebibytes."""
+"""Seconds; a header from a slow server has some mebibytes."""
 
 
 def ask_fit(client: DaemonClient, reference: str, context: int | None = None) -> FitReport:
-    """The daemon's report on a model, wherever that is; raises `CommandError`."""
+    """Return the daemon's fit report for a model, installed or not; raises `CommandError`."""
     query = {"model": reference} | ({} if context is None else {"context": str(context)})
     return cast("FitReport", client.get(f"/ingle/v1/fit?{urlencode(query)}", timeout=_PATIENCE))
 
 
 def fit_fields(report: FitReport) -> list[tuple[str, str]]:
-    """Where it would run and what that takes."""
+    """Return where it would run and what that needs."""
     longest = report["longest_context"]
     needs, free = report["needs"], report["available"]
     facts = [("would run", report["reason"])]
@@ -38,19 +38,19 @@ def fit_fields(report: FitReport) -> list[tuple[str, str]]:
 
 
 def rough_facts(fit: ModelFit) -> list[tuple[str, str]]:
-    """Whether it would run, where nobody could read its headers."""
-    answer = {"fits": "probably", "spills": "probably, a part of it outside of the GPU"}
+    """Return whether it would run, if its headers could not be read."""
+    answer = {"fits": "probably", "spills": "probably, partly outside the GPU"}
     needs, free = format_bytes(fit["needs_bytes"]), format_bytes(fit["free_bytes"])
     said = answer.get(fit["state"], "probably not")
     return [("fits", f"{said}: it needs about {needs}, and {free} are free")]
 
 
 def remote_facts(report: FitReport) -> list[tuple[str, str]]:
-    """All that is known of a model that is not here."""
+    """Return all that is known of a model that is not installed."""
     name = report["name"]
     facts = [
         ("name", name),
-        ("state", f"not here; `ingle pull {name}` fetches it"),
+        ("state", f"not installed; `ingle pull {name}` fetches it"),
         ("architecture", report["architecture"]),
         ("parameters", format_count(report["parameters"])),
         ("quantization", report["quantization"]),

@@ -1,4 +1,4 @@
-"""`ingle list`: the models here, and those that can be pulled."""
+"""`ingle list`: lists installed models, and those that can be pulled."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def main(arguments: Sequence[str]) -> int:
     """Print the table; raises `CommandError`."""
     parser = CommandParser(
         "list",
-        "List the models on this machine, those of other programs too, then\n"
+        "List the models on this machine, including those of other programs, then\n"
         "those of the catalog (state 'available').",
     )
     parser.add_argument(
         "--all",
         action="store_true",
-        help="also what ingle cannot run, and files that are the same (reads them once)",
+        help="include unusable and identical files (reads them once)",
     )
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_models(models: Sequence[ModelEntry]) -> None:
-    """ingle's own, then those of each other program under its name, then the catalog's."""
+    """Print ingle's own models, then those of each other program, then the catalog's."""
     own = [entry for entry in models if entry["installed"] and not entry.get("place")]
     others = [entry for entry in models if entry.get("place")]
     offered = [entry for entry in models if not entry["installed"]]
@@ -91,7 +91,7 @@ def _row(entry: ModelEntry) -> list[str]:
 def _print_unusable(models: Sequence[UnusableModel]) -> None:
     if not models:
         return
-    print("\nFound and not used:")
+    print("\nFound, but not used:")
     for model in models:
         print(
             strip_control_characters(

@@ -1,4 +1,4 @@
-"""`ingle load`: load a model before it is needed, and say how long it stays."""
+"""`ingle load`: loads a model before it is needed, and sets how long it stays loaded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXAMPLES = """\
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load one model, or change how long it stays; raises `CommandError`."""
+    """Load one model, or change its keep-alive; raises `CommandError`."""
     options = _parser().parse_args(arguments)
     config = load_config(os.environ)
     client = ensure_daemon(config)
@@ -58,11 +58,11 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> CommandParser:
     parser = CommandParser(
         "load",
-        "Load a model before it is needed. One that is loaded already changes only what\n"
-        "is asked for; another context, engine or KV type starts it anew.",
+        "Load a model before it is needed. For a loaded model, the keep-alive and pin\n"
+        "are changed; a different context, engine or KV type restarts it.",
         examples=EXAMPLES,
     )
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="(the default one)")
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="(default: the configured one)")
     parser.add_argument("--context", type=_count, metavar="N", help="tokens of context")
     parser.add_argument(
         "--keep-alive",
@@ -73,7 +73,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--pin",
         action=BooleanOptionalAction,
-        help="never unload it by itself, neither in time nor for another model",
+        help="never unload it automatically, neither after a time nor for another model",
     )
     parser.add_argument("--engine", choices=engine_choices(), help="what computes")
     parser.add_argument("--quantize", choices=QUANTIZE, help="four bits for plain weights")
@@ -101,10 +101,10 @@ def _told(loaded: LoadedModel) -> str:
 
 def _stays(seconds: float | None) -> str:
     if seconds is None:
-        return "stays until it is unloaded"
+        return "stays loaded until it is unloaded"
     if seconds <= 0:
-        return "goes as soon as nobody uses it"
-    return f"stays for {format_seconds(seconds)} without use"
+        return "is unloaded as soon as it is idle"
+    return f"stays loaded for {format_seconds(seconds)} without use"
 
 
 def _count(text: str) -> int:

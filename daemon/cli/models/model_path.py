@@ -1,4 +1,4 @@
-"""Where a model's file lies that somebody named."""
+"""Finds the file of a model that the user named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .pull import pull
 
 
 def find_model_path(wanted: str) -> tuple[str, str]:
-    """Name and path; a model of the catalog or the hub is pulled first. Raises `CommandError`."""
+    """Return name and path; a model of the catalog or the hub is pulled first. Raises
+    `CommandError`.
+    """
     reference = sendable_reference(wanted)
     if Path(reference).is_absolute():
         return Path(reference).name, reference
@@ -26,8 +28,8 @@ def find_model_path(wanted: str) -> tuple[str, str]:
         entry = find_entry(models, reference)
     if entry["task"] != "generate":
         raise CommandError(
-            f"{entry['name']} writes no text, and runs on llama.cpp alone.",
-            "Only models that write text can be compared or quantised here.",
+            f"{entry['name']} does not generate text, and runs on llama.cpp alone.",
+            "Only models that generate text can be compared or quantised here.",
         )
     if entry["path"] is None:
         entry = pull(client, entry["name"])
@@ -36,5 +38,7 @@ def find_model_path(wanted: str) -> tuple[str, str]:
 
 def _path_of(entry: ModelEntry) -> str:
     if entry["path"] is None:
-        raise CommandError(f"{entry['name']} was pulled, but is not there.", "Pull it again.")
+        raise CommandError(
+            f"{entry['name']} was pulled, but its file is missing.", "Pull it again."
+        )
     return entry["path"]

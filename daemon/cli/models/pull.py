@@ -1,4 +1,4 @@
-"""`ingle pull`: download a model."""
+"""`ingle pull`: downloads models."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from .fit_summary import ask_fit, fit_fields, remote_facts
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Pull each model named; raises `CommandError` at the first that fails."""
+    """Pull each named model; raises `CommandError` at the first that fails."""
     parser = CommandParser(
         "pull",
-        "Download models. The daemon does the work: a pull that was stopped, or cut off,\n"
-        "continues where it was.",
+        "Download models. The daemon does the work: a pull that was stopped or\n"
+        "interrupted continues where it was.",
         examples="  ingle pull smollm2\n  ingle pull hf.co/owner/repository:Q4_K_M",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a catalog name or a reference")
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="only tell what would come, and whether it would run here",
+        help="only show what would be downloaded, and whether it would run here",
     )
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -60,7 +60,7 @@ def pull(
 ) -> ModelEntry:
     """Download `model`, with progress on standard error unless `on_event` takes the events.
 
-    Raises `CommandError`; on Ctrl-C the download stops as well, and its part is kept.
+    Raises `CommandError`; Ctrl-C stops the download, whose partial file is kept.
     """
     report = ProgressReport()
     try:
@@ -77,7 +77,7 @@ def pull(
                 return entry
     except KeyboardInterrupt:
         report.close()
-        # The daemon may be what was interrupted; there is nothing left to cancel then.
+        # If the daemon is gone, there is nothing left to cancel.
         with suppress(CommandError):
             client.post("/ingle/v1/pull/cancel", {"model": model}, timeout=5.0)
         print_status(f"Stopped. `ingle pull {model}` continues where it was.")
@@ -85,13 +85,13 @@ def pull(
     finally:
         report.close()
     raise ConnectionLost(
-        f"The daemon ended the download of '{model}' without a word.",
+        f"The daemon ended the download of '{model}' without a reason.",
         f"`ingle pull {model}` continues where it was.",
     )
 
 
 def _foretell(client: DaemonClient, models: Sequence[str], *, as_json: bool) -> None:
-    """Say what pulling would bring; reads no more than the headers of the files."""
+    """Print what pulling would download; reads no more than the headers of the files."""
     reports = [ask_fit(client, sendable_reference(model)) for model in models]
     if as_json:
         print_json(reports if len(reports) > 1 else reports[0])
@@ -108,13 +108,13 @@ def _foretell(client: DaemonClient, models: Sequence[str], *, as_json: bool) -> 
 def _ready(entry: ModelEntry) -> str:
     size = format_bytes(entry["size"])
     if place := entry.get("place"):
-        where = f"It is used where it lies, and nothing was downloaded: {entry['path']}"
-        return f"{entry['name']} is here already, in {place} ({size}). {where}"
+        where = f"It is used in place, and nothing was downloaded: {entry['path']}"
+        return f"{entry['name']} is already in {place} ({size}). {where}"
     return f"{entry['name']} is ready ({size})."
 
 
 def _print_line(name: str, data: JsonObject) -> None:
-    """One JSON object a line: the event's data, and its name as `event`."""
+    """Print one JSON object per line: the event's data, and its name as `event`."""
     line = json.dumps({"event": name, **data}, ensure_ascii=False)
     sys.stdout.write(escaped_in_json(line) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`ingle quantize`: a smaller file of a model."""
+"""`ingle quantize`: writes a smaller file of a model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ EXAMPLES = """\
 TARGETS = {
     "F16": "half precision, as most GGUF conversions keep it",
     "BF16": "half precision with the range of single, as most models are published",
-    "Q8_0": "8.5 bits a weight; no difference to be seen",
+    "Q8_0": "8.5 bits a weight; no visible difference",
     "Q6_K": "6.6 bits; hardly any",
     "Q5_K_M": "5.7 bits; small",
-    "Q4_K_M": "4.9 bits; what most people run",
-    "Q4_0": "4.6 bits; older and coarser, quick on old processors",
+    "Q4_K_M": "4.9 bits; the most common choice",
+    "Q4_0": "4.6 bits; older and coarser, fast on old processors",
 }
 _VERIFIED_TOKENS = 512
 _MOST_THREADS = 1024
@@ -44,7 +44,7 @@ _SHOWN_EVERY = 0.1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file and compare both engines on it; 1 where they differ more than they may."""
+    """Write the file and compare both engines on it; 1 if they differ more than allowed."""
     options = _parser().parse_args(arguments)
     target = _target(options.target)
     if not 0 <= options.threads <= _MOST_THREADS:
@@ -81,9 +81,9 @@ def _parser() -> CommandParser:
     kinds = "\n".join(f"  {name:<8}{what}" for name, what in TARGETS.items())
     parser = CommandParser(
         "quantize",
-        "Make a smaller GGUF file of a model: of a folder of safetensors, or of a GGUF\n"
-        "file in F16, BF16 or Q8_0. What is done when it is interrupted is taken up by\n"
-        "the same command. At the end llama.cpp loads the file, and both engines are\n"
+        "Write a smaller GGUF file of a model: of a folder of safetensors, or of a GGUF\n"
+        "file in F16, BF16 or Q8_0. After an interruption the same command continues\n"
+        "where it was. At the end llama.cpp loads the file, and both engines are\n"
         "compared on it.\n\n"
         f"targets:\n{kinds}",
         examples=EXAMPLES,
@@ -93,11 +93,11 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
     )
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
     parser.add_argument(
-        "--requantize", action="store_true", help="take a source that is quantised already"
+        "--requantize", action="store_true", help="accept a source that is already quantised"
     )
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="else all cores")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="default: all cores")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the engines")
     parser.add_json()
     return parser
@@ -109,11 +109,11 @@ def _target(text: str) -> str:
         return wanted
     if wanted == "NF4":
         raise UsageError(
-            "NF4 is no file format: ingle's own engine makes it while it loads a model.",
+            "NF4 is not a file format: ingle's own engine makes it while it loads a model.",
             'Use `ingle run MODEL --quantize nf4`, or quantize = "nf4" in the settings.',
         )
     raise UsageError(
-        f"{strip_control_characters(text)} is not a target.", f"There are {', '.join(TARGETS)}."
+        f"{strip_control_characters(text)} is not a target.", f"Targets: {', '.join(TARGETS)}."
     )
 
 
@@ -128,11 +128,11 @@ def _output(wanted: str | None, source: Path, target: str) -> Path:
         path = Path.cwd() / f"{stem}-{target}.gguf"
     if path.suffix.lower() != ".gguf":
         raise UsageError(
-            f"{strip_control_characters(str(path))} should end in .gguf.", "Name the file so."
+            f"{strip_control_characters(str(path))} should end in .gguf.", "Rename it."
         )
     if not path.parent.is_dir():
         raise CommandError(
-            f"There is no folder {strip_control_characters(str(path.parent))}.", "Make it first."
+            f"There is no folder {strip_control_characters(str(path.parent))}.", "Create it first."
         )
     return path
 
@@ -164,7 +164,9 @@ class _ProgressView:
 
 
 def _verify(path: Path, progress: ProgressReport) -> Report | None:
-    """Both engines on the new file; None where ingle's own cannot be had or does not know it."""
+    """Compare both engines on the new file; None if ingle's own is not installed or does not
+    support it.
+    """
     from importlib.util import find_spec
 
     from ingle.backends.base.errors import BackendError
@@ -243,5 +245,7 @@ def _agreement(verified: Report | None, *, asked: bool) -> str:
 
 
 def _failures(report: Report) -> list[str]:
-    """What is out of its limits, but for the perplexity, for which these are too few tokens."""
+    """Return the limits that are exceeded, without perplexity, for which these are too few
+    tokens.
+    """
     return [name for name in report.failures if name != "perplexity_difference"]

@@ -1,4 +1,4 @@
-"""`ingle rm`: remove a model, and say what that frees."""
+"""`ingle rm`: removes models, and prints what that frees."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..model_reference import sendable_reference
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Remove each model named; raises `CommandError` at the first that fails."""
+    """Remove each named model; raises `CommandError` at the first that fails."""
     parser = CommandParser(
         "rm",
-        "Remove models from this machine. A model that is loaded is unloaded first, once\n"
-        "its answers are finished. Files that another program keeps stay, unless you say\n"
+        "Remove models from this machine. A loaded model is unloaded first, once its\n"
+        "answers are finished. Files that another program keeps stay, unless you pass\n"
         "otherwise.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a name from `ingle list`")
@@ -37,8 +37,10 @@ def main(arguments: Sequence[str]) -> int:
         action="store_true",
         help="delete the file of a model that another program keeps, too; asks first",
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="only show what would be removed"
+    )
     parser.add_json()
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 def _ask_daemon(client: DaemonClient, path: str, *, dry_run: bool, delete_file: bool) -> Removed:
     chosen = {"dry_run": dry_run, "delete_file": delete_file}
     query = "&".join(f"{name}=true" for name, value in chosen.items() if value)
-    # Unloading waits for answers that are being written.
+    # Unloading waits for running answers.
     return cast("Removed", client.delete(f"{path}?{query}" if query else path, timeout=None))
 
 
@@ -73,15 +75,17 @@ def _sentences(answer: Removed, *, dry_run: bool) -> str:
         waits = f", once {running} answers are finished" if running else ""
         lines.append(f"It is loaded, and would be unloaded first{waits}.")
     if shared := answer.get("shared_with"):
-        lines.append(f"Its file stays, for {', '.join(shared)} has it, too.")
-    lines += [f"{path} stays: {answer.get('place')} keeps it." for path in answer.get("keeps", [])]
+        lines.append(f"Its file stays, since {', '.join(shared)} uses it, too.")
+    lines += [
+        f"{path} stays, since {answer.get('place')} uses it." for path in answer.get("keeps", [])
+    ]
     if dry_run:
         lines += [f"  {path}" for path in answer.get("files", [])]
     return "\n".join(lines)
 
 
 def _confirm(plan: Removed) -> None:
-    """Ask whether files that are not ours may go; raises `CommandError` where nobody says yes."""
+    """Ask whether another program's files may be deleted; raises `CommandError` without consent."""
     files = plan.get("files", [])
     if not plan.get("place") or not files:
         return
@@ -89,7 +93,7 @@ def _confirm(plan: Removed) -> None:
     for path in files:
         print_status(f"  {path}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandError("Nothing was deleted: nobody is here to ask.", "Say --yes.")
+        raise CommandError("Nothing was deleted: there is no terminal to ask at.", "Say --yes.")
     sys.stderr.write("Delete? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

@@ -1,4 +1,4 @@
-"""`ingle show`: one model in detail."""
+"""`ingle show`: shows one model in detail."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _show_remote(report: FitReport, *, as_json: bool) -> None:
 
 
 def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitReport | None:
-    """What loading it would come to; None where its file cannot be read."""
+    """Return the fit report; None if its file cannot be read."""
     try:
         return ask_fit(client, entry["name"] if entry["path"] is None else reference)
     except RequestFailed:
@@ -71,7 +71,7 @@ def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitRepor
 
 
 def _find(client: DaemonClient, reference: str) -> ModelEntry:
-    """The entry of a name, or of a file, a folder or an alias, which are in no list."""
+    """Return the entry of a name, or of a file, a folder or an alias, which no list contains."""
     models = client.models()
     if not Path(reference).is_absolute() and (entry := matching_entry(models, reference)):
         return entry
@@ -112,8 +112,8 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
 
 
 def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
-    """What it got when it was loaded."""
-    if not model["engine"]:  # it starts, or failed
+    """Return how it was loaded."""
+    if not model["engine"]:  # it is starting, or failed
         return [("error", model["error"])] if model["error"] else []
     flash = "with" if model["flash_attention"] else "without"
     facts = [
@@ -121,7 +121,7 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         ("runs on", model["device"]),
         *([("why there", model["reason"])] if model["reason"] else []),
         ("loaded with", f"{model['context']} tokens of context for {model['slots']} requests"),
-        *([("weights", "put into NF4 on load")] if model["quantize"] == "nf4" else []),
+        *([("weights", "quantised to NF4 on load")] if model["quantize"] == "nf4" else []),
         ("KV cache", f"{model['kv_type']}, {format_bytes(model['kv_bytes'])}"),
         ("attention", f"{flash} flash attention"),
     ]

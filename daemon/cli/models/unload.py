@@ -1,4 +1,4 @@
-"""`ingle unload`: end a model's process."""
+"""`ingle unload`: ends a model's process."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from ..model_reference import sendable_reference
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Unload the model named, or all; raises `CommandError`."""
-    parser = CommandParser(
-        "unload", "Let running answers finish, then give back the memory of a model."
-    )
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="a loaded model (all of them)")
+    """Unload the named model, or all; raises `CommandError`."""
+    parser = CommandParser("unload", "Let running answers finish, then free the memory of a model.")
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a loaded model (default: all)")
     parser.add_json()
     options = parser.parse_args(arguments)
     client = running_daemon(load_config(os.environ))
     unloaded: list[str] = []
     if client is not None:
         body = {"model": sendable_reference(options.model)} if options.model else {}
-        # It waits for answers that are being written, however long they take.
+        # It waits for running answers, however long they take.
         unloaded = client.post("/ingle/v1/unload", body, timeout=None)["unloaded"]
     if options.json:
         print_json({"unloaded": unloaded})

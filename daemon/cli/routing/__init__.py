@@ -1,1 +1,1 @@
-"""Commands for routes, providers and the ledger."""
+"""Commands for routes, providers and the egress ledger."""

@@ -1,4 +1,4 @@
-"""`ingle ledger`: what left this machine, and whether the record of it is whole."""
+"""`ingle ledger`: shows what left this machine, and verifies the record."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ usage: ingle ledger [--month 2026-11] [--json]
        ingle ledger verify [--json]
        ingle ledger forget --before 2026-01
 
-Every request that left this machine, without its content: when, to whom, how
-many bytes and tokens, what it cost, what was found in it and what was replaced.
-Each entry is written before its first byte leaves. One without a receipt says
-`unknown`: ingle ended before the answer did.
+Every request that left this machine, without its content: time, recipient,
+bytes and tokens, cost, what was found in it and what was replaced. Each entry
+is written before its first byte leaves. One without a receipt says `unknown`:
+ingle ended before the answer did.
 
-`verify` reads the whole chain: it shows edits, deletions, changes of order and
-a cut end. It ends with status 1 where it finds any. `forget` erases the months
-before one; the chain goes on, and says what was erased.
+`verify` reads the whole chain and detects edits, deletions, reordering and a
+missing end. It exits with status 1 if it finds any. `forget` erases the months
+before one; the chain continues, and records what was erased.
 
 examples:
   ingle ledger
@@ -47,7 +47,7 @@ _MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """List the entries, or run `totals` or `verify`; raises `CommandError`."""
+    """List the entries, or run a subcommand; raises `CommandError`."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "list": _list,
         "totals": _totals,
@@ -86,7 +86,7 @@ def _list(arguments: Sequence[str]) -> int:
 def _totals(arguments: Sequence[str]) -> int:
     from ...routing.ledger.ledger_totals import LedgerTotals, this_month
 
-    ledger, month, as_json = _options("ledger totals", "Sums of a month.", arguments)
+    ledger, month, as_json = _options("ledger totals", "Show the totals of a month.", arguments)
     month = month or this_month()
     totals = LedgerTotals.of(month, ledger.entries(month))
     if as_json:
@@ -109,14 +109,14 @@ def _totals(arguments: Sequence[str]) -> int:
     headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST")
     print(format_table(headers, rows, right="REQUESTS OUT IN TOKENS COST", columns=table_columns()))
     if totals.unknown_costs:
-        print_status(f"Not in the cost: {_requests(totals.unknown_costs)} of which it is unknown.")
+        print_status(f"Not in the cost: {_requests(totals.unknown_costs)} of unknown cost.")
     return 0
 
 
 def _verify(arguments: Sequence[str]) -> int:
     from ...routing.ledger.ledger_verification import verify
 
-    parser = CommandParser("ledger verify", "Check that the ledger is what was written.")
+    parser = CommandParser("ledger verify", "Check that the ledger is unchanged.")
     parser.add_json()
     options = parser.parse_args(arguments)
     found = verify(_ledger())
@@ -146,7 +146,7 @@ def _options(
     command: str, description: str, arguments: Sequence[str]
 ) -> tuple[Ledger, str | None, bool]:
     parser = CommandParser(command, description)
-    parser.add_argument("--month", metavar="MONTH", help='only of this month, such as "2026-11"')
+    parser.add_argument("--month", metavar="MONTH", help='only this month, such as "2026-11"')
     parser.add_json()
     options = parser.parse_args(arguments)
     month = None if options.month is None else _month(options.month)

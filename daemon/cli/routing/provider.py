@@ -1,4 +1,4 @@
-"""`ingle provider`: who else may be asked, and with which key."""
+"""`ingle provider`: manages remote providers and their keys."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ usage: ingle provider add NAME [--preset PRESET] [--url URL] [--model MODEL ...]
        ingle provider test NAME [--model MODEL] [--json]
        ingle provider remove NAME
 
-Servers elsewhere that may answer: a cloud, or a machine of your own. Nothing
-goes to any of them unless the policy of `ingle route` allows it, and all that
-goes is in `ingle ledger`.
+Remote servers that may answer requests: a cloud, or another machine of yours.
+Nothing is sent to them unless the policy of `ingle route` allows it, and
+everything that is sent is recorded in `ingle ledger`.
 
 Presets: openai, anthropic, openrouter, groq, mistral, and own for a server of
-yours (vLLM, SGLang, Ray Serve, llama.cpp). A provider that is called like a
-preset is one.
+yours (vLLM, SGLang, Ray Serve, llama.cpp). A provider with the name of a preset
+uses that preset.
 
-A key is asked for without being shown, or read from standard input; it is kept
-in the system's keyring, else in a file that only you can read.
+A key is read without echo, or from standard input; it is stored in the
+system's keyring, else in a file that only you can read.
 
 examples:
   ingle provider add groq --model llama-3.3-70b-versatile --budget 5
@@ -52,7 +52,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one of the five; raises `CommandError`."""
+    """Run one of the five subcommands; raises `CommandError`."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "add": _add,
         "list": _list,
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP, end="")
         return 0
     if action not in actions:
-        what = f"There is no `ingle provider {action}`." if action else "Say what to do."
+        what = f"There is no `ingle provider {action}`." if action else "A subcommand is missing."
         raise UsageError(what, "`ingle provider add`, `list`, `key`, `test`, `remove`.")
     return actions[action](rest)
 
@@ -76,16 +76,16 @@ def _add(arguments: Sequence[str]) -> int:
     from ...routing.providers.provider_presets import PRESETS
     from ...routing.providers.provider_store import read_provider
 
-    parser = CommandParser("provider add", "Add a server that may be asked.")
-    parser.add_argument("name", metavar="NAME", help="how it is called here")
-    parser.add_argument("--preset", choices=sorted(PRESETS), help="what it is")
+    parser = CommandParser("provider add", "Add a server that may answer requests.")
+    parser.add_argument("name", metavar="NAME", help="its name here")
+    parser.add_argument("--preset", choices=sorted(PRESETS), help="the kind of service")
     parser.add_argument("--kind", choices=("openai", "responses", "anthropic"), help="its protocol")
     parser.add_argument("--url", metavar="URL", help='its address, such as "https://host/v1"')
     parser.add_argument("--own", action="store_true", default=None, help="it is your own machine")
     parser.add_argument(
-        "--model", action="append", default=[], metavar="MODEL", help="a model that may be asked"
+        "--model", action="append", default=[], metavar="MODEL", help="a model that may be used"
     )
-    parser.add_argument("--budget", type=float, metavar="MONEY", help="the most for a month")
+    parser.add_argument("--budget", type=float, metavar="MONEY", help="the limit for a month")
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="the same in tokens")
     options = parser.parse_args(arguments)
     preset = options.preset or (options.name if options.name in PRESETS else None)
@@ -100,7 +100,7 @@ def _add(arguments: Sequence[str]) -> int:
     table = {**(PRESETS[preset] if preset else {"kind": "openai"})}
     table |= {key: value for key, value in given.items() if value is not None}
     if "base_url" not in table:
-        raise UsageError(f"Where is '{options.name}'?", "Give its --url, or a --preset.")
+        raise UsageError(f"'{options.name}' needs an address.", "Give its --url, or a --preset.")
     provider = read_provider(options.name, table, "this command")
     egress = _egress()
     egress.store.add(provider)
@@ -113,7 +113,7 @@ def _add(arguments: Sequence[str]) -> int:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    parser = CommandParser("provider list", "List the servers that may be asked.")
+    parser = CommandParser("provider list", "List the providers.")
     parser.add_json()
     options = parser.parse_args(arguments)
     egress = _egress()
@@ -141,14 +141,16 @@ def _list(arguments: Sequence[str]) -> int:
 def _key(arguments: Sequence[str]) -> int:
     parser = CommandParser("provider key", "Set or remove the key of a provider.")
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
-    parser.add_argument("--file", action="store_true", help="keep it in a file, not in the keyring")
-    parser.add_argument("--remove", action="store_true", help="forget the key")
+    parser.add_argument(
+        "--file", action="store_true", help="store it in a file, not in the keyring"
+    )
+    parser.add_argument("--remove", action="store_true", help="delete the key")
     options = parser.parse_args(arguments)
     egress = _egress()
     provider = egress.find(options.name)
     if options.remove:
         gone = egress.keys.remove(provider.name)
-        print("The key is forgotten." if gone else f"'{provider.name}' had no key.")
+        print("The key is deleted." if gone else f"'{provider.name}' had no key.")
         return 0
     return _keep_key(egress, provider, in_file=options.file)
 
@@ -164,9 +166,11 @@ def _keep_key(egress: ProviderEgress, provider: Provider, *, in_file: bool) -> i
 
 
 def _read_key(provider: Provider) -> str:
-    """What is typed unseen, or piped in."""
+    """Return the key typed without echo, or piped in."""
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
-        raise CommandError("There is nobody to ask for the key.", "Pipe it in: `… < key.txt`.")
+        raise CommandError(
+            "There is no terminal to ask for the key at.", "Pipe it in: `… < key.txt`."
+        )
     if sys.stdin.isatty():
         from getpass import getpass
 
@@ -175,7 +179,7 @@ def _read_key(provider: Provider) -> str:
 
 
 def _test(arguments: Sequence[str]) -> int:
-    parser = CommandParser("provider test", "Ask a provider for one word, and say what it took.")
+    parser = CommandParser("provider test", "Ask a provider for one word, and report what it took.")
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
     parser.add_argument("--model", metavar="MODEL", help="which of its models")
     parser.add_json()
@@ -220,7 +224,7 @@ async def _ask(egress: ProviderEgress, provider: Provider, model: str) -> tuple[
     events: list[Event] = []
     await backend.run(request, events.extend)
     text = "".join(event.text for event in events if isinstance(event, Delta))
-    assert backend.receipt is not None, "it is over"
+    assert backend.receipt is not None, "the test has ended"
     return text, backend.receipt
 
 

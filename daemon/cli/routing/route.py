@@ -1,4 +1,4 @@
-"""`ingle route`: what may leave this machine, and why a text would or would not."""
+"""`ingle route`: shows what may leave this machine, and why a text may or may not."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ..daemon_launcher import ensure_daemon
 HELP = """\
 usage: ingle route [--json]                     what is in force
        ingle route explain TEXT|- [--file FILE] [--model ROUTE] [--json]
-       ingle route check [FILE]                 is a policy right?
-       ingle route new                          write a policy to begin with
+       ingle route check [FILE]                 validate a policy
+       ingle route new                          write a policy to start from
        ingle route schema                       its JSON Schema, for editors
 
-The model name `auto` lets the policy decide where a request is answered: here,
+With the model name `auto` the policy decides where a request is answered: here,
 or by the best model of a provider that you set up (`ingle provider`). Without a
 provider everything is answered here. docs/privacy.md says what counts as
 sensitive, and how to change that.
@@ -42,7 +42,7 @@ examples:
 _VERDICTS = {
     "local": "it stays on this machine.",
     "redact": "it may leave with placeholders.",
-    "ask": "it may leave if you say so.",
+    "ask": "it may leave with your consent.",
     "cloud": "it may leave this machine.",
 }
 _SHOWN_FINDINGS = 40
@@ -50,7 +50,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one of the five; raises `CommandError`."""
+    """Run one of the five subcommands; raises `CommandError`."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "explain": _explain,
         "check": _check,
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     action, *rest = arguments
     if action not in actions:
         raise UsageError(
-            f"There is no `ingle route {action}`.", "`ingle route --help` lists what there is."
+            f"There is no `ingle route {action}`.", "`ingle route --help` lists the subcommands."
         )
     from ...routing.policy.policy_file import PolicyError
 
@@ -112,7 +112,7 @@ def _say_what_leaves(state: dict[str, Any]) -> None:
     elif not state["enabled"]:
         line = "Nothing leaves this machine: no provider is set up. `ingle provider` does that."
     else:
-        line = "What the policy lets go may leave this machine; `ingle ledger` lists what did."
+        line = "What the policy allows may leave this machine; `ingle ledger` lists what did."
     print(strip_control_characters(line))
     print(strip_control_characters(f"policy: {state['policy']} ({own})"))
     print()
@@ -136,17 +136,17 @@ def _explain(arguments: Sequence[str]) -> int:
 def _explain_parser() -> CommandParser:
     parser = CommandParser(
         "route explain",
-        "Say what is sensitive in a text, and where it would be answered. The text\n"
-        "stays on this machine, and is not kept.",
+        "Show what is sensitive in a text, and where it would be answered. The text\n"
+        "stays on this machine, and is not stored.",
     )
     parser.add_argument("text", nargs="*", metavar="TEXT", help="- for standard input")
-    parser.add_argument("--file", metavar="FILE", help="the text is in this file")
+    parser.add_argument("--file", metavar="FILE", help="read the text from this file")
     parser.add_argument("--model", default="auto", metavar="ROUTE", help="(auto)")
-    parser.add_argument("--private", action="store_true", help="as a request that is private")
+    parser.add_argument("--private", action="store_true", help="as a private request")
     parser.add_argument(
         "--override",
         choices=("never",),
-        help="with --json, give a consent although there is something that never leaves",
+        help="with --json, assume consent although there is something that never leaves",
     )
     parser.add_json()
     return parser
@@ -159,12 +159,10 @@ def _text(options: Namespace) -> str:
     try:
         if options.file:
             return Path(options.file).read_bytes().decode()
-        # What a shell passes on of bytes that are no UTF-8 is no text.
+        # Shells pass bytes that are not UTF-8 on as surrogates.
         return sys.stdin.buffer.read().decode() if words == "-" else os.fsencode(words).decode()
     except UnicodeDecodeError:
-        raise CommandError(
-            "That is not text in UTF-8.", "Only text can be looked through."
-        ) from None
+        raise CommandError("That is not text in UTF-8.", "Only text can be scanned.") from None
     except OSError as error:
         raise CommandError(f"{options.file} cannot be read: {error.strerror}.", None) from error
 
@@ -203,7 +201,7 @@ def _excerpt(text: str, finding: dict[str, Any]) -> str:
 
 
 def _check(arguments: Sequence[str]) -> int:
-    parser = CommandParser("route check", "Say whether a policy is right, and where it is not.")
+    parser = CommandParser("route check", "Validate a policy, and show its errors.")
     parser.add_argument("file", nargs="?", metavar="FILE", help="(the policy in force)")
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -225,7 +223,7 @@ def _check(arguments: Sequence[str]) -> int:
     if not path.exists():
         print(f"There is no policy at {path}, so the default one is in force.")
         return 0
-    print(strip_control_characters(f"{path} is right. Routes: {', '.join(policy.routes)}."))
+    print(strip_control_characters(f"{path} is valid. Routes: {', '.join(policy.routes)}."))
     for kind, sensitivity in changed.items():
         print(
             f"  {kind} is {sensitivity!r}, and would be '{DEFAULT_CLASSES[kind].value}' by default"
@@ -236,7 +234,7 @@ def _check(arguments: Sequence[str]) -> int:
 
 
 def _new(arguments: Sequence[str]) -> int:
-    parser = CommandParser("route new", "Write a policy that changes nothing yet, to be edited.")
+    parser = CommandParser("route new", "Write a policy to edit, which changes nothing yet.")
     parser.parse_args(arguments)
     from ...routing.policy.policy_template import POLICY_TEMPLATE
 
@@ -246,11 +244,11 @@ def _new(arguments: Sequence[str]) -> int:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(POLICY_TEMPLATE)
     except FileExistsError:
-        raise CommandError(f"{path} is there already.", "Edit it; it is not overwritten.") from None
+        raise CommandError(f"{path} already exists.", "Edit it; it is not overwritten.") from None
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}.", None) from error
     print(path)
-    print_status("It counts as soon as it is saved; `ingle route check` says whether it is right.")
+    print_status("It takes effect when it is saved; `ingle route check` validates it.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`ingle connect`: set up an editor or an agent for ingle, and prove that it works."""
+"""`ingle connect`: sets up an editor or an agent for ingle, and tests the connection."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ...connect.settings_change import SettingsChange
 
 EXAMPLES = """\
-  ingle connect                       what there is, and what is installed
+  ingle connect                       the programs, and which are installed
   ingle connect zed                   show what would be written, and ask
   ingle connect codex --write --model qwen2.5-coder
-  ingle connect claude-code --check   prove it by a round trip
+  ingle connect claude-code --check   test the connection
   ingle connect claude-code --remove
 """
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     except CannotEdit as error:
         raise CommandError(
             strip_control_characters(error.message),
-            f"It is left as it is. `ingle connect {client.name} --print` shows what to add.",
+            f"It is unchanged. `ingle connect {client.name} --print` shows what to add.",
         ) from None
 
 
@@ -66,18 +66,22 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         "connect",
         "Set up an editor or an agent for ingle: shows what it would write into the\n"
-        "program's own settings, and asks. What is there stays, and a copy of each file\n"
-        "that changes is left beside it. Without a name: lists the programs.",
+        "program's own settings, and asks. Other settings stay, and a backup of each\n"
+        "changed file is left beside it. Without a name: lists the programs.",
         examples=EXAMPLES,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="a program of the list")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--write", action="store_true", help="write without asking")
     how.add_argument("--print", action="store_true", help="print the settings only")
-    how.add_argument("--remove", action="store_true", help="take out what was written")
-    parser.add_argument("--check", action="store_true", help="ask the daemon as the program would")
-    parser.add_argument("--model", metavar="MODEL", help="the model that the program gets")
-    parser.add_argument("--key", action="store_true", help="make a key for it, and write it in")
+    how.add_argument("--remove", action="store_true", help="remove what was written")
+    parser.add_argument(
+        "--check", action="store_true", help="send the requests that the program would send"
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the model for the program")
+    parser.add_argument(
+        "--key", action="store_true", help="create a key for it, and write it into the settings"
+    )
     parser.add_json()
     return parser
 
@@ -90,9 +94,9 @@ def _client(name: str) -> ClientProgram:
         return found
     guess = f"Did you mean `ingle connect {near}`? " if near else ""
     raise UsageError(
-        f"ingle knows no program called '{strip_control_characters(name)}'.",
-        f"{guess}`ingle connect` lists all. Any other that speaks OpenAI's, Anthropic's or "
-        "Ollama's protocol takes the address that `ingle ps` prints.",
+        f"ingle does not know a program '{strip_control_characters(name)}'.",
+        f"{guess}`ingle connect` lists all. Any other that uses OpenAI's, Anthropic's or "
+        "Ollama's protocol can use the address that `ingle ps` prints.",
     )
 
 
@@ -139,7 +143,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     target, warnings = _target(client, config, ensure_daemon(config), options.model)
     store = KeyStore(config.paths.keys)
     key = present_key(store, client.files(target, places))
-    # Where a program keeps its key for itself, one that was made before will be there.
+    # If a program stores its key itself, an earlier one is still there.
     needs_key = _needs_key() and (client.takes_key or not has_key(store, client))
     makes_key = key is None and (options.key or needs_key)
     target = _with_key(target, _NEW_KEY if makes_key else key)
@@ -176,7 +180,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
 def _target(
     client: ClientProgram, config: Config, daemon: DaemonClient, wanted: str | None
 ) -> tuple[ConnectTarget, list[str]]:
-    """What the program gets, and what a person should know of it."""
+    """Return what the program gets, and notes for the user."""
     from ...connect.change_record import ChangeRecord
     from ...connect.connect_target import ConnectTarget
     from ...connect.model_choice import choose_model, warn_of_context
@@ -192,7 +196,7 @@ def _target(
     if config.port == 0:
         said.append("`port` is 0, so the address changes with each start: set another one.")
     entries = daemon.models()
-    # What was chosen once stays chosen.
+    # Keep the model that was chosen before.
     given, told = ChangeRecord(config.paths.connections).given(client.name) or (None, 0)
     model, note = wanted or given, None
     if model is None:
@@ -207,7 +211,7 @@ def _target(
         said.append(f"{model} is not installed yet: `ingle pull {model}` fetches it.")
     name, context = str(found["id"]), int(found.get("context_length") or 0)
     if name == given and told and found.get("state") != "ready":
-        # Before it is loaded its context is a guess, which memory that comes and goes would change.
+        # Before it is loaded its context is an estimate, which varies with free memory.
         context = told
     said += [line for line in (note, warn_of_context(client, name, context)) if line]
     url = f"http://{status['address']}"
@@ -215,7 +219,7 @@ def _target(
 
 
 def _needs_key() -> bool:
-    """Whether the system does not tell which user a TCP connection belongs to."""
+    """Whether the system does not report which user a TCP connection belongs to."""
     return sys.platform != "linux"
 
 
@@ -226,7 +230,7 @@ def _with_key(target: ConnectTarget, key: str | None) -> ConnectTarget:
 
 
 def _usable(target: ConnectTarget) -> ConnectTarget:
-    """Without the word that stands for a key to be made."""
+    """Return it without the placeholder of a key that is still to be created."""
     return _with_key(target, None) if target.key == _NEW_KEY else target
 
 
@@ -234,7 +238,7 @@ def _make_key(store: KeyStore, client: ClientProgram) -> str:
     from ...connect.client_key import make_key
 
     name, key = make_key(store, client)
-    print_status(f"The key '{name}' was made for {client.title}; `ingle key list` shows all.")
+    print_status(f"The key '{name}' was created for {client.title}; `ingle key list` shows all.")
     return key
 
 
@@ -270,7 +274,7 @@ def _quoted(value: str) -> str:
 
 
 def _confirmed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
-    """Show the diff, and ask where somebody can answer."""
+    """Show the diff, and ask if there is a terminal."""
     lines = [line for change in changes for line in change.diff()]
     colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     if not options.json:
@@ -294,7 +298,7 @@ def _colored(line: str) -> str:
 
 
 def _plain(line: str) -> str:
-    """The line without control characters but tabs."""
+    """Return the line without control characters but tabs."""
     return "\t".join(map(strip_control_characters, line.split("\t")))
 
 
@@ -309,7 +313,7 @@ def _write(
         if change.is_one:
             print_status(f"Written: {change.path}")
     for copy in copies:
-        print_status(f"What it was before: {copy}")
+        print_status(f"Backup: {copy}")
 
 
 def _say_rest(client: ClientProgram, target: ConnectTarget) -> None:
@@ -318,7 +322,7 @@ def _say_rest(client: ClientProgram, target: ConnectTarget) -> None:
     for note in client.notes(target):
         print_status(note)
     print_status(
-        "The daemon must run when the program asks: any ingle command starts it, and "
+        "The daemon must run when the program connects: any ingle command starts it, and "
         "`ingle serve` runs it in the foreground."
     )
 
@@ -330,7 +334,7 @@ def _check(
     *,
     as_json: bool,
 ) -> int:
-    """Say of each round trip whether it works; 1 where one does not."""
+    """Print the result of each test; 1 if one fails."""
     from ...connect.connection_probe import ConnectionProber, ProbeOutcome
 
     outcomes: list[ProbeOutcome] = []
@@ -372,16 +376,16 @@ def _remove(client: ClientProgram, places: ProgramFolders, options: Namespace) -
     record = ChangeRecord(config.paths.connections)
     changes = plan_removal(record, client.name, client.files(target, places))
     if any(change.is_one for change in changes):
-        options.write = True  # who says --remove has decided; the diff and the copies tell the rest
+        options.write = True  # --remove is explicit enough; the diff and the backups show the rest
         _confirmed(changes, options)
     copies = take_back(changes, record, client.name)
     for change in changes:
         if change.is_one:
             print_status(f"{'Removed' if change.after is None else 'Written'}: {change.path}")
     for copy in copies:
-        print_status(f"What it was before: {copy}")
+        print_status(f"Backup: {copy}")
     if not any(change.is_one for change in changes):
-        print_status(f"Nothing of ingle's is left in the settings of {client.title}.")
+        print_status(f"The settings of {client.title} contain nothing of ingle's.")
     if revoke_key(KeyStore(config.paths.keys), client):
         print_status("Its key is revoked.")
     if options.json:

@@ -1,4 +1,4 @@
-"""`ingle doctor`: what this machine has, what is wrong with it, and how to mend that."""
+"""`ingle doctor`: diagnoses this machine and the installation, and suggests repairs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _COLUMNS_OF_FILES = 80
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the machine and what was found; 1 where something is broken."""
+    """Print the machine and the findings; 1 if something is broken."""
     parser = CommandParser(
         "doctor",
-        "Look at this machine and at ingle on it: what there is, what is wrong, and\n"
-        "how to mend that. It changes nothing, and nothing leaves the machine.",
+        "Check this machine and ingle's installation, and suggest how to fix what is\n"
+        "wrong. It changes nothing, and nothing leaves the machine.",
         examples=EXAMPLES,
     )
     parser.add_json()
     parser.add_argument(
-        "--anew", action="store_true", help="measure and ask again what is kept from before"
+        "--anew", action="store_true", help="repeat measurements instead of using stored ones"
     )
     parser.add_argument(
         "--bundle",
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _settings() -> tuple[Config, tuple[str, str]]:
-    """The settings in force, or plain ones and what is wrong with those."""
+    """Return the settings in force; if they are invalid, the defaults and the error."""
     try:
         return load_config(os.environ), ("", "")
     except ConfigError as error:

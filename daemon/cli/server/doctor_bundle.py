@@ -1,4 +1,4 @@
-"""`ingle doctor --bundle`: shows what a report holds, then writes it."""
+"""`ingle doctor --bundle`: shows what a support bundle contains, then writes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..command_errors import CommandError
 
 
 def bundle(config: Config, situation: SystemState, target: str, *, with_models: bool) -> int:
-    """Print the report where `target` is "-", else write it into that file or folder.
+    """Print the bundle if `target` is "-", else write it into that file or folder.
 
     Raises `CommandError`.
     """
@@ -42,7 +42,7 @@ def bundle(config: Config, situation: SystemState, target: str, *, with_models: 
         path /= f"ingle-report-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
     for name, content in files.items():
         print(f"{format_bytes(len(content)):>8}  {name}")
-    print(f"{redactor.count} names, places and quotes were taken out.")
+    print(f"{redactor.count} names, paths and quotes were removed.")
     try:
         write_bundle(path, files)
     except FileExistsError as error:
@@ -55,7 +55,7 @@ def bundle(config: Config, situation: SystemState, target: str, *, with_models: 
 
 
 def _models(store: ModelStore, catalog: Catalog, *, with_names: bool) -> list[dict[str, Any]]:
-    """Facts about what is installed; names only of models that the catalog has."""
+    """Return facts about installed models; names only of catalog models."""
     return [
         {
             "name": model.name if with_names or catalog.find(model.name) else "(one of your own)",
@@ -75,7 +75,7 @@ def _own_names(store: ModelStore, catalog: Catalog) -> dict[str, str]:
 
 
 def _secrets(config: Config) -> dict[str, str]:
-    """What stands for the owner and the machine, and for the texts of the settings."""
+    """Return the marks that replace names of the user, of the machine and in the settings."""
     paths = config.paths
     folders = (paths.config, paths.models, paths.state, paths.runtime, paths.chats, Path.home())
     found = {str(folder): "(folder)" for folder in folders}

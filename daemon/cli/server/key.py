@@ -1,4 +1,4 @@
-"""`ingle key`: make, list and take back API keys."""
+"""`ingle key`: creates, lists, rotates and revokes API keys."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ usage: ingle key new [NAME] [--scope inference,read] [--model 'smollm2*']
        ingle key rotate NAME [--expires 90d] [--json]
        ingle key revoke NAME [NAME ...] [--json]
 
-Keys for clients of the HTTP address. On Linux none is needed: the daemon sees
-that a client is yours. Where the system does not tell (Windows), for a client
-that runs as another user, and for other machines, a key lets it in. Clients
-send it as `Authorization: Bearer`, `x-api-key` or `api-key`.
+Keys for clients of the HTTP address. On Linux none is needed: the daemon can
+see that a client is yours. If the system does not report that (Windows), for a
+client that runs as another user, and for other machines, a key is needed.
+Clients send it as `Authorization: Bearer`, `x-api-key` or `api-key`.
 
-A key is shown once, when it is made; ingle keeps only its digest. What is
-changed here counts at once, without a restart of the daemon.
+A key is shown once, when it is created; ingle stores only its digest. Changes
+take effect at once, without a restart of the daemon.
 
-scopes, all of them where none is said:
-  inference  ask models          models  load, pull and remove models
-  read       see how things are  files   files and batches
+scopes (default: all):
+  inference  use models          models  load, pull and remove models
+  read       see the status      files   files and batches
   admin      everything
 
 examples:
@@ -54,7 +54,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one of the four; raises `CommandError`."""
+    """Run one of the four subcommands; raises `CommandError`."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "new": _new,
         "list": _list,
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP, end="")
         return 0
     if action not in actions:
-        what = f"There is no `ingle key {action}`." if action else "Say what to do with keys."
+        what = f"There is no `ingle key {action}`." if action else "A subcommand is missing."
         raise UsageError(what, "`ingle key new`, `list`, `rotate NAME` or `revoke NAME`.")
     from ...access.api_keys import KeyFailure
 
@@ -78,23 +78,23 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _new(arguments: Sequence[str]) -> int:
-    parser = CommandParser("key new", "Make a key, and print it: it is shown only now.")
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="what it is for")
+    parser = CommandParser("key new", "Create a key, and print it: it is shown only now.")
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="a name for the key")
     parser.add_argument(
         "--scope",
         action="append",
         metavar="SCOPE",
-        help="what it is for: inference, read, models, files, admin; else all of it",
+        help="what it allows: inference, read, models, files, admin; default: all",
     )
     parser.add_argument(
-        "--model", action="append", metavar="PATTERN", help="only for models of such full names"
+        "--model", action="append", metavar="PATTERN", help="only for models with these full names"
     )
     parser.add_argument(
         "--route", choices=("any", "local"), default="any", help="local: never for a cloud"
     )
     parser.add_argument("--rate", metavar="N/UNIT", help='requests in a time, such as "60/m"')
     parser.add_argument(
-        "--expires", metavar="TIME", help='how long it is valid, such as "90d"; else for ever'
+        "--expires", metavar="TIME", help='how long it is valid, such as "90d"; default: for ever'
     )
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -112,7 +112,7 @@ def _new(arguments: Sequence[str]) -> int:
 
 
 def _rotate(arguments: Sequence[str]) -> int:
-    parser = CommandParser("key rotate", "Put a new key in the place of one; the old one is over.")
+    parser = CommandParser("key rotate", "Replace a key with a new one; the old one is revoked.")
     parser.add_argument("name", metavar="NAME", help="a name or an id of `key list`")
     parser.add_argument("--expires", metavar="TIME", help="how long the new one is valid")
     parser.add_json()
@@ -131,7 +131,7 @@ def _show_new(record: KeyRecord, key: str, options: Namespace) -> int:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    parser = CommandParser("key list", "List the keys; what they are is not kept.")
+    parser = CommandParser("key list", "List the keys; the keys themselves are not stored.")
     parser.add_json()
     options = parser.parse_args(arguments)
     store = _store()
@@ -140,7 +140,7 @@ def _list(arguments: Sequence[str]) -> int:
         print_json({"keys": [_facts(key, used.get(key.id)) for key in keys]})
         return 0
     if not keys:
-        print_status("There are no keys. `ingle key new` makes one.")
+        print_status("There are no keys. `ingle key new` creates one.")
         return 0
     rows = [_row(key, used.get(key.id)) for key in keys]
     header = ("NAME", "ID", "FOR", "EXPIRES", "USED")
@@ -149,7 +149,7 @@ def _list(arguments: Sequence[str]) -> int:
 
 
 def _revoke(arguments: Sequence[str]) -> int:
-    parser = CommandParser("key revoke", "Take keys back: from now on they open nothing.")
+    parser = CommandParser("key revoke", "Revoke keys, which takes effect at once.")
     parser.add_argument("keys", nargs="+", metavar="NAME", help="a name or an id of `key list`")
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -170,7 +170,7 @@ def _store() -> KeyStore:
 
 
 def _lifetime(text: str | None) -> float | None:
-    """Seconds, None for ever; raises `UsageError`."""
+    """Return seconds, None for ever; raises `UsageError`."""
     if text is None:
         return None
     from ...settings.setting_parsers import FOREVER, InvalidSetting, parse_duration
@@ -182,28 +182,28 @@ def _lifetime(text: str | None) -> float | None:
     if seconds == FOREVER:
         return None
     if not 0 < seconds < 10**9:
-        raise UsageError(f"'{text}' is not a time that a key can last.", 'Write it as "90d".')
+        raise UsageError(f"'{text}' is not a valid lifetime of a key.", 'Write it as "90d".')
     return seconds
 
 
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """What an option said, once or several times, or with commas."""
+    """Split the values of an option that may be repeated, or separated by commas."""
     parts = (part.strip() for text in given or () for part in text.split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def _scopes(given: Sequence[str] | None) -> tuple[Scope, ...]:
-    """Those scopes, else all; raises `UsageError`."""
+    """Return those scopes, else all; raises `UsageError`."""
     from ...http.route_access import Scope
 
     words = _words(given)
     if unknown := [word for word in words if word not in tuple(Scope)]:
-        raise UsageError(f"There is no scope '{unknown[0]}'.", f"There are {', '.join(Scope)}.")
+        raise UsageError(f"There is no scope '{unknown[0]}'.", f"Scopes: {', '.join(Scope)}.")
     return tuple(Scope(word) for word in words) or tuple(Scope)
 
 
 def _rate(text: str | None) -> Rate | None:
-    """The rate of "60/m"; raises `UsageError`."""
+    """Return the rate of "60/m"; raises `UsageError`."""
     from ...access.api_keys import Rate
 
     if text is None:
@@ -239,7 +239,7 @@ def _row(record: KeyRecord, used: int | None) -> list[str]:
 
 
 def _purpose(record: KeyRecord) -> str:
-    """What it is for, in a few words."""
+    """Return what it allows, in a few words."""
     from ...http.route_access import Scope
 
     everything = Scope.ADMIN in record.scopes

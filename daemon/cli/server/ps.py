@@ -1,4 +1,4 @@
-"""`ingle ps`: the loaded models, what they hold and why, and where the daemon listens."""
+"""`ingle ps`: shows the loaded models, their memory and state, and where the daemon listens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS = 80
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what runs, without starting anything; raises `CommandError`."""
+    """Print the status without starting anything; raises `CommandError`."""
     parser = CommandParser(
         "ps", "Show the loaded models, what they hold and why, and where the daemon listens."
     )
@@ -53,7 +53,7 @@ def _print_status(status: Status) -> None:
     if status["address"]:
         print(strip_control_characters(f"       and http://{status['address']}"))
     else:
-        print("       and not on TCP: the port is taken by another program, or turned off")
+        print("       and not on TCP: the port is in use by another program, or turned off")
     for device in status["devices"]:
         if line := _device(device):
             print(strip_control_characters(line))
@@ -71,7 +71,7 @@ def _print_status(status: Status) -> None:
 
 
 def _device(device: DeviceGauges) -> str:
-    """A GPU, and a processor whose power is known."""
+    """Return the line of a GPU, or of a processor whose power is known."""
     facts: list[str] = []
     if device["memory_total"] and device["memory_used"] is not None:
         used, total = format_bytes(device["memory_used"]), format_bytes(device["memory_total"])
@@ -104,13 +104,13 @@ def _row(model: LoadedModel) -> list[str]:
 
 
 def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
-    """What belongs to one model alone, label and text."""
+    """Yield the details of one model, label and text."""
     if model["error"]:
         yield "error", model["error"]
         if left := model.get("quarantined_for"):
             yield (
                 "why",
-                f"It died three times within a minute, and is left alone for {left:.0f} more "
+                f"It died three times within a minute, and is quarantined for {left:.0f} more "
                 f"seconds; `ingle unload {model['name']}` lifts that.",
             )
         return
@@ -125,7 +125,7 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
         share = f"{right / all_of_them:.0%}"
         yield "guesses", f"{right:,} of {all_of_them:,} became part of an answer ({share})"
     if model["kv_type"].startswith("q"):
-        yield "note", f"The KV cache is quantized to {model['kv_type']}."
+        yield "note", f"The KV cache is quantised to {model['kv_type']}."
     for warning in model["warnings"]:
         yield "note", warning
 
@@ -155,7 +155,7 @@ def _memory(model: LoadedModel) -> str:
         )
         if size
     ]
-    stored = f"; conversations keep {' and '.join(kept)}" if kept else ""
+    stored = f"; conversations hold {' and '.join(kept)}" if kept else ""
     return ", ".join(words) + stored
 
 
@@ -168,7 +168,7 @@ def _tokens(model: LoadedModel) -> str:
 
 
 def _held(model: LoadedModel) -> int:
-    """Bytes that its process has in memory of any kind; 0 while that is not known."""
+    """Return the bytes of its process in all kinds of memory; 0 while that is not known."""
     memory = model["memory"]
     return _total(memory["measured"]) + memory["mapped"]
 

@@ -1,4 +1,4 @@
-"""`ingle serve`: the daemon in the foreground."""
+"""`ingle serve`: runs the daemon in the foreground."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "serve",
         "Run the daemon in the foreground, until `ingle stop` or Ctrl-C. Commands that\n"
-        "need the daemon start it by themselves; this is for services, and for a look at\n"
+        "need the daemon start it by themselves; this is for services, and to watch\n"
         "its log.",
     )
     parser.add_argument(
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     for flag, what in (
         ("--allow-lan", "let other machines reach --host, with a key and TLS"),
-        ("--allow-plain-lan", "… without TLS, where the network itself is encrypted"),
+        ("--allow-plain-lan", "… without TLS, if the network itself is encrypted"),
     ):
         parser.add_argument(flag, action="store_true", default=None, help=what)
     parser.add_argument("--socket", metavar="PATH", help="the unix socket")
@@ -37,15 +37,18 @@ def main(arguments: Sequence[str]) -> int:
         "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
     )
     parser.add_argument(
-        "--offline", action="store_true", default=None, help="download nothing, ask nobody"
+        "--offline",
+        action="store_true",
+        default=None,
+        help="download nothing, connect to no provider",
     )
     parser.add_argument(
-        "--tcp-optional", action="store_true", help="where the port is taken, do without TCP"
+        "--tcp-optional", action="store_true", help="if the port is in use, do without TCP"
     )
     options = parser.parse_args(arguments)
     config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
 
-    # The server's packages take a while to import: whoever only wants the help need not wait.
+    # The server's packages take a while to import, which the help does not need.
     from ...access.exposure import Exposed
     from ...server.daemon_server import run
 

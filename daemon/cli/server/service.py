@@ -1,4 +1,4 @@
-"""`ingle service`: have the system start the daemon, and take that back."""
+"""`ingle service`: installs the daemon as a service of the system, and removes it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ EXAMPLES = """\
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do one of the three; raises `CommandError`."""
+    """Run one of the three subcommands; raises `CommandError`."""
     parser = CommandParser(
         "service",
-        "Have the system start the daemon: systemd on Linux (its socket is always there,\n"
-        "the daemon comes when somebody connects), launchd on macOS, a task on Windows.",
+        "Have the system start the daemon: systemd on Linux (its socket always listens,\n"
+        "the daemon starts on the first connection), launchd on macOS, a task on Windows.",
         examples=EXAMPLES,
     )
     parser.add_argument("deed", choices=["install", "uninstall", "status"])
     parser.add_argument("--dry-run", action="store_true", help="print the files; change nothing")
     parser.add_argument(
-        "--no-start", action="store_true", help="only write or remove files; ask no system"
+        "--no-start",
+        action="store_true",
+        help="only write or remove files; do not start or stop anything",
     )
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -73,14 +75,14 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
         for path in written:
             print(f"Wrote {strip_control_characters(path)}")
         if not written:
-            print("All files were as they should be.")
+            print("All files were up to date.")
         if started:
             print(f"{system.name} starts the daemon from now on.")
             for hint in system.hints():
                 print(hint)
     if not system.ran:
         print_status(
-            f"Nobody has seen this run under {system.name} yet: please report how it went."
+            f"This has not been tested under {system.name} yet: please report how it went."
         )
     if ignored:
         place = config.paths.config_file
@@ -111,7 +113,7 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
     if not removed:
         print("The service was not installed.")
     if any(path.exists() for path in kept):
-        print("What is yours stays: settings, models, chats and what was kept for them, in")
+        print("Your data stays: settings, models, chats and their stored data, in")
         for path in kept:
             if path.exists():
                 print(f"  {strip_control_characters(str(path))}")
@@ -119,7 +121,7 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
 
 
 def _status(system: ServiceManager, config: Config, options: Namespace) -> int:
-    """0 where it is installed as it should be, else 1."""
+    """Return 0 if it is installed with the current files, else 1."""
     import msgspec
 
     from ...service.install_service import status_of
@@ -162,7 +164,7 @@ def _show(system: ServiceManager, options: Namespace) -> int:
 
 
 def _stop_running(config: Config) -> None:
-    """End a daemon that a command started: it would keep the service from its own socket."""
+    """End a daemon that a command started: the service needs its socket."""
     from .stop import stop
 
     pid = stop(config)

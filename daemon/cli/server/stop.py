@@ -1,4 +1,4 @@
-"""`ingle stop`: end the daemon."""
+"""`ingle stop`: ends the daemon."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..daemon_launcher import running_daemon
 
 POLL_INTERVAL = 0.02
 WORKER_GRACE = 10.0
-"""Seconds for the workers to end, beyond what running answers get."""
+"""Seconds for the workers to end, in addition to the grace period of running answers."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Stop the daemon and wait until its process is gone; raises `CommandError`."""
+    """Stop the daemon and wait until its process has ended; raises `CommandError`."""
     parser = CommandParser(
-        "stop", "End the daemon: running answers get a moment to finish, memory is given back."
+        "stop", "End the daemon: running answers get a moment to finish, memory is freed."
     )
     parser.add_json()
     options = parser.parse_args(arguments)
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def stop(config: Config) -> int | None:
-    """End the daemon and wait until it is gone: its process id, None where none ran.
+    """End the daemon and wait until it is gone; return its process id, None if none ran.
 
     Raises `CommandError`.
     """
@@ -59,7 +59,7 @@ def _wait_gone(pid: int, timeout: float) -> None:
 
     deadline = time.monotonic() + timeout
     try:
-        # Remembers when the process began, so that another one with its number is not waited for.
+        # Compares the start time, so that another process with the same id is not waited for.
         process = psutil.Process(pid)
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""`ingle version`: which ingle this is."""
+"""`ingle version`: prints the version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..command_parser import CommandParser
 
 
 def installed_version() -> str:
-    """The version of the installed package."""
+    """Return the version of the installed package."""
     return metadata.version("ingle")
 
 

@@ -105,7 +105,7 @@ def test_an_older_daemon_that_nobody_uses_gives_way(
         pids = set(pool.map(ensure, range(4)))
     assert len(pids) == 1
     assert old not in pids
-    assert said.count("Nobody uses the old one: it ends, and the new one starts.") == 1
+    assert said.count("The old one is idle: it ends, and the new one starts.") == 1
     assert started_pids([text for text in said if text.startswith("Started")]) == [old, *pids]
 
 
@@ -147,7 +147,7 @@ def test_daemon_that_fails_is_told_with_its_last_lines(
     config.paths.log.write_text("of another day\n")
     with pytest.raises(CommandError) as caught:
         ensure_daemon(config, command=serve("broken"))
-    assert caught.value.message == "The daemon ended while it started (exit status 1)."
+    assert caught.value.message == "The daemon ended during its start (exit status 1)."
     assert caught.value.hint == (
         "Error: The port is taken.\nUse --port.\n" + f"The whole log is in {config.paths.log}."
     )

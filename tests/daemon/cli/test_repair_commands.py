@@ -123,7 +123,7 @@ def test_list_all_tells_what_is_not_used(
     assert "it is gone" not in capsys.readouterr().out
     assert main(["list", "--all"]) == 0
     out = capsys.readouterr().out
-    assert out.endswith("\nFound and not used:\n  x:1b (Ollama): it is gone.\n")
+    assert out.endswith("\nFound, but not used:\n  x:1b (Ollama): it is gone.\n")
     assert main(["list", "--all", "--json"]) == 0
     assert printed_json(capsys)["unusable"] == [lost]
 
@@ -246,7 +246,7 @@ def test_ps_tells_what_is_out_of_the_ordinary(daemon: Any, capsys: Capture) -> N
     assert main(["ps"]) == 0
     out = capsys.readouterr().out
     assert out.endswith(
-        "\n  note     The KV cache is quantized to q4_0.\n  note     There is no GPU.\n"
+        "\n  note     The KV cache is quantised to q4_0.\n  note     There is no GPU.\n"
     )
 
 
@@ -298,8 +298,13 @@ def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) ->
     [
         (["--pin"], {"pinned": True}, {"pin": True}, "and is pinned."),
         (["--no-pin"], {"expires_in": 90.0}, {"pin": False}, "stays for 1 min 30 s without use."),
-        (["--no-pin"], {"expires_in": 0.0}, {"pin": False}, "goes as soon as nobody uses it."),
-        (["--keep-alive", "forever"], {}, {"keep_alive": -1.0}, "stays until it is unloaded."),
+        (["--no-pin"], {"expires_in": 0.0}, {"pin": False}, "is unloaded as soon as it is idle."),
+        (
+            ["--keep-alive", "forever"],
+            {},
+            {"keep_alive": -1.0},
+            "stays loaded until it is unloaded.",
+        ),
         ([], {"pinned": True}, {}, "and is pinned."),
     ],
 )
@@ -387,7 +392,7 @@ def test_rm_asks_before_it_deletes_what_is_not_ours(
     assert main(["rm", "--delete-file", "tiny"]) == 1
     captured = capsys.readouterr()
     assert "This deletes what LM Studio keeps (98.4 MB):\n  /lm/t.gguf\n" in captured.err
-    assert "nobody is here to ask" in captured.err
+    assert "there is no terminal to ask at" in captured.err
     assert daemon.asked("DELETE", asked) == []
     assert main(["rm", "--delete-file", "--yes", "tiny"]) == 0
     assert daemon.asked("DELETE", asked) == [None]
@@ -405,7 +410,7 @@ def test_add(
     assert daemon.asked("POST", "/ingle/v1/models") == [
         {"path": str(tmp_path / "m.gguf"), "name": "mine"}
     ]
-    assert "is used where it lies: /models/" in capsys.readouterr().out
+    assert "is used in place: /models/" in capsys.readouterr().out
     assert main(["add", "/m.gguf", "--json"]) == 0
     assert printed_json(capsys) == daemon.models[0]
     assert main(["add", "/bad\udcff.gguf"]) == 1
@@ -418,7 +423,7 @@ def test_pull_says_that_nothing_was_downloaded(
     daemon.pull = [("done", model_entry("tiny:1b", place="Ollama", path="/o/blob"))]
     assert main(["pull", "tiny"]) == 0
     assert capsys.readouterr().err == (
-        "tiny:1b is here already, in Ollama (98.4 MB). It is used where it lies, and nothing was "
+        "tiny:1b is already in Ollama (98.4 MB). It is used in place, and nothing was "
         "downloaded: /o/blob\n"
     )
 
@@ -507,7 +512,7 @@ def test_pull_that_fails(daemon: Any, capsys: Capture) -> None:
 def test_pull_that_ends_without_a_word(daemon: Any, capsys: Capture) -> None:
     daemon.pull = [("progress", PROGRESS)]
     assert main(["pull", "smollm2"]) == 1
-    assert "without a word" in capsys.readouterr().err
+    assert "without a reason" in capsys.readouterr().err
 
 
 def test_interrupted_pull_is_cancelled_and_can_go_on(daemon: Any, command: list[str]) -> None:

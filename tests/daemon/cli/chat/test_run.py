@@ -290,7 +290,7 @@ def test_a_model_that_makes_no_text_is_not_even_pulled(
     daemon.missing = {"all-minilm"}
     done = ingle("run", "all-minilm", "Hi")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "all-minilm:l6-v2 makes no text" in done.stderr
+    assert "all-minilm:l6-v2 does not generate text" in done.stderr
     assert "POST /v1/embeddings" in done.stderr
     assert not daemon.asked("POST", "/ingle/v1/pull")
 

@@ -121,7 +121,7 @@ def test_what_was_measured_is_shown_though_it_cannot_be_kept(
 ) -> None:
     kept = tmp_path / "kept"
     assert main(["bench", model, "--save", str(kept / "x.json")]) == 2
-    assert "is no folder to write to" in capsys.readouterr().err
+    assert "is not a folder that can be written to" in capsys.readouterr().err
     kept.mkdir()
     assert main(["bench", model, *QUICK, "--only", "", "--save", str(kept)]) == 1
     found = capsys.readouterr()

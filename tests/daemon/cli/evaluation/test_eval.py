@@ -57,8 +57,8 @@ def test_json_and_a_file_of_prompts(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "holds no prompt"),
-        (b"\xff\xfe", "not a text in UTF-8"),
+        (b"", "contains no prompt"),
+        (b"\xff\xfe", "not UTF-8 text"),
         (b"{}\n", "line 1 holds neither"),
         (b'{"prompt": "a"}\n{"prompt": 3}', "line 2 holds neither"),
         (b'{"prompt": "a"\n', "line 1 is not JSON"),
@@ -106,7 +106,7 @@ def test_chats_are_read_only_with_consent(
     keep_a_chat("is the hen thin?")
     arguments = ["eval", models[0], "--against", models[1], "--chats", "--tokens", "3", "--json"]
     assert main(arguments) == 1
-    assert "only when you say so" in capsys.readouterr().err
+    assert "only with your consent" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", terminal("n\n"))
     assert main(arguments) == 1
     assert "No chat was read." in capsys.readouterr().err
@@ -156,7 +156,7 @@ def terminal(typed: str) -> io.StringIO:
     [
         (["--limit", "0"], "--limit is a number"),
         (["--tokens", "99999"], "--tokens is a number"),
-        (["--chats", "--prompts", "x"], "Leave one of them out."),
+        (["--chats", "--prompts", "x"], "Use only one of them."),
         (["--prompts", "nowhere.txt"], "cannot be read"),
     ],
 )

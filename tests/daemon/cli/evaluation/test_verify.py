@@ -150,7 +150,7 @@ def test_a_text_of_ones_own(
         (["--tokens", "1"], "must be a whole number, 2 or more, not '1'"),
         (["--against", "vllm"], "Argument --against: invalid choice: 'vllm'"),
         (["--text", "/nowhere"], "The text /nowhere cannot be read: No such file"),
-        (["--text", "/bin/sh"], "/bin/sh is not a text in UTF-8."),
+        (["--text", "/bin/sh"], "/bin/sh is not UTF-8 text."),
         ([], "The following arguments are required: MODEL"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_wrong_command_line_is_status_2(
 def test_models_that_write_no_text(daemon: Any, capsys: Capture) -> None:
     daemon.models[0] |= {"task": "embed", "chat": False}
     assert main(["verify", "smollm2"]) == 1
-    assert "writes no text" in capsys.readouterr().err
+    assert "does not generate text" in capsys.readouterr().err
     assert main(["verify", "smolm2"]) == 1
     assert "Did you mean 'smollm2'?" in capsys.readouterr().err
 

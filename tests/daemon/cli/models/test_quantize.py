@@ -75,7 +75,7 @@ def test_a_model_of_vectors_is_not_to_be_talked_to(
     ("arguments", "words"),
     [
         (["Q9_Z"], "Q9_Z is not a target."),
-        (["nf4"], "NF4 is no file format"),
+        (["nf4"], "NF4 is not a file format"),
         (["Q8_0", "-o", "out.bin"], "should end in .gguf"),
         (["Q8_0", "-o", "nowhere/out.gguf"], "There is no folder"),
         (["Q8_0", "-o", "small-f16.gguf"], "is there already"),

@@ -43,7 +43,7 @@ def test_a_new_policy_is_right_and_changes_nothing(
     assert "is right" in capsys.readouterr().out
     path.write_text("# mine")
     assert main(["route", "new"]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert path.read_text() == "# mine"
     # What it shows as possible is possible.
     path.write_text("\n".join(_shown(written)))

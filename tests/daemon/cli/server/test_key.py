@@ -65,7 +65,7 @@ def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["key"], 2, "Say what to do"),
+        (["key"], 2, "A subcommand is missing"),
         (["key", "make"], 2, "There is no `ingle key make`."),
         (["key", "revoke"], 2, "required"),
         (["key", "revoke", "none"], 1, "There is no key 'none'."),
