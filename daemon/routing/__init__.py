@@ -1,1 +1,1 @@
-"""Where a request may be answered: what is in it, what the owner allows, and what left."""
+"""Decides where a request may be answered: detection, policy, egress and its ledger."""

@@ -1,4 +1,4 @@
-"""Whether a cloud model is worth it: how sure the local one is, and how much the task matters."""
+"""Escalation to a cloud model: uncertainty of the local answer, and value of the task."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from ingle.backends.base.requests import GenerateRequest
 from .policy.route_definition import RouteDefinition
 
 FEWEST_TOKENS = 4
-"""Of fewer, nothing is concluded."""
+"""With fewer tokens, the mean is not meaningful."""
 
 _CODE = re.compile(r"```|^(?: {4}|\t)\S.*\n(?: {4}|\t)\S", re.MULTILINE)
 _MATHS = re.compile(r"\\(?:frac|sum|int|sqrt|begin)\b|\$\$|[∑∫√∂∇≤≥]|\bprove\b", re.IGNORECASE)
 
 
 class MeanSurprisal:
-    """How much an answer's first tokens surprised the model itself: mean nats a token.
+    """Mean surprisal of an answer's first tokens, in nats per token.
 
-    It is the cross-entropy of what was written, which needs no probabilities but the chosen ones.
+    It is the cross-entropy of the generated text, which needs only the log-probabilities of its
+    tokens.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -31,12 +32,12 @@ class MeanSurprisal:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many tokens as were asked for, or there will be no more."""
+        """Whether it has as many tokens as requested, or the answer has ended."""
         return self._seen >= self._wanted or self._ended
 
     @property
     def mean(self) -> float | None:
-        """None where there are too few tokens to tell."""
+        """The mean in nats per token; None if there are too few tokens."""
         return self._nats / self._seen if self._seen >= FEWEST_TOKENS else None
 
     def take(self, events: Iterable[Event]) -> None:
@@ -51,7 +52,7 @@ class MeanSurprisal:
 
 
 def high_value_reason(request: GenerateRequest, route: RouteDefinition) -> str | None:
-    """Why the task is worth more than a quick answer, as the end of a sentence; None if it isn't.
+    """Return why the task is worth a better answer, as the end of a sentence; None if it is not.
 
     Only the last message of the user counts, or the prompt.
     """
@@ -65,8 +66,8 @@ def high_value_reason(request: GenerateRequest, route: RouteDefinition) -> str |
     if len(text) >= route.valuable_length:
         return f"it is {len(text)} characters long"
     if _CODE.search(text):
-        return "there is code in it"
-    return "there is mathematics in it" if _MATHS.search(text) else None
+        return "it contains code"
+    return "it contains mathematics" if _MATHS.search(text) else None
 
 
 def _task(request: GenerateRequest) -> str:

@@ -1,4 +1,4 @@
-"""What a request's answer says of the way it took: the header `Ingle-Route`."""
+"""The response header `Ingle-Route`, which says where a request was answered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HEADER = b"ingle-route"
 
 
 class RouteTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request was answered and why; `provider` is empty where it was here.
+    """Where a request was answered and why; `provider` is empty if on this machine.
 
-    `redacted` are the kinds that placeholders stood for in what left.
+    `redacted` are the kinds of findings that left as placeholders.
     """
 
     verdict: str
@@ -28,31 +28,31 @@ class RouteTaken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def header(self) -> str:
-        """The same in a line of ASCII."""
+        """Return it as one line of ASCII."""
         target = f"{self.provider}/{self.model}" if self.provider else self.model
         line = f"{self.verdict}; model={target}; rule={self.rule}"
         return "".join(c if "\x20" <= c <= "\x7e" else "?" for c in line)
 
 
 class RouteRecord:
-    """The way that one request takes, as long as it can still change."""
+    """The route of one request, as long as it can still change."""
 
     def __init__(self) -> None:
         self.taken: RouteTaken | None = None
 
 
 current_note: ContextVar[RouteRecord | None] = ContextVar("current_note", default=None)
-"""The note of the request that is being answered; tasks that it starts share it."""
+"""The record of the current request; tasks that it starts share it."""
 
 
 class RouteHeader:
-    """Puts the way that a request took into the headers of its answer."""
+    """ASGI middleware that adds the `Ingle-Route` header to responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Only the message that starts the answer is looked at; a stream's body passes it by."""
+        """Modifies only the message that starts the response; a stream's body is untouched."""
         note = RouteRecord()
 
         async def send_with_header(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The lease of a route: it has the face of any other, wherever the answer is written."""
+"""A `Lease` for routed requests, local or remote."""
 
 from __future__ import annotations
 
@@ -48,16 +48,18 @@ log = logging.getLogger("ingle.daemon")
 
 OpenLocal = Callable[[str], AbstractAsyncContextManager[Lease]]
 Resample = Callable[[GenerateRequest, Mapping[str, float]], GenerateRequest]
-"""Lays what a request says over the sampling that another model recommends."""
+"""Overrides the sampling defaults of another model with a request's own values."""
 
 REMOTE = "remote"
-"""What the `engine` of a model elsewhere is called."""
+"""Value of `engine` for a remote model."""
 
 JUDGED_SECONDS = 1.0
-"""From the first token on, an answer is held back no longer than this."""
+"""Longest time in seconds, from the first token, that an answer is held back for the uncertainty
+check.
+"""
 
 _KEPT_ANSWER = 2**18
-"""Characters of an answer that are marked, if it has to be."""
+"""Longest answer, in characters, that is kept for tainting."""
 
 
 @asynccontextmanager
@@ -69,9 +71,9 @@ async def open_route(
     open_local: OpenLocal,
     resample: Resample,
 ) -> AsyncGenerator[Lease]:
-    """A lease for the requests of a plan; `note` always says where they are answered.
+    """Yield a lease for the requests of a plan; `note` always has the present route.
 
-    Raises what `open_local` raises; what a provider does wrong is raised by the lease's backend.
+    Raises what `open_local` raises; errors of a provider are raised by the lease's backend.
     """
     note.taken = taken_here(plan, plan.rule, plan.reason, plan.target.local)
     if plan.verdict is Verdict.LOCAL:
@@ -93,12 +95,12 @@ async def open_route(
 
 
 def taken_here(plan: RoutingPlan, rule: str, reason: str, model: str) -> RouteTaken:
-    """What is told of an answer from this machine."""
+    """Return the route of an answer from this machine."""
     return RouteTaken(verdict=Verdict.LOCAL, rule=rule, reason=reason, provider="", model=model)
 
 
 def remote_model(provider: str, model: str, context: int) -> StoredModel:
-    """What stands for a provider's model where a model of this machine would."""
+    """Return a stand-in `StoredModel` for a provider's model."""
     return StoredModel(
         name=f"{provider}/{model}",
         path=Path(),
@@ -117,7 +119,7 @@ def remote_model(provider: str, model: str, context: int) -> StoredModel:
 
 
 def _info(provider: Provider, model: str) -> ModelInfo:
-    # Its HTTP client is loaded by those who use it.
+    # Its HTTP client is imported only if it is used.
     from ingle.backends.remote.remote_backend import remote_info
 
     return remote_info(provider, model)
@@ -136,10 +138,10 @@ def _taken_there(plan: RoutingPlan, redacted: tuple[str, ...]) -> RouteTaken:
 
 
 class RoutedBackend:
-    """Answers the requests of one plan: here, elsewhere, or here after elsewhere failed.
+    """Answers the requests of one plan: locally, remotely, or locally after a remote failure.
 
-    What leaves is looked at once more, and only what was looked through does. Nothing that fails
-    makes anything leave that was to stay.
+    Outgoing requests are inspected once more, and only inspected ones are sent. No failure makes
+    anything leave that was to stay.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class RoutedBackend:
         open_local: OpenLocal,
         resample: Resample,
     ) -> None:
-        """`local` is the lease of the model here, where the answer begins here."""
+        """`local` is the lease of the local model, if the answer begins there."""
         self._router = router
         self._plan = plan
         self._note = note
@@ -159,18 +161,18 @@ class RoutedBackend:
         self._open_local = open_local
         self._resample = resample
         self.lease: Lease | None = None
-        """What the protocols hold; it is told which model answers in the end."""
+        """The lease that protocols hold; updated with the model that finally answers."""
         self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "ready"
         self.pid: int | None = None
         self.gauges = Gauges()
 
     async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
-        """It is there already."""
+        """Does nothing: the model is already loaded."""
         assert self.lease is not None
         return self.lease.info
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`; raises `RemoteError` where a model was chosen by name."""
+        """See `Backend.run`; raises `RemoteError` if the provider's model was chosen by name."""
         if self._plan.escalates:
             await self._judge(request, sink)
         elif self._plan.leaving is not None:
@@ -183,32 +185,32 @@ class RoutedBackend:
         return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """Always here."""
+        """Always local."""
         async with self._here() as backend:
             return await backend.embed(request)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """Always here."""
+        """Always local."""
         async with self._here() as backend:
             return await backend.rerank(request)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Always here: a provider would have to be told the text."""
+        """Always local: a provider would have to receive the text."""
         async with self._here() as backend:
             return await backend.tokenize(request)
 
     async def wait_dead(self) -> str:
-        """Its life is the lease's."""
+        """Wait for the local backend's death; never returns without one."""
         return await asyncio.Future[str]()
 
     def trim(self) -> None:
-        """Nothing is kept here."""
+        """Does nothing: there is no cache here."""
 
     def watch_pages(self, sink: PagesSink | None) -> None:
-        """The model's own backend tells of its pages."""
+        """Does nothing: the model's own backend reports pages."""
 
     async def stop(self, grace: float = 5.0) -> None:
-        """The model's own backend is stopped by whoever owns it."""
+        """Does nothing: the model's own backend is stopped by its owner."""
 
     @asynccontextmanager
     async def _here(self) -> AsyncGenerator[Backend]:
@@ -219,7 +221,7 @@ class RoutedBackend:
             yield lease.backend
 
     async def _stay(self, request: GenerateRequest, sink: EventSink) -> None:
-        """Answer on the model that is leased already, and mark the answer where it has to be."""
+        """Answer on the leased local model, and taint the answer if required."""
         assert self._local is not None
         if self._plan.taints is None:
             await self._local.backend.run(request, sink)
@@ -241,7 +243,7 @@ class RoutedBackend:
             await self._router.taint_answer(self._plan, request, "".join(pieces))
 
     async def _fall_back(self, request: GenerateRequest, sink: EventSink, why: str) -> None:
-        """Answer here what was to be answered elsewhere, and say so."""
+        """Answer locally after the provider failed, and record the reason."""
         plan = self._plan
         reason = f"{why} So it is answered here."
         if self._local is not None:
@@ -260,7 +262,7 @@ class RoutedBackend:
         if departure is None:
             if plan.target.named:
                 raise refused(plan.target.remote, plan)
-            why = "What was to leave could not be made fit for it."
+            why = "The request could not be redacted for sending."
             await self._fall_back(request, sink, why)
             return
         first = _FirstEvents(departure, sink, self._departs)
@@ -273,12 +275,12 @@ class RoutedBackend:
             if isinstance(error, BackendError | RequestError):
                 told = error.message
             else:
-                log.exception("Asking a provider failed in an unexpected way")
+                log.exception("A request to a provider failed unexpectedly")
                 told = "something went wrong on the way."
             await self._fall_back(request, sink, f"'{plan.target.provider}' did not answer: {told}")
 
     def _departs(self, departure: OutboundRequest) -> None:
-        """The first piece of an answer from elsewhere is there."""
+        """Record the route when the first event of a remote answer arrives."""
         target = self._plan.target
         self._note.taken = _taken_there(self._plan, departure.clearance.redacted)
         provider = self._router.provider(self._plan)
@@ -292,7 +294,7 @@ class RoutedBackend:
         self.lease.model, self.lease.info = lease.model, lease.info
 
     async def _judge(self, request: GenerateRequest, sink: EventSink) -> None:
-        """Hold back the beginning of the local answer, and leave if it is too uncertain."""
+        """Hold back the start of the local answer, and escalate if it is too uncertain."""
         assert self._local is not None
         route = self._plan.target.route
         beginning = _Beginning(route.tokens, sink, wants_logprobs=request.logprobs is not None)
@@ -320,14 +322,16 @@ class RoutedBackend:
 
 def _escalated(plan: RoutingPlan, surprise: float) -> RoutingPlan:
     reason = (
-        f"It may leave, and the local answer was uncertain: {surprise:.2f} nats a token, "
+        f"It may leave, and the local answer was uncertain: {surprise:.2f} nats per token, "
         f"more than {plan.target.route.surprise:g}."
     )
     return replace(plan, rule="uncertain", reason=reason, escalates=False)
 
 
 class _FirstEvents:
-    """Holds `Started` back until there is a piece of the answer: until then it may fail."""
+    """Holds `Started` back until the first piece of the answer: until then a fallback is
+    possible.
+    """
 
     def __init__(
         self,
@@ -354,18 +358,18 @@ class _FirstEvents:
             self._sink(events)
 
     def end(self) -> None:
-        """The answer is complete: what is still held back is all that there is."""
+        """Deliver everything that is still held back; the answer is complete."""
         if self._held:
             self._sink(self._held)
 
 
 class _Beginning:
-    """The first events of an answer, until somebody has judged them."""
+    """Holds back the first events of an answer until it has been judged."""
 
     def __init__(self, tokens: int, sink: EventSink, *, wants_logprobs: bool) -> None:
         self.surprise = MeanSurprisal(tokens)
         self.judged = asyncio.Event()
-        """Set once there is enough to judge by, or no time left."""
+        """Set once there are enough tokens to judge by, or the time is over."""
         self._sink = sink
         self._wants_logprobs = wants_logprobs
         self._held: list[Event] | None = []
@@ -384,13 +388,13 @@ class _Beginning:
             self.judged.set()
 
     def release(self) -> None:
-        """Pass on what was held back, and from now on everything at once."""
+        """Deliver what was held back, and all later events at once."""
         held, self._held = self._held, None
         if held:
             self._sink(self._plain(held))
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Stop holding back: the answer has ended."""
         if self._timer is not None:
             self._timer.cancel()
 

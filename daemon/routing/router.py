@@ -1,4 +1,4 @@
-"""`Router`: which way a request takes, decided before anything is sent; in doubt it stays here."""
+"""Decides where each request is answered, before anything is sent; if in doubt, locally."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ log = logging.getLogger("ingle.daemon")
 
 
 ASKED_FOR_LOCAL = "asked_for_local"
-"""The rule of a request that wants to stay, even where it names a provider's model."""
+"""The rule of a request that asks to stay local, even if it names a provider's model."""
 
 _SHUT = Policy(classes={}, least_certainty=0.0)
-"""In force where the owner's policy cannot be read: whatever is found stays."""
+"""In force while the policy cannot be read: any finding keeps a request local."""
 
 
 class Router:
-    """Considers requests by the owner's policy; for the event loop alone."""
+    """Routes requests by the policy; for the event loop only."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class Router:
         self.consents = consents or ConsentBook()
         self.memories = PlaceholderMemories()
         self.find_judge: Callable[[], Generate | None] = lambda: None
-        """Gives the model that is asked where a route wants a judge."""
+        """Returns the model that judges privacy, for routes that want it."""
         self._taint = taint
         self._inspector = inspector or RequestInspector(self._own_words)
 
     def providers(self) -> Sequence[Provider]:
-        """The providers; none where their list cannot be read, which is logged."""
+        """Return the providers; none if their list cannot be read, which is logged."""
         try:
             return self.exits.providers()
         except Exception as error:
@@ -74,32 +74,34 @@ class Router:
             return ()
 
     def ready(self) -> list[Provider]:
-        """Those that can be asked now and have a model to ask for."""
+        """Return the providers that are usable now and have a model."""
         return [p for p in self.providers() if p.models and not self.exits.trouble(p)]
 
     def stand_in(self, name: str) -> str | None:
-        """The model here that answers to a name that is a route's; for any thread."""
+        """Return the local model behind the name of a route; safe in any thread."""
         return self.names.stand_in(name, self.providers())
 
     def concerns(self, name: str, wish: RoutingPreference = NO_PREFERENCE) -> bool:
-        """Whether a request for this model is the router's business at all; costs no scan."""
+        """Whether a request for this model has to be routed at all; scans nothing."""
         if wish.route in ("auto", "ask"):
             return True
         return self.names.find(name, self.providers()) is not None
 
     def target(self, name: str, wish: RoutingPreference = NO_PREFERENCE) -> RouteTarget:
-        """Where a name leads; one that is no route's leads to `auto` with that model here."""
+        """Return the target of a name; a name that is no route uses `auto` with that local
+        model.
+        """
         providers = self.providers()
         found = self.names.find(name, providers)
         if found is not None and found.named:
             return found
         route = found.route if found is not None else self._policy().routes[AUTO]
-        # A route that names no provider takes the first that can be asked.
+        # A route without a provider uses the first that is usable.
         usable = providers if route.cloud else self.ready() or providers
         return self.names.of_route(route, usable, local="" if found is not None else name)
 
     def targets(self) -> list[RouteTarget]:
-        """The routes that lead elsewhere now; none without a provider that can be asked."""
+        """Return the routes that can leave now; none without a usable provider."""
         if not self.ready():
             return []
         found = [self.target(name) for name in self._policy().routes]
@@ -108,7 +110,7 @@ class Router:
     async def consider(
         self, target: RouteTarget, requests: Sequence[GenerateRequest], *, opaque: str = ""
     ) -> InspectedDecision:
-        """Look through all of them, and decide. Never fails: what goes wrong is a finding."""
+        """Inspect all requests, and decide. Never raises: an error becomes a finding."""
         policy = self._policy()
         inspected = [await self._inspector.inspect(request, opaque) for request in requests]
         taint = await self._taint_of(inspected)
@@ -119,9 +121,9 @@ class Router:
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
-        """With a loaded model's opinion of what would leave, where the route asks for one.
+        """Add a loaded model's opinion about what would leave, if the route asks for one.
 
-        It can keep a request here, and never lets one go.
+        It can keep a request local, and never releases one.
         """
         parts = [part for one in considered.inspected for part in one.parts]
         free = considered.decision.verdict is Verdict.CLOUD
@@ -143,9 +145,9 @@ class Router:
         wish: RoutingPreference = NO_PREFERENCE,
         opaque: str = "",
     ) -> RoutingPlan:
-        """The way of a request; where it is to be marked as sensitive, that is done.
+        """Return the plan of a request; taints its conversation if required.
 
-        Raises `RouteRefused` where its name chose a provider's model and it may not go there.
+        Raises `RouteRefused` if its name chose a provider's model to which it may not be sent.
         """
         target = self.target(name, wish)
         plan = self._without_looking(target, requests, wish)
@@ -163,24 +165,26 @@ class Router:
     async def preview(
         self, name: str, request: GenerateRequest, *, wish: RoutingPreference = NO_PREFERENCE
     ) -> tuple[InspectedDecision, RoutingPlan]:
-        """What would become of a request if it came now; nothing is marked or remembered."""
+        """Return the decision and plan that a request would get now, without side effects."""
         target = self.target(name, wish)
         considered = await self.consider(target, [request])
         plan = self._without_looking(target, [request], wish)
         return considered, plan or self._decided(considered, [request], wish)
 
     async def note_private(self, requests: Sequence[GenerateRequest]) -> None:
-        """A private request goes to a model here: what goes on from it stays here as well."""
+        """Taint the conversation of a private request: what continues it stays local as well."""
         if any(request.private for request in requests) and self.providers():
             await self._mark(requests, Sensitivity.NEVER, private=True)
 
     def binding(self, considered: InspectedDecision, *, override: bool = False) -> bytes:
-        """What a yes to this would be bound to."""
+        """Return what a consent to this decision is bound to."""
         digest = parts_digest(part for one in considered.inspected for part in one.parts)
         return consent_binding(digest, considered.decision, considered.target.remote, override)
 
     def provider(self, plan: RoutingPlan) -> Provider:
-        """The provider of a plan that leaves; raises `RouteRefused` where it is gone meanwhile."""
+        """Return the provider of a plan that leaves; raises `RouteRefused` if it was removed
+        meanwhile.
+        """
         for provider in self.providers():
             if provider.name == plan.target.provider:
                 return provider
@@ -189,32 +193,32 @@ class Router:
     async def departure(
         self, plan: RoutingPlan, request: GenerateRequest
     ) -> OutboundRequest | None:
-        """What leaves in the place of a request; None where it must not.
+        """Return the request as it leaves; None if it must not.
 
-        It is the last look, at what really goes: only what was looked through may, and what has
-        placeholders is looked through again.
+        This is the final check of the exact text: only inspected text may leave, and redacted text
+        is inspected again.
         """
         try:
             return await make_outbound_request(self._inspector, plan, request, self.memories)
         except Exception as error:
-            log.warning("A request could not be made fit to leave (%s)", type(error).__name__)
+            log.warning("A request could not be redacted for sending (%s)", type(error).__name__)
             return None
 
     async def send(self, departure: OutboundRequest, sink: EventSink) -> None:
-        """Let it go; raises `BackendError` and `RequestError`."""
+        """Send it; raises `BackendError` and `RequestError`."""
         backend = await self.exits.backend(departure.clearance, departure.request)
         await backend.run(departure.request, sink)
 
     async def taint_answer(self, plan: RoutingPlan, request: GenerateRequest, text: str) -> None:
-        """Mark what was written in a conversation that holds something sensitive."""
+        """Taint text generated in a conversation that holds something sensitive."""
         if plan.taints is not None:
             traces = list(text_traces(text))
             await self._write(traces, plan.taints, private=request.private)
 
     def forget(self, *, marks: bool) -> int:
-        """Forget what stood for what, and with `marks` which conversations are sensitive; blocking.
+        """Forget all placeholders, and with `marks` the taint of conversations; blocking.
 
-        How many marks went.
+        Returns the number of deleted marks.
         """
         self.memories = PlaceholderMemories()
         self.consents.forget()
@@ -222,7 +226,7 @@ class Router:
         return self._taint.forget() if marks else 0
 
     def close(self) -> None:
-        """Let go of threads and files."""
+        """Close threads and files."""
         self._inspector.close()
         self._taint.close()
 
@@ -239,7 +243,9 @@ class Router:
     def _without_looking(
         self, target: RouteTarget, requests: Sequence[GenerateRequest], wish: RoutingPreference
     ) -> RoutingPlan | None:
-        """The plan where nothing could leave, whatever is in it; None where one has to look."""
+        """Return the plan if nothing could leave in any case; None if the request has to be
+        inspected.
+        """
 
         def here(rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
@@ -249,21 +255,21 @@ class Router:
         if not target.provider:
             return here("no_provider", "No provider is set up, so it is answered here.")
         if not current_permission().allows_remote(target.remote):
-            return here("key", "The key of this request does not let it leave.")
+            return here("key", "The API key of this request does not allow it to leave.")
         provider = next((p for p in self.providers() if p.name == target.provider), None)
         trouble = "It is not set up." if provider is None else self.exits.trouble(provider)
         if trouble:
-            return here("provider_not_ready", f"'{target.provider}' cannot be asked: {trouble}")
+            return here("provider_not_ready", f"'{target.provider}' cannot be used: {trouble}")
         if any(request.private for request in requests):
             return here("private", "The request is marked private, so it stays here.")
         if any(request.messages is None for request in requests):
             return here(
-                "raw_prompt", "Bare text is continued here: elsewhere only chats are asked."
+                "raw_prompt", "Raw text completion stays here: providers support only chats."
             )
         try:
             self.policy.current()
         except PolicyError as error:
-            return here("policy_is_wrong", f"{error.message} Until it is right nothing leaves.")
+            return here("policy_is_wrong", f"{error.message} Until it is fixed nothing leaves.")
         return None
 
     def _decided(
@@ -272,7 +278,7 @@ class Router:
         requests: Sequence[GenerateRequest],
         wish: RoutingPreference,
     ) -> RoutingPlan:
-        """The plan by the decision, a yes, and what the route prefers."""
+        """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
         yes = self._yes(considered, requests, wish)
 
@@ -298,9 +304,9 @@ class Router:
             )
 
         if yes is not None:
-            return leaving(yes, decision.rule, f"{decision.reason} You said yes.")
+            return leaving(yes, decision.rule, f"{decision.reason} You consented.")
         if wish.route == "ask":
-            return here("ask_first", f"{decision.reason} It leaves only with your yes.")
+            return here("ask_first", f"{decision.reason} It leaves only with your consent.")
         alone = considered.policy.decide(
             decision.findings,
             route=target.route,
@@ -308,7 +314,7 @@ class Router:
             taint=decision.sensitivity if decision.tainted else None,
         )
         if alone.verdict is Verdict.LOCAL:
-            stale = " The consent that came along is too old, or for another text."
+            stale = " The consent in the request has expired, or is for another text."
             return here(alone.rule, alone.reason + (stale if wish.consent is not None else ""))
         if target.named or target.route.prefer == "cloud":
             return leaving(alone.verdict, alone.rule, alone.reason)
@@ -316,7 +322,7 @@ class Router:
         if value is not None and "valuable" in target.route.escalate:
             return leaving(alone.verdict, "valuable", f"It may leave, and {value}.")
         stays = here("prefer_local", "It may leave, but this route prefers this machine.")
-        # Of several answers to several prompts one would have to be sure of each.
+        # With several answers or prompts, each of them would have to be certain.
         if "uncertain" in target.route.escalate and len(requests) == 1:
             return replace(stays, escalates=True, leaving=alone.verdict)
         return stays
@@ -327,7 +333,7 @@ class Router:
         requests: Sequence[GenerateRequest],
         wish: RoutingPreference,
     ) -> Verdict | None:
-        """What somebody agreed to: for this very text, or for its conversation before."""
+        """Return the verdict consented to, for this very text or earlier in its conversation."""
         target, decision = considered.target, considered.decision
         kinds = frozenset(c.finding.kind for c in considered.classified())
         conversation = requests[0].conversation if requests else ""
@@ -348,7 +354,7 @@ class Router:
     async def _tainting(
         self, plan: RoutingPlan, requests: Sequence[GenerateRequest]
     ) -> RoutingPlan:
-        """Mark what stays for what is in it."""
+        """Add the taint for what is sensitive in the request."""
         considered = plan.considered
         assert considered is not None
         decision = considered.decision
@@ -382,26 +388,32 @@ class Router:
         try:
             await asyncio.to_thread(self._taint.mark, traces, sensitivity, private=private)
         except Exception as error:
-            # What is in the request is found again; only what is derived from it may not be.
-            log.warning("A conversation could not be marked (%s)", type(error).__name__)
+            # The request's own content is found again; only text derived from it may not be.
+            log.warning(
+                "A conversation could not be marked as sensitive (%s)", type(error).__name__
+            )
 
     async def _taint_of(self, inspected: Sequence[InspectedRequest]) -> Sensitivity | None:
         traces = [t for one in inspected for t in request_traces(one.request, one.parts)]
         try:
             return await asyncio.to_thread(self._taint.strictest, traces)
         except Exception as error:
-            log.warning("Marks of conversations cannot be read (%s)", type(error).__name__)
+            log.warning(
+                "Marks of sensitive conversations cannot be read (%s)", type(error).__name__
+            )
             return Sensitivity.UNINSPECTABLE
 
 
 def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
-    """What a client is told that chose a provider's model for what may not go there."""
-    hint = "Ask `auto`, and it is answered on this machine."
+    """Return the error for a client that named a provider's model for a request that may not
+    leave.
+    """
+    hint = "With the model `auto` it is answered on this machine."
     if plan.considered is not None and plan.considered.yeses(override=True):
         kept = plan.considered.decision.verdict is Verdict.LOCAL
         named = " that names the class 'never'" if kept else ""
-        hint += f" `ingle route explain` says what was found; a consent{named} lets it go once."
-    return RouteRefused(f"This request does not go to '{remote[:200]}': {plan.reason}", hint=hint)
+        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
+    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)
 
 
 def _told(error: Exception) -> str:

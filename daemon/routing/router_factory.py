@@ -1,4 +1,4 @@
-"""Builds the router of a daemon from its settings, and selects the model that judges privacy."""
+"""Builds the daemon's router from its settings, and selects the model that judges privacy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .policy.route_resolver import PolicySource, RouteResolver
 from .router import Router
 
 LEAST_PARAMETERS = 1_000_000_000
-"""Smaller models call everything public (docs/privacy.md has the figures)."""
+"""Smaller models judge everything public (docs/privacy.md has the figures)."""
 
 
 def make_router(config: Config, exits: EgressGateway | None = None) -> Router:
-    """A router; without `exits`, those that the owner set up, and none where ingle is offline."""
+    """Return a router; by default with the configured providers, and none if ingle is offline."""
     policy = PolicySource(config.paths.config / FILE_NAME)
     return Router(
         policy=policy,
@@ -32,7 +32,7 @@ def _exits(config: Config) -> EgressGateway:
 
 
 def loaded_judge(manager: ModelManager) -> Generate | None:
-    """The largest model that is loaded and chats; None where there is none large enough."""
+    """Return the largest loaded chat model; None if none is large enough."""
     best, most = None, LEAST_PARAMETERS - 1
     for model in manager.models():
         run = manager.find(model)

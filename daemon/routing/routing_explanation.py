@@ -1,4 +1,4 @@
-"""What was found in a text and what the policy makes of it, for people and for the chat."""
+"""Explains the findings in a text and the policy's decision, for users and the chat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .router import Router
 
 
 class ExplainedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was found `where`, from character `start` up to `end`, and its class."""
+    """A finding in the part `where`, from character `start` up to `end`, and its class."""
 
     kind: str
     sensitivity: str = msgspec.field(name="class")
@@ -33,11 +33,11 @@ class RedactedText(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict about a text, and where it would be answered if it were sent as it is now.
+    """The verdict about a text, and where it would be answered if it were sent now.
 
     `verdict` is about the text: what it needs to leave. `goes_to` is `local` or `provider/model`.
-    `consents` has a token for each verdict that a yes may turn this one into, and `redacted` the
-    texts that would leave with placeholders.
+    `consents` has a token for each verdict that consent can grant, and `redacted` the texts that
+    would leave with placeholders.
     """
 
     verdict: Verdict
@@ -62,7 +62,7 @@ async def explain(
     wish: RoutingPreference = NO_PREFERENCE,
     override: bool = False,
 ) -> Explanation:
-    """What would become of a request; `override` asks for a consent that names the class never."""
+    """Return the explanation; `override` asks for a consent that names the class never."""
     considered, plan = await router.preview(name, request, wish=wish)
     decision, target = considered.decision, considered.target
     verdict, rule = decision.verdict, decision.rule
@@ -87,7 +87,7 @@ async def explain(
 
 
 def _reason(considered: InspectedDecision, plan: RoutingPlan, verdict: Verdict) -> str:
-    """Why this is the verdict, and where it differs, why it goes where it goes."""
+    """Return the reason of the verdict, and if it differs, that of the route."""
     reason = considered.decision.reason
     if verdict is Verdict.LOCAL and considered.decision.verdict is not Verdict.LOCAL:
         return plan.reason
@@ -114,7 +114,9 @@ def _findings(considered: InspectedDecision) -> list[ExplainedFinding]:
 
 
 def _redacted(router: Router, considered: InspectedDecision) -> list[RedactedText]:
-    """The texts as they would leave; none where nothing is replaced, or that is not possible."""
+    """Return the texts as they would leave; none if nothing is replaced, or that is not
+    possible.
+    """
     if not considered.replaceable() or considered.decision.verdict is Verdict.LOCAL:
         return []
     try:

@@ -1,1 +1,1 @@
-"""The one way out: redaction, outbound requests, budgets and sending."""
+"""Egress: redaction, outbound requests, budgets and sending."""

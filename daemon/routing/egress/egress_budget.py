@@ -1,4 +1,4 @@
-"""What a month may take: the worst case of a request is counted before it leaves."""
+"""Monthly budgets: the upper limit of a request is reserved before it leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..providers.token_prices import Price
 def worst_case(
     provider: Provider, request: GenerateRequest, size: int, price: Price | None, currency: str
 ) -> BudgetReservation:
-    """The most that the request can take: a token is at least a byte of the `size` bytes sent."""
+    """Return the upper limit of the request: a token is at least one of the `size` bytes sent."""
     answer = request.max_tokens or provider.max_tokens
     usage = TokenUsage(prompt=size, completion=request.n * answer)
     cost = price.of(usage) if price is not None else None
@@ -23,10 +23,10 @@ def worst_case(
 
 
 def check_budget(ledger: Ledger, provider: Provider, wanted: BudgetReservation) -> None:
-    """Raise `BudgetExceeded` where this month's budget may not hold what is wanted.
+    """Raise `BudgetExceeded` if this month's budget may not cover what is wanted.
 
-    Reads the month in the ledger, which is all there is to know: what is on its way counts with its
-    worst case. Whoever asks holds the ledger until the intent is written.
+    Reads the month in the ledger, in which unfinished requests count with their upper limit. The
+    caller holds the ledger's lock until the intent is written.
     """
     if provider.budget_money is None and provider.budget_tokens is None:
         return
@@ -38,14 +38,14 @@ def check_budget(ledger: Ledger, provider: Provider, wanted: BudgetReservation) 
             raise _exceeded(
                 name,
                 f"{provider.budget_tokens:,} tokens",
-                f"{spent:,} are spent or on their way",
+                f"{spent:,} are spent or reserved",
                 f"{wanted.tokens:,} more",
             )
     if provider.budget_money is not None:
         unknown = any(entry.cost_at_most is None for entry in entries)
         if wanted.cost is None or unknown:
             raise BudgetExceeded(
-                f"The price of a model of '{name}' is unknown, so that its budget in money "
+                f"The price of a model of '{name}' is unknown, so its budget in money "
                 "cannot be kept.",
                 hint="Write the price into prices.toml, or set budget_tokens instead.",
             )
@@ -55,7 +55,7 @@ def check_budget(ledger: Ledger, provider: Provider, wanted: BudgetReservation) 
             raise _exceeded(
                 name,
                 f"{provider.budget_money:g} {currency}",
-                f"{money:.4f} {currency} are spent or on their way",
+                f"{money:.4f} {currency} are spent or reserved",
                 f"{wanted.cost:.4f} {currency} more",
             )
 

@@ -1,4 +1,4 @@
-"""What routing needs of the ways out of this machine."""
+"""Interface through which routing sends requests to providers."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from ingle.backends.remote.providers import Provider
 
 
 class EgressGateway(Protocol):
-    """Providers, their keys and budgets, and a backend for each request that was cleared."""
+    """Providers with keys and budgets, and a backend for each cleared request."""
 
     def providers(self) -> Sequence[Provider]:
-        """Those that the owner set up; raises what has a `message` where the list is wrong."""
+        """Return the configured providers; raises an error with a `message` if the list is
+        invalid.
+        """
         ...
 
     def trouble(self, provider: Provider) -> str:
-        """Why a provider cannot be asked now; empty where it can."""
+        """Return why a provider cannot be used now; empty if it can."""
         ...
 
     async def backend(self, clearance: Clearance, request: GenerateRequest) -> Backend:
-        """A backend for this very request, once; raises `BackendError` and `RequestError`."""
+        """Return a single-use backend for this request; raises `BackendError` and
+        `RequestError`.
+        """
         ...
 
 
 class NoEgress:
-    """A machine that nothing leaves."""
+    """A gateway without providers: nothing leaves."""
 
     def providers(self) -> Sequence[Provider]:
-        """None."""
+        """Return no providers."""
         return ()
 
     def trouble(self, provider: Provider) -> str:
-        """There is no provider to have any."""
+        """Return that ingle is offline."""
         return "ingle is offline."
 
     async def backend(self, clearance: Clearance, request: GenerateRequest) -> Backend:
         """Never called, since there is no provider."""
-        raise AssertionError("there is no way out")
+        raise AssertionError("there are no providers")

@@ -1,4 +1,4 @@
-"""`OutboundRequest`: exactly what leaves, and the clearance that it needs."""
+"""Outbound requests: exactly what leaves, with its clearance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .redaction import Redaction
 
 @dataclass(frozen=True, kw_only=True)
 class OutboundRequest:
-    """A request as it leaves, cleared; `restored` puts the originals back into the answer."""
+    """A cleared request as it leaves; `restored` puts the original values back into the answer."""
 
     request: GenerateRequest
     clearance: Clearance
@@ -34,7 +34,7 @@ async def make_outbound_request(
     request: GenerateRequest,
     memories: PlaceholderMemories,
 ) -> OutboundRequest | None:
-    """What leaves in the place of a request; None where it must not. Raises `CannotExpress`."""
+    """Return a request as it leaves; None if it must not. Raises `CannotExpress`."""
     inspected = looked_through(plan, request)
     if inspected is None or plan.considered is None:
         return None
@@ -54,7 +54,7 @@ async def make_outbound_request(
 def redact(
     considered: InspectedDecision, inspected: InspectedRequest, memories: PlaceholderMemories
 ) -> tuple[GenerateRequest, Redaction]:
-    """A request with placeholders for all that one can stand for; raises `CannotExpress`."""
+    """Return a request with placeholders for everything replaceable; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
     findings = [finding for finding in inspected.findings if finding.kind in kinds]
     memory = memories.of(inspected.request.conversation)
@@ -62,7 +62,7 @@ def redact(
 
 
 def looked_through(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
-    """What was found in this very request; None where nobody looked at it as it is now."""
+    """Return the inspection of exactly this request; None if it was not inspected in this form."""
     if plan.considered is None:
         return None
     digest = parts_digest(parts_of(request))
@@ -72,7 +72,7 @@ def looked_through(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequ
 async def is_clean(
     inspector: RequestInspector, plan: RoutingPlan, request: GenerateRequest
 ) -> bool:
-    """Whether a request with placeholders has nothing left that may not leave."""
+    """Whether a redacted request contains nothing that may not leave."""
     considered = plan.considered
     if considered is None:
         return False
@@ -84,7 +84,7 @@ async def is_clean(
         may = (plan.consented and c.sensitivity is Sensitivity.ASK) or (
             plan.override and c.sensitivity is Sensitivity.NEVER
         )
-        # What a placeholder stands for must be gone, whatever somebody agreed to.
+        # What a placeholder replaces must be gone, whatever was consented to.
         if not may or c.finding.kind not in agreed:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Values in the place of their placeholders, in an answer that comes in pieces."""
+"""Restores the values of placeholders in a streamed answer."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Piece = Delta | ReasoningDelta | ToolCallDelta
 
 
 class PlaceholderRestorer:
-    """For the events of one answer, which keep their order; what comes out goes nowhere else."""
+    """For the events of one answer, whose order is kept; the result stays on this machine."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """`texts` is what the placeholders of this one request stand for.
+        """`texts` maps the placeholders of this request to their values.
 
-        Others of the conversation stay as they are: whoever makes a model say one learns nothing.
+        Placeholders of other requests are left, so that making a model output one reveals nothing.
         """
         self._texts = texts
         self._beginnings = {name[:end] for name in texts for end in range(1, len(name) + 1)}
         self._open: dict[int, tuple[Piece, str, str]] = {}
-        """By sequence: a piece like the last one, what of it is held back, and what was before."""
+        """By sequence: the kind of piece last seen, the text held back, and the text before it."""
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """The events with values in them; the beginning of a placeholder waits for its end."""
+        """Return the events with values restored; an incomplete placeholder is held back."""
         restored: list[Event] = []
         for event in events:
             match event:
@@ -56,7 +56,7 @@ class PlaceholderRestorer:
         return restored
 
     def flush(self, index: int) -> list[Event]:
-        """What of a sequence was held back: nothing follows that could belong to it."""
+        """Return what was held back of a sequence that ends or changes its kind of piece."""
         piece, held, before = self._open.pop(index, (None, "", ""))
         if piece is None or not held:
             return []
@@ -77,7 +77,7 @@ class PlaceholderRestorer:
         return restored
 
     def _safe(self, text: str, before: str) -> int:
-        """How much of the text no later piece can change."""
+        """Return how much of the text no later piece can change."""
         whole = before + text
         for match in _BOUNDARY.finditer(whole, max(len(before), len(whole) - LONGEST)):
             tail = whole[match.start() :]
@@ -90,9 +90,9 @@ class PlaceholderRestorer:
         def value(match: re.Match[str]) -> str:
             found = self._texts.get(canonical(match))
             if found is None or match.start() < len(before):
-                return match[0]  # nobody's, or the end of a longer word
+                return match[0]  # unknown, or the end of a longer word
             written = json.dumps(found)[1:-1] if isinstance(piece, ToolCallDelta) else found
-            # A bracket that belongs to the text around stays there.
+            # A bracket that belongs to the surrounding text stays.
             opened, closed = "[" in match[0], match[0].endswith("]")
             tail = match[0][len(match[0].rstrip("\\]")) :] if closed and not opened else ""
             return ("[" if opened and not closed else "") + written + tail

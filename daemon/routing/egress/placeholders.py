@@ -1,4 +1,4 @@
-"""What stands for a value while a text is away: `[EMAIL_1]` for the first address, and so on."""
+"""Placeholders for values in outgoing text: `[EMAIL_1]` for the first address, and so on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ..detectors.finding import FindingKind
 
 LITERAL = "TEXT"
-"""Stands for what looked like a placeholder before there were any."""
+"""Replaces text that already looked like a placeholder."""
 
 _ESCAPE = r"\\{0,2}"
 _LABELS = "|".join(
@@ -21,23 +21,23 @@ LOOKALIKE = re.compile(
     rf"{_ESCAPE}_(?P<number>\d{{1,6}})(?!\w)(?:{_ESCAPE}\])?",
     re.IGNORECASE,
 )
-"""A placeholder as models write them: in any case, without brackets, escaped for Markdown."""
+"""A placeholder as models write it: in any case, without brackets, escaped for Markdown."""
 
 LONGEST = max(len(kind) for kind in FindingKind) + 20
-"""More characters than any spelling of a placeholder has."""
+"""Upper limit of the characters of any spelling of a placeholder."""
 
 MOST_CONVERSATIONS = 256
 MOST_VALUES = 10_000
 
 
 class TooManyValues(ValueError):
-    """A conversation has more values to stand for than are kept."""
+    """A conversation has too many values to replace."""
 
 
 class PlaceholderMemory:
-    """The placeholders of one conversation: one value has the same name throughout it.
+    """The placeholders of one conversation: equal values get equal placeholders.
 
-    Only ever in memory.
+    Kept in memory only.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class PlaceholderMemory:
         self._by_text: dict[str, str] = {}
 
     def name(self, label: str, value: str, text: str) -> str:
-        """The placeholder without its brackets; `text` is how the value was written.
+        """Return the placeholder without its brackets; `text` is the value as written.
 
         Raises `TooManyValues`.
         """
@@ -63,13 +63,13 @@ class PlaceholderMemory:
         return self._names[key]
 
     def text(self, name: str) -> str:
-        """What a placeholder that `name` gave stands for, as it was first written."""
+        """Return the text that a placeholder replaces, as first written."""
         return self._texts[name]
 
     def occurrences(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Where values that are known already stand, found by a detector or not: (from, to, name).
+        """Yield occurrences of known values, detected or not: (start, end, name).
 
-        An answer that was restored holds them in places where nothing else gives them away.
+        A restored answer contains them in places that no detector would find.
         """
         if self._known is None:
             names = {written: name for name, written in self._texts.items() if len(written) > 1}
@@ -81,13 +81,13 @@ class PlaceholderMemory:
 
 
 class PlaceholderMemories:
-    """Those of the conversations that were used last."""
+    """The memories of the most recently used conversations."""
 
     def __init__(self) -> None:
         self._memories: OrderedDict[str, PlaceholderMemory] = OrderedDict()
 
     def of(self, conversation: str) -> PlaceholderMemory:
-        """That of a conversation; a new one each time where it has no name."""
+        """Return that of a conversation; always a new one without a name."""
         if not conversation:
             return PlaceholderMemory()
         memory = self._memories.setdefault(conversation, PlaceholderMemory())
@@ -105,6 +105,6 @@ class PlaceholderMemories:
 
 
 def canonical(match: re.Match[str]) -> str:
-    """The name that a spelling of a placeholder means."""
+    """Return the placeholder's name for any of its spellings."""
     label = match["label"].replace("\\", "").upper()
     return f"{label}_{int(match['number'])}"

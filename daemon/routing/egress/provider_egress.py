@@ -1,4 +1,4 @@
-"""The one way out: provider, key, budget and ledger brought together for one cleared request."""
+"""Sends cleared requests to providers, with key, budget and ledger."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ log = logging.getLogger("ingle.daemon")
 
 
 class ProviderEgress:
-    """Makes remote backends that reserve, write down, send and settle; none where offline."""
+    """Creates remote backends that reserve, record, send and settle; none if offline."""
 
     def __init__(self, config: Config) -> None:
         self.offline = config.offline
         self.store = ProviderStore(config.paths.config)
         self.keys = ProviderKeys(config.paths.state)
         self.ledger = Ledger(config.paths.ledger, config.paths.ledger_head)
-        # Receipts are written one after the other, and off the loop, which must not wait for disks.
+        # One thread for receipts keeps them in order, and the event loop from waiting for disks.
         self._settling = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
     def providers(self) -> list[Provider]:
-        """All that the owner listed; raises `ProviderError` for a file that is wrong."""
+        """Return all configured providers; raises `ProviderError` for an invalid file."""
         return self.store.providers()
 
     def find(self, name: str) -> Provider:
-        """The provider of that name; raises `UnknownProvider`."""
+        """Return the provider of that name; raises `UnknownProvider`."""
         return self.store.find(name)
 
     def trouble(self, provider: Provider) -> str:
-        """Why it cannot be asked now, in a sentence; "" where it can."""
+        """Return why it cannot be used now, in a sentence; "" if it can."""
         if self.offline:
             return "ingle is offline."
         try:
@@ -57,9 +57,9 @@ class ProviderEgress:
         return ""
 
     async def backend(self, clearance: Clearance, request: GenerateRequest) -> RemoteBackend:
-        """A backend for this request alone; budget and ledger act when it is run.
+        """Return a backend for this request only; budget and ledger are used when it runs.
 
-        Raises `RemoteForbidden` where offline, `NotCleared`, and `ProviderError`.
+        Raises `RemoteForbidden` if offline, `NotCleared`, and `ProviderError`.
         """
         backends = RemoteBackends(offline=self.offline)
         provider = self.find(clearance.provider)
@@ -85,7 +85,7 @@ class ProviderEgress:
         return made
 
     def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
-        """Have what came of it written down soon."""
+        """Record the outcome in the background."""
         self._settling.submit(self._settle, intent, receipt, cost)
 
     def flush(self) -> None:
@@ -96,11 +96,11 @@ class ProviderEgress:
         try:
             self.ledger.settle(intent, receipt, cost)
         except ProviderError as error:
-            log.warning("A receipt is written later: %s", error.message)
+            log.warning("A receipt will be written later: %s", error.message)
 
 
 class _Departure:
-    """One request on its way, from the intent to the receipt."""
+    """One outgoing request, from the intent to the receipt."""
 
     def __init__(
         self, egress: ProviderEgress, provider: Provider, clearance: Clearance, price: Price | None
@@ -112,7 +112,9 @@ class _Departure:
         self._intent: LedgerIntent | None = None
 
     async def begin(self, reserved: BudgetReservation) -> None:
-        """Book it; who leaves meanwhile leaves a receipt that says that nothing was sent."""
+        """Reserve and record it; if cancelled meanwhile, a receipt records that nothing was
+        sent.
+        """
         booking = asyncio.ensure_future(asyncio.to_thread(self._book, reserved))
         try:
             await asyncio.shield(booking)
@@ -127,15 +129,15 @@ class _Departure:
             )
 
     def _book(self, reserved: BudgetReservation) -> None:
-        """Check the budget and write the intent, in one step; blocks."""
+        """Check the budget and write the intent atomically; blocks."""
         ledger = self._egress.ledger
         with ledger.exclusive():
             check_budget(ledger, self._provider, reserved)
             self._intent = ledger.intend(self._clearance, reserved)
 
     def settle(self, receipt: Receipt) -> None:
-        """Have the receipt written."""
-        assert self._intent is not None, "nothing is received before it is booked"
+        """Record the receipt in the background."""
+        assert self._intent is not None, "nothing is received before it is recorded"
         cost: float | None = None
         if receipt.bytes_sent == 0:
             cost = 0.0
@@ -147,5 +149,5 @@ class _Departure:
 def _no_key(provider: Provider) -> NoKey:
     return NoKey(
         f"The provider '{provider.name}' has no key.",
-        hint=f"`ingle provider key {provider.name}` asks for one.",
+        hint=f"Set one with `ingle provider key {provider.name}`.",
     )

@@ -1,4 +1,4 @@
-"""Placeholders in what goes out, and the values again in what comes back."""
+"""Redaction of outgoing text, and restoration of the values in the answer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NAME = re.compile(r"\.(?:name|id|tool_call_id)$|^tool_choice\.names")
 
 
 class Redaction:
-    """What was replaced in one request, which nothing that goes out holds any more."""
+    """The replacements in one request, whose values appear nowhere in the outgoing text."""
 
     def __init__(
         self, memory: PlaceholderMemory, kinds: tuple[str, ...], names: frozenset[str]
     ) -> None:
         self.kinds = kinds
-        """What placeholders stand for, each kind once."""
+        """The kinds that were replaced, each once."""
         self.changed: tuple[TextPart, ...] = ()
-        """The parts with placeholders in them, as they go out: what a person is shown."""
+        """The redacted parts, as they leave, for display."""
         self._memory = memory
         self._names = names
 
@@ -41,11 +41,11 @@ class Redaction:
         findings: Sequence[SensitiveFinding],
         memory: PlaceholderMemory | None = None,
     ) -> tuple[GenerateRequest, Redaction]:
-        """The request with a placeholder for each finding, and the way back.
+        """Return the request with a placeholder for each finding, and the redaction.
 
         Findings are those of `parts_of(request)`. Values that `memory` knows are replaced wherever
-        they stand. Raises `CannotExpress` where what is left would not be JSON, or too much is
-        known.
+        they occur. Raises `CannotExpress` if the result would not be JSON, or there are too many
+        values.
         """
         memory = memory if memory is not None else PlaceholderMemory()
         parts = parts_of(request)
@@ -53,7 +53,7 @@ class Redaction:
         for finding in findings:
             by_part.setdefault(finding.part, []).append(finding)
         try:
-            # First all are named, so that what one part gives away is found in every other.
+            # All are named first, so that a value found in one part is replaced in all others.
             named = [
                 _name(part, by_part.get(number, ()), memory) for number, part in enumerate(parts)
             ]
@@ -76,7 +76,7 @@ class Redaction:
         return with_texts(request, texts), redaction
 
     def restorer(self) -> PlaceholderRestorer:
-        """For the events of one answer."""
+        """Return a restorer for the events of one answer."""
         return PlaceholderRestorer({name: self._memory.text(name) for name in self._names})
 
 
@@ -86,7 +86,7 @@ Span = tuple[int, int, str]
 def _name(
     part: TextPart, findings: Iterable[SensitiveFinding], memory: PlaceholderMemory
 ) -> list[Span]:
-    """The spans of what was found, and of what only looks like a placeholder."""
+    """Return the spans of findings, and of text that only looks like a placeholder."""
     spans: list[Span] = []
     for group in _overlapping(findings):
         start, end = min(one.start for one in group), max(one.end for one in group)
@@ -105,7 +105,7 @@ def _name(
 
 
 def _overlapping(findings: Iterable[SensitiveFinding]) -> list[list[SensitiveFinding]]:
-    """Findings that share a character, together."""
+    """Return groups of findings that overlap."""
     groups: list[list[SensitiveFinding]] = []
     end = -1
     for finding in sorted(findings, key=lambda one: (one.start, -one.end)):
@@ -118,7 +118,7 @@ def _overlapping(findings: Iterable[SensitiveFinding]) -> list[list[SensitiveFin
 
 
 def _plain(where: str, text: str) -> str:
-    """The text without JSON's escapes, where it stood in a JSON text."""
+    """Return the text without JSON escapes, if it is in a JSON text."""
     if _JSON.search(where):
         try:
             return str(json.loads(f'"{text}"'))
@@ -128,7 +128,7 @@ def _plain(where: str, text: str) -> str:
 
 
 def _replace(part: TextPart, spans: Iterable[Span]) -> str:
-    """The part's text with placeholders; of spans that overlap the first and longest counts."""
+    """Return the part's text with placeholders; of overlapping spans the first and longest wins."""
     bare = _NAME.search(part.where) is not None
     pieces: list[str] = []
     quoted: list[str] = []
@@ -136,7 +136,7 @@ def _replace(part: TextPart, spans: Iterable[Span]) -> str:
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         if end <= at:
             continue
-        # What sticks out of the span before it is a part of its value all the same.
+        # The rest of a span that overlaps the previous one is part of its value, too.
         before = part.text[at : max(at, start)]
         placeholder = name if bare else f"[{name}]"
         pieces += [before, placeholder]
@@ -150,12 +150,12 @@ def _replace(part: TextPart, spans: Iterable[Span]) -> str:
         return "".join(pieces)
     text = "".join(quoted)
     if not _is_json(text):
-        raise CannotExpress(f"Nothing can stand for what was found in {part.where}.")
+        raise CannotExpress(f"What was found in {part.where} cannot be replaced.")
     return text
 
 
 def _in_string(text: str, place: int) -> bool:
-    """Whether a place in a JSON text is inside a string."""
+    """Whether a position in a JSON text is inside a string."""
     inside = escaped = False
     for character in text[:place]:
         if escaped:

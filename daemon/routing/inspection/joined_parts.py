@@ -1,4 +1,4 @@
-"""Texts over the seams of parts, where something may have been split over messages."""
+"""Joins neighbouring parts of a request, in case a value was split over messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_PIECES = 24
 
 
 class JoinedSpan(NamedTuple):
-    """`length` characters from `offset` of a part, which stand at `start` in the joined text."""
+    """`length` characters from `offset` of a part, located at `start` in the joined text."""
 
     part: int
     offset: int
@@ -30,7 +30,7 @@ class JoinedText(NamedTuple):
     pieces: tuple[JoinedSpan, ...]
 
     def spread(self, finding: SensitiveFinding) -> list[SensitiveFinding]:
-        """What was found, in each part that it reaches into; nothing if that is only one."""
+        """Return a finding as one per part that it covers; none if it lies in a single part."""
         found: list[SensitiveFinding] = []
         for piece in self.pieces:
             start = max(finding.start, piece.start) - piece.start + piece.offset
@@ -41,7 +41,7 @@ class JoinedText(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """From `start` up to `end` of the text of a part; `marked` where signs around it are not."""
+    """From `start` up to `end` of a part's text; `marked`: without a label such as `2/3:`."""
 
     part: int
     text: str
@@ -51,9 +51,9 @@ class _Cut(NamedTuple):
 
 
 def joined(parts: Sequence[TextPart]) -> Iterator[JoinedText]:
-    """The ends and beginnings of parts that follow one another, and rows of short ones.
+    """Yield the joins of adjacent parts, and of runs of short ones.
 
-    Only where something may go on: a number, an address or a long name at the seam.
+    Only if a value may continue: a number, an address or a long name at the seam.
     """
     for number, part in enumerate(parts):
         for step in _NEIGHBOURS:
@@ -70,7 +70,9 @@ def joined(parts: Sequence[TextPart]) -> Iterator[JoinedText]:
 
 
 def _rows(parts: Sequence[TextPart]) -> Iterator[list[_Cut]]:
-    """Short parts that are pieces, three or more or with marks, at most one other between them."""
+    """Yield runs of short parts that may be pieces: three or more, or labelled, at most one other
+    between.
+    """
     row: list[_Cut] = []
     for number, part in enumerate(parts):
         cut = _cut(number, part.text)
@@ -83,7 +85,7 @@ def _rows(parts: Sequence[TextPart]) -> Iterator[list[_Cut]]:
 
 
 def _as_row(row: list[_Cut]) -> Iterator[list[_Cut]]:
-    """Only those with marks where there are some: the others are answers between."""
+    """Yield only the labelled ones if there are any: the others are answers between."""
     marked = [cut for cut in row if cut.marked]
     if len(marked) > 1:
         yield marked
@@ -97,7 +99,7 @@ def _trimmed(number: int, text: str) -> _Cut:
 
 
 def _cut(number: int, text: str) -> _Cut | None:
-    """What of a short part may be a piece, without `2/3:` or `second half:` before it."""
+    """Return the piece in a short part, without `2/3:` or `second half:` before it."""
     if not text or len(text) > _LONGEST:
         return None
     whole = _trimmed(number, text)
@@ -110,14 +112,14 @@ def _cut(number: int, text: str) -> _Cut | None:
 
 
 def _may_be_a_piece(text: str) -> bool:
-    """Whether it is short, and has digits or is a single word that is none of a sentence."""
+    """Whether it is short, and has digits or is a single word that does not read as a sentence."""
     if not 0 < len(text) <= _SHORT:
         return False
     return sum(map(str.isdigit, text)) >= _LEAST_DIGITS or not any(map(str.isspace, text))
 
 
 def _join(cuts: Sequence[_Cut], gap: str) -> JoinedText:
-    """With what stands before the first and behind the last, since that may say what it is."""
+    """Join the pieces, with the text before the first and after the last as context."""
     pieces: list[JoinedSpan] = []
     said: list[str] = []
     place = 0

@@ -1,4 +1,4 @@
-"""The local model asked whether a text is anybody's private matter."""
+"""Asks a loaded model whether a text is private."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingPa
 from ..detectors.finding import FindingKind, SensitiveFinding
 
 Generate = Callable[[GenerateRequest], AsyncGenerator[Event, None]]
-"""`Backend.generate` of a model that is loaded."""
+"""`Backend.generate` of a loaded model."""
 
 _PRIVATE, _PUBLIC = "private", "public"
-_MOST = 6000  # characters: what a small model reads in a second or two, and its context holds
+_MOST = 6000  # characters: fits a small model's context, and is prefilled in a second or two
 _SECONDS = 3.0
 _INSTRUCTION = """\
 You sort messages. Answer with one word.
@@ -42,7 +42,7 @@ Answer: public"""
 
 
 class PrivacyOpinion(StrEnum):
-    """What the model said; `NONE` where it said nothing in time."""
+    """The model's answer; `NONE` if there was none in time."""
 
     PRIVATE = "private"
     PUBLIC = "public"
@@ -50,13 +50,13 @@ class PrivacyOpinion(StrEnum):
 
 
 class PrivacyJudgement(msgspec.Struct, frozen=True):
-    """An opinion, and how long it took. It may keep a text here; it never lets one out."""
+    """An opinion, and how long it took. It may keep a text local, but never releases one."""
 
     opinion: PrivacyOpinion
     seconds: float
 
     def findings(self, text: str, part: int = 0) -> tuple[SensitiveFinding, ...]:
-        """The whole text as personal, if that is the opinion; else nothing."""
+        """Return the whole text as a personal finding if the opinion is private; else nothing."""
         if self.opinion is not PrivacyOpinion.PRIVATE:
             return ()
         found = SensitiveFinding(
@@ -71,10 +71,10 @@ class PrivacyJudgement(msgspec.Struct, frozen=True):
 
 
 async def judge(generate: Generate, text: str, *, seconds: float = _SECONDS) -> PrivacyJudgement:
-    """Ask the model, for at most so many seconds; a model that fails has no opinion.
+    """Ask the model, for at most `seconds`; a model that fails has no opinion.
 
-    Of a long text it reads the beginning and the end. The text may try to talk the model into
-    `public`: so that opinion must count for nothing.
+    Long texts are cut to their beginning and end. The text may try to make the model answer
+    `public`, so that opinion must have no effect.
     """
     request = question(text)
     started = time.monotonic()
@@ -92,7 +92,7 @@ async def judge(generate: Generate, text: str, *, seconds: float = _SECONDS) -> 
 
 
 def question(text: str) -> GenerateRequest:
-    """What the model is asked: private, greedy, and answered by one of two words."""
+    """Return the request to the model: private, greedy, and answered by one of two words."""
     if len(text) > _MOST:
         text = f"{text[: _MOST // 2]}\n[…]\n{text[-_MOST // 2 :]}"
     return GenerateRequest(

@@ -1,4 +1,4 @@
-"""Looks through requests in bounded time; whatever goes wrong is a finding."""
+"""Inspects requests in bounded time; every failure becomes a finding."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("ingle.daemon")
 
 SHORT = 4_000
-"""Characters that are looked through at once, on the event loop."""
+"""Characters up to which a text is scanned at once, on the event loop."""
 
 SCAN_SECONDS = 10.0
 THREADS = 2
 
 
 class InspectedRequest(msgspec.Struct, frozen=True):
-    """A request with its texts and what was found in them; `digest` is that of the texts."""
+    """A request with its texts and their findings; `digest` is that of the texts."""
 
     request: GenerateRequest
     parts: tuple[TextPart, ...]
@@ -38,7 +38,7 @@ class InspectedRequest(msgspec.Struct, frozen=True):
 
 
 class RequestInspector:
-    """Scans with the owner's words as they are now; for the event loop alone."""
+    """Scans with the user's current words; for the event loop only."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class RequestInspector:
         self._seconds = seconds
         self._words: OwnWords | None = None
         self._scanner: Scanner | None = None
-        # Threads of our own: a scan that hangs must not take those of the rest of the daemon.
+        # Separate threads: a scan that hangs must not block those of the rest of the daemon.
         self._threads: ThreadPoolExecutor | None = None
 
     async def inspect(self, request: GenerateRequest, opaque: str = "") -> InspectedRequest:
-        """Look through one request; `opaque` is where it has something that is no text."""
+        """Inspect one request; `opaque` says where it has content that is not text."""
         parts = parts_of(request)
         digest = parts_digest(parts)
         place = opaque or opaque_part(request)
@@ -67,7 +67,7 @@ class RequestInspector:
         return InspectedRequest(request, tuple(parts), tuple(findings), digest)
 
     async def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
-        """What is in the parts; an error or a time-out is a finding, too."""
+        """Return the findings in the parts; an error or a time-out is a finding, too."""
         try:
             scanner = self._current()
             if sum(len(part.text) for part in parts) <= SHORT:
@@ -79,19 +79,19 @@ class RequestInspector:
             )
             return await asyncio.wait_for(scanning, self._seconds)
         except TimeoutError:
-            log.warning("A request took too long to look through, and stays here")
+            log.warning("Scanning a request took too long, so it stays here")
             return [_uninspectable("time")]
         except Exception as error:
-            # Not the error itself: it may quote what was scanned.
-            log.warning("A request could not be looked through (%s)", type(error).__name__)
+            # Without the message: it may quote what was scanned.
+            log.warning("A request could not be scanned (%s)", type(error).__name__)
             return [_uninspectable("error")]
 
     def forget(self) -> None:
-        """Drop what is remembered of earlier texts."""
+        """Clear the cache of scanned texts."""
         self._scanner = None
 
     def close(self) -> None:
-        """Let go of the threads; a scan that runs is not waited for."""
+        """Close the threads without waiting for a running scan."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

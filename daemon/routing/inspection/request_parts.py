@@ -1,4 +1,4 @@
-"""Everything that a request would send, as texts that can be looked through."""
+"""Enumerates all texts that a request would send."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def parts_of(request: GenerateRequest) -> list[TextPart]:
-    """All texts of a request in the order of its conversation; empty ones are left out.
+    """Return all texts of a request in conversation order, without empty ones.
 
-    What is no text at all is not among them, see `opaque_part`.
+    Content that is not text is not included, see `opaque_part`.
     """
     parts: list[TextPart] = []
 
@@ -37,7 +37,7 @@ def parts_of(request: GenerateRequest) -> list[TextPart]:
 
 
 def with_texts(request: GenerateRequest, texts: Sequence[str]) -> GenerateRequest:
-    """The request with other texts, as many as it has parts, in their order."""
+    """Return the request with its parts replaced by `texts`, in their order."""
     left = iter(texts)
     changed = _Rewriter(lambda where, text: next(left)).request(request)
     if next(left, None) is not None:
@@ -46,14 +46,14 @@ def with_texts(request: GenerateRequest, texts: Sequence[str]) -> GenerateReques
 
 
 def opaque_part(request: GenerateRequest) -> str | None:
-    """Where the request has something that is no text, such as token ids; None where nowhere."""
+    """Return where the request has content that is not text, such as token ids; None if nowhere."""
     if isinstance(request.prompt, list):
         return "prompt"
     return "sampling.logit_bias" if request.sampling.logit_bias else None
 
 
 def parts_digest(parts: Iterable[TextPart]) -> bytes:
-    """The SHA-256 of texts and their places."""
+    """Return the SHA-256 of texts and their places."""
     digest = hashlib.sha256()
     for part in parts:
         for text in (part.where, part.text):
@@ -64,7 +64,7 @@ def parts_digest(parts: Iterable[TextPart]) -> bytes:
 
 
 class _Rewriter:
-    """Passes every text of a request that is not empty through `change`, with its place."""
+    """Applies `change` to every non-empty text of a request, with its place."""
 
     def __init__(self, change: Callable[[str, str], str]) -> None:
         self._change = change
@@ -116,7 +116,7 @@ class _Rewriter:
         return self._fields("infill", replace(infill, files=files), "prefix", "middle", "suffix")
 
     def _fields(self, where: str, value: Value, *names: str) -> Value:
-        """The struct with its texts of these names changed."""
+        """Return the struct with its texts of these names changed."""
         texts = {name: self._text(f"{where}.{name}", getattr(value, name)) for name in names}
         return replace(value, **texts)
 
@@ -130,7 +130,7 @@ class _Rewriter:
         return self._change(where, text) if text else text
 
     def _json(self, where: str, value: Any) -> Any:
-        """A JSON value with its texts changed, keys and numbers among them."""
+        """Return a JSON value with its texts changed, including keys and numbers."""
         match value:
             case dict():
                 pairs = cast(dict[str, Any], value).items()

@@ -1,4 +1,4 @@
-"""Finds everything sensitive in the texts of a request, by all detectors, in all their views."""
+"""Scans the texts of a request with all detectors, in all their views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 
 _CHUNK, _OVERLAP = 32_768, 4_096
 _KEPT_PARTS = 4_096
-_FAILED = "failed"  # begins the detector of a finding that says that looking failed
+_FAILED = "failed"  # prefix of the detector name in a finding that reports a failed scan
 _STRICTEST_FIRST = {kind: place for place, kind in enumerate(FindingKind)}
 _WHOLE = frozenset(
     {
@@ -51,13 +51,12 @@ _WHOLE = frozenset(
 
 
 class Scanner:
-    """Runs detectors over texts; whatever it cannot inspect is a finding, never silence.
+    """Runs detectors over texts; whatever cannot be inspected becomes a finding.
 
-    `limit` is the most characters of all parts together, `timeout` the most seconds of one scan;
-    it is looked at between detectors and between stretches of a long text. Detectors that share a
-    `reader` are made to forget with it. Safe to use from several threads. Texts that were scanned
-    are remembered by digest, with what was found in them, so that a history is not scanned again
-    with each turn.
+    `limit` is the maximum of characters of all parts together, `timeout` the maximum of seconds of
+    one scan, checked between detectors and between chunks of a long text. `reader` is shared by
+    detectors and cleared with the cache. Thread-safe. Findings are cached by the digest of a text,
+    so that a history is not scanned again with each turn.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Scanner:
         self._known: OrderedDict[bytes, tuple[SensitiveFinding, ...]] = OrderedDict()
 
     def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
-        """What is in the parts, by part and place; of things in one another, the strictest."""
+        """Return the findings by part and position; of nested findings, the strictest."""
         deadline = time.monotonic() + self._timeout
         room = self._limit
         found: list[SensitiveFinding] = []
@@ -90,7 +89,7 @@ class Scanner:
         return sorted(found, key=_place)
 
     def forget(self) -> None:
-        """Drop all that is remembered of earlier texts."""
+        """Clear the cache."""
         with self._lock:
             self._known.clear()
         clear_text_caches()
@@ -100,7 +99,7 @@ class Scanner:
     def _over_seams(
         self, parts: Sequence[TextPart], found: list[SensitiveFinding], deadline: float
     ) -> list[SensitiveFinding]:
-        """What was split over parts, unless all of it in one of them is known already."""
+        """Return values split over parts, unless one part alone reveals them."""
         if sum(len(part.text) for part in parts) > self._limit:
             return []
         more: list[SensitiveFinding] = []
@@ -137,7 +136,7 @@ class Scanner:
     def _look(
         self, text: str, deadline: float, prose: bool
     ) -> tuple[tuple[SensitiveFinding, ...], bool]:
-        """What is in a text, and whether every detector saw all of it."""
+        """Return the findings in a text, and whether every detector saw all of it."""
         found: list[SensitiveFinding] = []
         for offset in range(0, len(text), _CHUNK):
             chunk = text[offset : offset + _CHUNK + _OVERLAP]
@@ -154,7 +153,7 @@ class Scanner:
     def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[SensitiveFinding]:
         try:
             readings = views(text)
-        except Exception:  # what cannot be read in plain form cannot be judged
+        except Exception:  # text that cannot be decoded cannot be judged
             yield _uninspectable(text, f"{_FAILED}: views", 0)
             return
         for number, view in enumerate(readings):
@@ -167,7 +166,7 @@ class Scanner:
                             continue
                         start, end = view.span(finding.start, finding.end)
                         yield _moved(finding, start - finding.start, end - start)
-                except Exception:  # a detector that fails must not hide anything
+                except Exception:  # the failure of one detector must not hide findings of others
                     yield _uninspectable(text, f"{_FAILED}: {detector.name}", 0)
 
 
@@ -176,14 +175,14 @@ def _reads_prose(detector: Detector) -> bool:
 
 
 def make_scanner(owner: OwnWords) -> Scanner:
-    """A scanner with every detector that we have, which also knows the owner's own words."""
-    reader = TextAnnotator()  # what a text says is worked out once for the three
+    """Return a scanner with all detectors, including the user's own words."""
+    reader = TextAnnotator()  # shared, so that the three analyse a text only once
     meaning = [NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)]
     return Scanner([*structured_detectors(owner), *meaning], reader=reader)
 
 
 def structured_detectors(owner: OwnWords) -> list[Detector]:
-    """Those that know what they look for by its shape, a check digit or the words beside it."""
+    """Return the detectors of structured values: by shape, check digit or adjacent words."""
     return [
         OwnWordDetector(owner),
         MarkDetector(),
@@ -207,9 +206,10 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
 
 
 def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
-    """Without what is within something as strict; what only overlaps stays, or some would be lost.
+    """Drop findings inside others that are as strict; overlapping ones stay, or text would be
+    missed.
 
-    What the owner said is not hidden by anything.
+    The user's own words always stay.
     """
     kept: list[SensitiveFinding] = []
     for new in sorted(found, key=_strictness):

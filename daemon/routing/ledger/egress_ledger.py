@@ -1,7 +1,7 @@
-"""The ledger of what left this machine: append-only, chained by digests, without any content.
+"""The egress ledger: append-only, hash-chained, without any content.
 
-A file a month, a line an entry. Each line has the SHA-256 of the line before it, over the ends of
-months as well; how far the chain goes is kept in a second place, so that a cut end is noticed.
+One file per month, one line per entry. Each line has the SHA-256 of the previous one, across
+months; the head of the chain is also stored in a second place, so that a missing end is detected.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .ledger_entries import (
 
 _LOCK_SECONDS = 10.0
 _TAIL = 2**20
-"""Bytes of a file in which its last line surely is."""
+"""Bytes at the end of a file that certainly include its last line."""
 
 
 class LedgerHead(msgspec.Struct, frozen=True):
-    """How far the chain goes, and the secret under which conversations are told apart."""
+    """The head of the chain, and the secret that pseudonymises conversations."""
 
     seq: int
     digest: str
@@ -52,7 +52,7 @@ class LedgerHead(msgspec.Struct, frozen=True):
 
 
 class BudgetReservation(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that a departure can take; `cost` is None where its price is unknown."""
+    """The upper limit of a request's tokens and cost; `cost` is None if its price is unknown."""
 
     tokens: int
     cost: float | None
@@ -63,13 +63,13 @@ class Ledger:
     """One ledger; all calls block, and threads and processes may share it."""
 
     def __init__(self, folder: Path, head: Path) -> None:
-        """`folder` holds the files of the months, `head` is the second place."""
+        """`folder` holds the monthly files, `head` is the second place."""
         self.folder = folder
         self.head_path = head
         self._lock = threading.RLock()
         self._held = 0
         self._end: tuple[Path, int] | None = None
-        """The file that was last written and its size, after which nobody else wrote."""
+        """The last written file and its size, to detect writes by other processes."""
         self._seq = 0
         self._digest = GENESIS
         self._salt = ""
@@ -77,7 +77,7 @@ class Ledger:
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        """Nobody else writes meanwhile; raises `LedgerUnwritable`."""
+        """Hold the ledger's lock; raises `LedgerUnwritable`."""
         with self._lock:
             if self._held:
                 yield
@@ -91,7 +91,7 @@ class Ledger:
                 lock.release()
 
     def intend(self, clearance: Clearance, reserved: BudgetReservation) -> LedgerIntent:
-        """Write down what is about to leave; on disk when this returns.
+        """Record what is about to leave; on disk when this returns.
 
         Raises `LedgerUnwritable`, and then nothing may leave.
         """
@@ -120,7 +120,7 @@ class Ledger:
         return intent
 
     def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
-        """Write down what came of it; what cannot be written now is written with the next."""
+        """Record the outcome; if that fails now, it is written with the next entry."""
         with self._lock:
             self._pending.append((intent, receipt, cost))
             with self.exclusive():
@@ -131,12 +131,13 @@ class Ledger:
                     raise self._unwritable(error.strerror or str(error)) from error
 
     def forget_before(self, month: str) -> int:
-        """Erase the files of the months before `month` ("2026-11"); how many entries they had.
+        """Erase the files of the months before `month` ("2026-11"); returns the number of their
+        entries.
 
-        The chain goes on: a note says up to where it was erased. Raises `LedgerUnwritable`.
+        The chain continues: a note records up to where it was erased. Raises `LedgerUnwritable`.
         """
         with self.exclusive():
-            month = min(month, _now()[:7])  # what is not over is still needed for budgets
+            month = min(month, _now()[:7])  # budgets still need the current month
             gone = [path for path in self.files() if path.stem < month]
             if not gone:
                 return 0
@@ -161,11 +162,11 @@ class Ledger:
         return count
 
     def files(self) -> list[Path]:
-        """The files of all months, the oldest first."""
+        """Return the files of all months, oldest first."""
         return sorted(self.folder.glob("[0-9][0-9][0-9][0-9]-[0-9][0-9].jsonl"))
 
     def entries(self, month: str | None = None) -> list[LedgerEntry]:
-        """The departures of a month ("2026-11"), or all, the oldest first."""
+        """Return the entries of a month ("2026-11"), or all, oldest first."""
         files = self.files()
         intents: dict[int, LedgerIntent] = {}
         settled: dict[int, LedgerSettlement] = {}
@@ -195,12 +196,12 @@ class Ledger:
         return lock
 
     def _catch_up(self) -> None:
-        """Find the end of the chain, where this process does not know it."""
+        """Find the end of the chain, if this process does not know it."""
         files = self.files()
         last = next((path for path in reversed(files) if path.stat().st_size), None)
         if last is None:
             if self._read_head().seq:
-                raise self._unwritable(f"its files are gone, but {self.head_path} knows of some")
+                raise self._unwritable(f"its files are gone, but {self.head_path} refers to them")
             self._end, self._seq, self._digest = None, 0, GENESIS
             return
         size = last.stat().st_size
@@ -208,14 +209,14 @@ class Ledger:
             return
         torn = _cut_torn_line(last)
         line = _last_line(last)
-        if line is None:  # the torn one was all there was
+        if line is None:  # the incomplete line was the only one
             last.unlink()
             self._catch_up()
         else:
             try:
                 self._seq = DECODER.decode(line).seq
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                raise self._unwritable("its last line is not as it was written") from None
+                raise self._unwritable("its last line was altered") from None
             self._digest = line_digest(line)
             self._end = (last, last.stat().st_size)
             self._read_head()
@@ -246,7 +247,7 @@ class Ledger:
             self._pending.pop(0)
 
     def _append(self, line: Line, *, month: str, sync: bool) -> None:
-        # A clock that went back must not put lines before those that are there.
+        # If the clock goes back, lines must still be appended after existing ones.
         end = self._end
         name = max(month, end[0].stem) if end is not None else month
         path = self.folder / f"{name}.jsonl"
@@ -262,7 +263,7 @@ class Ledger:
                     os.fsync(fd)
                 self._write_head(LedgerHead(line.seq, line_digest(data), self._salt))
             except OSError:
-                with suppress(OSError):  # a torn line is found by whoever writes next
+                with suppress(OSError):  # an incomplete line is detected before the next write
                     os.ftruncate(fd, size)
                 self._end = None
                 raise
@@ -290,7 +291,7 @@ class Ledger:
         return head
 
     def _write_head(self, head: LedgerHead) -> None:
-        """The end of the chain, in one step; it may be behind after a crash, but never ahead."""
+        """Replace the head atomically; after a crash it may be behind, but never ahead."""
         content = msgspec.json.encode(head)
         self.head_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = self.head_path.with_suffix(".new")
@@ -300,7 +301,7 @@ class Ledger:
         temporary.replace(self.head_path)
 
     def _anonymous(self, conversation: str) -> str:
-        """The same for one conversation always, and no way back to its name."""
+        """Return a pseudonym that is constant per conversation, and cannot be reversed."""
         if not conversation:
             return ""
         key, text = bytes.fromhex(self._salt), conversation.encode("utf-8", "surrogatepass")
@@ -309,12 +310,12 @@ class Ledger:
     def _unwritable(self, why: str) -> LedgerUnwritable:
         return LedgerUnwritable(
             f"The ledger in {self.folder} cannot be written: {why}.",
-            hint="Nothing leaves this machine without an entry; `ingle ledger verify` says more.",
+            hint="Nothing leaves this machine without an entry; see `ingle ledger verify`.",
         )
 
 
 def read_head(path: Path) -> LedgerHead | None:
-    """What the second place says; None where there is nothing that can be read."""
+    """Return the stored head; None if it is missing or unreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=LedgerHead)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -322,18 +323,20 @@ def read_head(path: Path) -> LedgerHead | None:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The whole lines of a file, their ends included; a torn one at its end is left out."""
+    """Yield the complete lines of a file with their line ends; an incomplete last one is
+    left out.
+    """
     try:
         with path.open("rb") as file:
             for line in file:
                 if line.endswith(b"\n"):
                     yield line
     except FileNotFoundError:
-        return  # it was just forgotten
+        return  # it was just erased
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The entries of a file; lines that somebody damaged are left out, `verify` names them."""
+    """Yield the entries of a file; damaged lines are left out, `verify` reports them."""
     for line in raw_lines(path):
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             yield DECODER.decode(line)
@@ -347,7 +350,7 @@ def _last_line(path: Path) -> bytes | None:
 
 
 def _cut_torn_line(path: Path) -> int:
-    """Take out what stands behind the last whole line; how many bytes that were."""
+    """Remove an incomplete last line; returns the number of removed bytes."""
     with path.open("rb+") as file:
         size = path.stat().st_size
         start = max(0, size - _TAIL)

@@ -1,4 +1,4 @@
-"""The lines of the ledger: what is about to leave, what came of it, and notes about the ledger."""
+"""Lines of the ledger: intents, settlements, and notes about the ledger itself."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import hashlib
 import msgspec
 
 GENESIS = "0" * 64
-"""What stands for the line before the first."""
+"""Stands for the digest before the first line."""
 
 
 class LedgerIntent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_field="entry"):
-    """Written before the first byte leaves; without a receipt it is unknown what became of it.
+    """Written before the first byte leaves; without a settlement the outcome is unknown.
 
-    `previous` is the SHA-256 of the line before. `conversation` tells conversations apart and names
-    none. `reserved_tokens` and `reserved_cost` (None: the price is unknown) are the most it can
-    take.
+    `previous` is the SHA-256 of the previous line. `conversation` is a pseudonym. `reserved_tokens`
+    and `reserved_cost` (None: the price is unknown) are upper limits.
     """
 
     seq: int
@@ -34,9 +33,9 @@ class LedgerIntent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_
 
 
 class LedgerSettlement(msgspec.Struct, frozen=True, kw_only=True, tag="receipt", tag_field="entry"):
-    """What came of the intent with the number `of`: every byte, and the digest of what was sent.
+    """The outcome of the intent with the number `of`: bytes, and digests of what was sent.
 
-    Tokens are None where the provider told none, `cost` where its price is unknown.
+    Tokens are None if the provider reported none, `cost` if its price is unknown.
     """
 
     seq: int
@@ -56,10 +55,10 @@ class LedgerSettlement(msgspec.Struct, frozen=True, kw_only=True, tag="receipt",
 
 
 class LedgerNote(msgspec.Struct, frozen=True, kw_only=True, tag="note", tag_field="entry"):
-    """Something about the ledger itself.
+    """A note about the ledger itself.
 
-    `torn`: the last line was incomplete after a crash, and its `bytes` were taken out. `forgotten`:
-    the lines up to number `until`, whose SHA-256 is `digest`, were erased by the owner.
+    `torn`: the last line was incomplete after a crash, and its `bytes` were removed. `forgotten`:
+    the lines up to number `until`, whose SHA-256 is `digest`, were erased on request.
     """
 
     seq: int
@@ -77,20 +76,20 @@ DECODER = msgspec.json.Decoder(Line)
 
 
 def encode(line: Line) -> bytes:
-    """The line as it is written, its end included."""
+    """Return the line as it is written, including its end."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def line_digest(line: bytes) -> str:
-    """The SHA-256 of a line as it is written, its end not included, in hex."""
+    """Return the SHA-256 of a written line, without its end, in hex."""
     return hashlib.sha256(line.rstrip(b"\n")).hexdigest()
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One departure as people see it; what is None is unknown.
+    """One request that left, as displayed; None is unknown.
 
-    `outcome` is `unknown` where ingle ended before it could write what came of it, or still waits.
-    `cost` is then the most that it can have been, and so are the tokens of a budget.
+    `outcome` is `unknown` if ingle ended before it was recorded, or the answer still runs. `cost`
+    is then the upper limit, and so are the tokens of a budget.
     """
 
     seq: int
@@ -118,7 +117,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, intent: LedgerIntent, settled: LedgerSettlement | None) -> LedgerEntry:
-        """The two lines in one."""
+        """Combine the two lines."""
         known = {name: getattr(intent, name) for name in _SHARED}
         if settled is None:
             return cls(**known, outcome="unknown")
@@ -126,14 +125,14 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_at_most(self) -> int:
-        """What counts against a budget of tokens."""
+        """The tokens that count against a budget."""
         if self.prompt_tokens is None or self.completion_tokens is None:
             return 0 if self.bytes_out == 0 else self.reserved_tokens
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def cost_at_most(self) -> float | None:
-        """What counts against a budget of money; None where the price is unknown."""
+        """The cost that counts against a budget; None if the price is unknown."""
         if self.cost is not None or self.bytes_out == 0:
             return self.cost or 0.0
         return self.reserved_cost

@@ -1,4 +1,4 @@
-"""What left in one month, by provider."""
+"""Monthly totals of what left, by provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .ledger_entries import LedgerEntry
 
 
 class ProviderTotal(msgspec.Struct, kw_only=True):
-    """Sums of one provider; `cost` is what is known of it, None where nothing is."""
+    """Totals of one provider; `cost` is the known part, None if nothing is known."""
 
     name: str
     requests: int = 0
@@ -24,7 +24,7 @@ class ProviderTotal(msgspec.Struct, kw_only=True):
     unknown_outcomes: int = 0
 
     def add(self, entry: LedgerEntry) -> None:
-        """One departure more."""
+        """Add one entry."""
         self.requests += 1
         self.bytes_out += entry.bytes_out or 0
         self.bytes_in += entry.bytes_in or 0
@@ -38,7 +38,7 @@ class ProviderTotal(msgspec.Struct, kw_only=True):
 
 
 class LedgerTotals(msgspec.Struct, kw_only=True):
-    """Sums of one month (UTC), over all providers and of each."""
+    """Totals of one month (UTC), overall and per provider."""
 
     month: str
     requests: int = 0
@@ -54,7 +54,7 @@ class LedgerTotals(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, month: str, entries: Iterable[LedgerEntry]) -> LedgerTotals:
-        """The sums of these departures."""
+        """Return the totals of these entries."""
         whole = ProviderTotal(name="")
         each: dict[str, ProviderTotal] = {}
         currencies: set[str] = set()
@@ -65,7 +65,7 @@ class LedgerTotals(msgspec.Struct, kw_only=True):
         sums = msgspec.structs.asdict(whole)
         del sums["name"]
         if len(currencies) > 1:
-            sums["cost"] = None  # money of two kinds has no sum
+            sums["cost"] = None  # different currencies have no sum
         return cls(
             month=month,
             currency=currencies.pop() if len(currencies) == 1 else "",
@@ -75,5 +75,5 @@ class LedgerTotals(msgspec.Struct, kw_only=True):
 
 
 def this_month() -> str:
-    """The month as the ledger names it, "2026-11"."""
+    """Return the current month as the ledger names it, "2026-11"."""
     return datetime.now(UTC).strftime("%Y-%m")

@@ -1,4 +1,4 @@
-"""Whether a ledger is what was written, as far as a chain can tell."""
+"""Verifies the hash chain of the ledger."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .ledger_entries import (
 )
 
 LIMITS = (
-    "A chain shows edits, gaps, changes of order and a cut end. It cannot show that somebody who "
-    "can write both places wrote all of it anew."
+    "A chain shows edits, gaps, reordering and a missing end. It cannot show that a person with "
+    "write access to both places rewrote all of it."
 )
 
 
 class LedgerCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found: `problems` break the chain, `notes` are only worth knowing."""
+    """The result: `problems` break the chain, `notes` are informative."""
 
     ok: bool
     entries: int
@@ -33,7 +33,7 @@ class LedgerCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(ledger: Ledger) -> LedgerCheck:
-    """Read all of the ledger, and compare each line with the next and the end with its copy."""
+    """Read the whole ledger, and check each line against the next and the end against its copy."""
     walk = _Walk()
     for path in ledger.files():
         for number, line in enumerate(raw_lines(path), start=1):
@@ -64,7 +64,7 @@ class _Walk:
         self._gap: tuple[str, int, str] | None = None
 
     def take(self, where: str, raw: bytes) -> None:
-        """One line, behind all before it."""
+        """Check one line, after all previous ones."""
         self.lines += 1
         try:
             line: Line = DECODER.decode(raw)
@@ -76,10 +76,10 @@ class _Walk:
         if self.lines == 1 and line.seq != 1:
             self._gap = (where, line.seq - 1, line.previous)
         elif line.previous != self._digest:
-            what = "the line before it was changed, taken out or put elsewhere"
+            what = "the line before it was changed, removed or moved"
             self.problems.append(f"{where} does not follow: {what}.")
         elif line.seq != self._seq + 1:
-            self.problems.append(f"{where} has the number {line.seq} behind {self._seq}.")
+            self.problems.append(f"{where} has the number {line.seq} after {self._seq}.")
         self._digest, self._seq = line_digest(raw), line.seq
         self._digests[line.seq] = self._digest
         self._note(line)
@@ -91,16 +91,16 @@ class _Walk:
             case LedgerSettlement():
                 self._settled.add(line.of)
             case LedgerNote(what="torn"):
-                self.notes.append(f"On {line.time[:10]} a torn line was taken out after a crash.")
+                self.notes.append(f"On {line.time[:10]} a torn line was removed after a crash.")
             case LedgerNote():
                 self.notes.append(
-                    f"On {line.time[:10]} the lines up to {line.until} were erased on purpose."
+                    f"On {line.time[:10]} the lines up to {line.until} were erased on request."
                 )
                 if self._gap is not None and self._gap[1:] == (line.until, line.digest):
                     self._gap = None
 
     def compare_end(self, ledger: Ledger) -> None:
-        """The end with its copy, and a beginning that is missing."""
+        """Check the end against its copy, and for a missing beginning."""
         if self._gap is not None:
             where, missing, _ = self._gap
             self.problems.append(f"The {missing} lines before {where} are missing.")
@@ -111,14 +111,14 @@ class _Walk:
         elif head.seq > self._seq:
             self.problems.append(f"The last {head.seq - self._seq} lines are missing.")
         elif head.seq and self._digests.get(head.seq, head.digest) != head.digest:
-            self.problems.append(f"Line {head.seq} is not the one whose digest was kept.")
+            self.problems.append(f"Line {head.seq} is not the one whose digest was stored.")
 
     def count_unknown(self) -> None:
-        """Departures without a receipt."""
+        """Report requests without a settlement."""
         if unknown := len(self.intents - self._settled):
             self.notes.append(
-                f"Of {unknown} request{'s' * (unknown != 1)} it is unknown what became of "
-                f"{'them' if unknown != 1 else 'it'}: ingle ended meanwhile, or still waits."
+                f"The outcome of {unknown} request{'s' * (unknown != 1)} is unknown: "
+                "ingle ended meanwhile, or the answer is still running."
             )
 
 

@@ -1,1 +1,1 @@
-"""policy.toml: classes, routes, decisions, consents and conversation taint."""
+"""The policy (policy.toml): classes, routes, decisions, consents and conversation taint."""

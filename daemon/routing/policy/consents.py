@@ -1,4 +1,4 @@
-"""Yeses: tokens that are good for one decision about one text, and what they cover afterwards."""
+"""Consents: tokens for one decision about one text, and their scope in a conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERDICTS = {Verdict.REDACT: 1, Verdict.CLOUD: 2}
 
 
 class ConsentScope(msgspec.Struct, frozen=True):
-    """What somebody said yes to: that this much may leave, to this provider's model."""
+    """What was consented to: the verdict, for these kinds, to this provider's model."""
 
     verdict: Verdict
     target: str
@@ -29,7 +29,7 @@ class ConsentScope(msgspec.Struct, frozen=True):
 
 
 class ConsentBook:
-    """Issues and checks tokens; they end with the daemon, and so does what it remembers."""
+    """Issues and checks consent tokens; both tokens and scopes end with the daemon."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._key = secrets.token_bytes(32)
@@ -37,13 +37,13 @@ class ConsentBook:
         self._conversations: OrderedDict[str, ConsentScope] = OrderedDict()
 
     def issue(self, verdict: Verdict, binding: bytes) -> str:
-        """A token for a `binding`, valid for an hour."""
+        """Return a token for a `binding`, valid for an hour."""
         until = int(self._clock() + VALID_SECONDS)
         head = bytes([_VERDICTS[verdict]]) + until.to_bytes(8)
         return base64.urlsafe_b64encode(head + self._sign(head, binding)).decode().rstrip("=")
 
     def check(self, token: str, binding: bytes) -> Verdict | None:
-        """The verdict that a token is good for; None for one that is none, or for another text."""
+        """Return the verdict that a token grants; None for an invalid token, or another text."""
         try:
             content = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
         except ValueError:
@@ -56,7 +56,7 @@ class ConsentBook:
         return next(verdict for verdict, code in _VERDICTS.items() if code == head[0])
 
     def remember(self, conversation: str, agreement: ConsentScope) -> None:
-        """One yes is enough for a conversation, for what it was said to."""
+        """Remember a consent for the rest of its conversation."""
         before = self._conversations.pop(conversation, None)
         same = (agreement.target, agreement.verdict)
         if before is not None and (before.target, before.verdict) == same:
@@ -69,14 +69,16 @@ class ConsentBook:
     def recall(
         self, conversation: str, target: str, kinds: Iterable[FindingKind]
     ) -> Verdict | None:
-        """The yes that covers all these kinds; None where somebody has to be asked."""
+        """Return the verdict granted earlier for all these kinds; None if consent is still
+        needed.
+        """
         agreement = self._conversations.get(conversation)
         if not conversation or agreement is None or agreement.target != target:
             return None
         return agreement.verdict if agreement.kinds.issuperset(kinds) else None
 
     def forget(self, conversation: str | None = None) -> None:
-        """Drop what one conversation, or all, were allowed."""
+        """Forget the consents of one conversation, or of all."""
         if conversation is None:
             self._conversations.clear()
         else:
@@ -87,7 +89,7 @@ class ConsentBook:
 
 
 def consent_binding(digest: bytes, decision: PolicyDecision, target: str, override: bool) -> bytes:
-    """What a yes is bound to: the text, the decision about it, and where it would go."""
+    """Return what a consent is bound to: the text, the decision, and the target."""
     kinds = sorted({finding.kind for finding in decision.findings})
     told = "\0".join(
         [decision.verdict, decision.rule, decision.sensitivity, target, str(override), *kinds]

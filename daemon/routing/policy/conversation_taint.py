@@ -1,4 +1,4 @@
-"""Which conversations held something sensitive, and what was written from it; hashes only."""
+"""Remembers, as hashes only, conversations with sensitive content and text derived from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEPT_MARKS = 100_000
 KEPT_SECONDS = 180 * 86_400
 KEPT_IN_MEMORY = 10_000
 SHORTEST_TEXT = 40
-"""Characters from which a text is unlikely to be written twice: greetings are shorter."""
+"""Characters from which two texts are unlikely to be equal by chance; greetings are shorter."""
 
 _AT_ONCE = 500
 _CLASSES = tuple(Sensitivity)
@@ -41,8 +41,8 @@ CREATE INDEX IF NOT EXISTS marks_by_age ON marks (seen);
 class TaintStore:
     """Marks by keyed hashes, in a database of mode 0600; every method blocks and is thread-safe.
 
-    Whatever goes wrong with the file is raised (`sqlite3.Error`, `OSError`): who does not know
-    what a conversation held must take it for the worst.
+    Errors of the file are raised (`sqlite3.Error`, `OSError`): a caller that cannot know the taint
+    of a conversation must assume the strictest.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -56,7 +56,7 @@ class TaintStore:
         self._private: OrderedDict[bytes, Sensitivity] = OrderedDict()
 
     def strictest(self, traces: Sequence[bytes]) -> Sensitivity | None:
-        """The strictest mark of any of these; None where there is none."""
+        """Return the strictest class that any of these traces is marked with; None if none is."""
         with self._lock:
             found: list[Sensitivity] = []
             for trace in traces:
@@ -78,7 +78,7 @@ class TaintStore:
     def mark(
         self, traces: Iterable[bytes], sensitivity: Sensitivity, *, private: bool = False
     ) -> None:
-        """Note that these belong to something of this class; `private` ones only in memory."""
+        """Mark traces with this class; `private` ones only in memory."""
         with self._lock:
             if private:
                 for trace in map(self._private_of, traces):
@@ -99,7 +99,7 @@ class TaintStore:
                 self._drop_old(database, now)
 
     def forget(self) -> int:
-        """Erase every mark; the number of those that were on disk."""
+        """Erase every mark; returns the number of those on disk."""
         with self._lock:
             self._private.clear()
             if self._database is None and not self._path.exists():
@@ -112,7 +112,7 @@ class TaintStore:
             return count
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._database is not None:
                 self._database.close()
@@ -121,14 +121,14 @@ class TaintStore:
     def _open(self) -> sqlite3.Connection:
         if self._database is not None and self._file() == self._opened:
             return self._database
-        if self._database is not None:  # somebody erased the file: so its marks are forgotten
+        if self._database is not None:  # the file was erased, and its marks with it
             self._database.close()
             self._database = None
         import sqlite3
 
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        self._path.chmod(0o600)  # the -wal and -shm files get the mode of this one
+        self._path.chmod(0o600)  # the -wal and -shm files inherit this mode
         database = sqlite3.connect(self._path, check_same_thread=False, timeout=2.0)
         try:
             database.execute("PRAGMA journal_mode = WAL")
@@ -147,7 +147,7 @@ class TaintStore:
         return database
 
     def _file(self) -> int | None:
-        """The number of the file that is there now."""
+        """Return the inode of the file that is there now."""
         try:
             return self._path.stat().st_ino
         except FileNotFoundError:
@@ -170,7 +170,7 @@ class TaintStore:
 
 
 def request_traces(request: GenerateRequest, parts: Sequence[TextPart]) -> list[bytes]:
-    """All by which a request may be known to go on with, or to quote, what was marked."""
+    """Return all traces by which a request may continue, or quote, what was marked."""
     traces = [_trace("conversation", request.conversation)] if request.conversation else []
     traces += message_chain(request)
     for part in parts:
@@ -179,9 +179,9 @@ def request_traces(request: GenerateRequest, parts: Sequence[TextPart]) -> list[
 
 
 def marks_of(request: GenerateRequest, places: Iterable[str]) -> list[bytes]:
-    """What is to be marked where something sensitive stands in these places of a request.
+    """Return the traces to mark for sensitive content at these places of a request.
 
-    From the message on that holds it: what was said before may well begin another conversation.
+    They start at the message that holds it: earlier messages may begin another conversation.
     Without any place only the conversation's name is marked.
     """
     traces = [_trace("conversation", request.conversation)] if request.conversation else []
@@ -193,7 +193,9 @@ def marks_of(request: GenerateRequest, places: Iterable[str]) -> list[bytes]:
 
 
 def text_traces(text: str) -> Iterator[bytes]:
-    """A text as a whole, and each of its lines, where they are long enough to be told apart."""
+    """Yield traces of a text as a whole and of each of its lines, if long enough to be
+    distinctive.
+    """
     whole = " ".join(text.split())
     if len(whole) < SHORTEST_TEXT:
         return
@@ -207,7 +209,7 @@ def text_traces(text: str) -> Iterator[bytes]:
 
 
 def message_chain(request: GenerateRequest) -> list[bytes]:
-    """A digest for each message that covers all before it, too."""
+    """Return a digest per message that covers all messages up to it."""
     chain: list[bytes] = []
     before = b""
     for message in request.messages or []:
@@ -217,13 +219,13 @@ def message_chain(request: GenerateRequest) -> list[bytes]:
 
 
 def _said(message: ChatMessage) -> str:
-    # Clients give back less than they got: reasoning is dropped, and white space is cut.
+    # Clients send back less than they got: reasoning is dropped, and white space is trimmed.
     calls = [f"{call.name}\0{call.arguments}" for call in message.tool_calls]
     return "\0".join([message.role, message.content.strip(), *calls])
 
 
 def _message_number(place: str, count: int) -> int:
-    """The message that a place is in; the last one for what is in none."""
+    """Return the message that a place is in; the last one for a place in none."""
     number = place.removeprefix("messages[").partition("]")[0]
     return min(int(number), count - 1) if number.isdecimal() else count - 1
 

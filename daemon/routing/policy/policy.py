@@ -1,4 +1,4 @@
-"""`Policy`: what the owner allows to leave this machine; the strongest class wins."""
+"""The privacy policy: which findings may leave this machine; the strictest class wins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHUT = frozenset({Sensitivity.NEVER, Sensitivity.UNINSPECTABLE})
 
 
 class Classified(msgspec.Struct, frozen=True):
-    """A finding with the class that the policy gives it, and the key that says so."""
+    """A finding with its class, and the policy key that determines it."""
 
     finding: SensitiveFinding
     sensitivity: Sensitivity
@@ -25,9 +25,9 @@ class Classified(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Classes of findings, and the routes. As it is made, it is the safe default.
+    """Classes of findings, and the routes. Its defaults are safe.
 
-    `words` and `folders` are the owner's own; findings below `least_certainty` do not count.
+    `words` and `folders` are the user's own; findings below `least_certainty` are ignored.
     """
 
     classes: Mapping[str, Sensitivity] = DEFAULT_CLASSES
@@ -39,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def classify(
         self, findings: Sequence[SensitiveFinding], route: RouteDefinition
     ) -> list[Classified]:
-        """The class of every finding that counts."""
+        """Return the class of every finding that is not ignored."""
         counting = [f for f in findings if f.certainty >= self.least_certainty]
         in_context = any(f.kind in CONTEXT for f in counting)
         return [self._classified(f, route, in_context) for f in counting]
@@ -52,10 +52,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         headless: bool = False,
         taint: Sensitivity | None = None,
     ) -> PolicyDecision:
-        """What may become of a text with these findings.
+        """Decide about a text with these findings.
 
-        `headless` is where nobody can be asked: then what needs a yes is local. `taint` is the
-        strictest class of what its conversation held before.
+        `headless`: no user can be asked, so what needs consent stays local. `taint` is the
+        strictest class of earlier content of the conversation.
         """
         classified = self.classify(findings, route)
         worst = strictest(c.sensitivity for c in classified)
@@ -78,7 +78,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             or (verdict is Verdict.REDACT and route.redact is not RedactMode.ALWAYS)
         ):
             verdict = Verdict.LOCAL
-            reason = reason.removesuffix(".") + "; nobody could be asked, and it stays here."
+            reason = (
+                reason.removesuffix(".")
+                + "; there was no way to ask for consent, so it stays here."
+            )
         return PolicyDecision(
             verdict=verdict,
             rule=rule,
@@ -101,20 +104,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return Classified(finding, self._class(key, route), key)
 
     def _class(self, key: str, route: RouteDefinition) -> Sensitivity:
-        # A kind that nobody gave a class is none that may leave.
+        # A kind without a class never leaves.
         return route.classes.get(key) or self.classes.get(key, Sensitivity.NEVER)
 
 
 _CONSEQUENCES = {
     Verdict.LOCAL: ", so it stays on this machine.",
     Verdict.REDACT: ", so it leaves only with placeholders.",
-    Verdict.ASK: ", so it leaves only if you say so.",
+    Verdict.ASK: ", so it leaves only with your consent.",
     Verdict.CLOUD: ".",
 }
 
 
 def _named(classified: Sequence[Classified]) -> str:
-    """What was found that matters, the strictest first, in words."""
+    """Return the findings that matter, strictest first, in words."""
     mattering = [c for c in classified if c.sensitivity is not Sensitivity.ALLOW]
     mattering.sort(key=lambda c: _rank(c.sensitivity))
     words = list(dict.fromkeys(KIND_WORDS[c.key] for c in mattering))
@@ -122,7 +125,7 @@ def _named(classified: Sequence[Classified]) -> str:
 
 
 def strictest(classes: Iterable[Sensitivity]) -> Sensitivity:
-    """The strictest of the classes; `allow` of none."""
+    """Return the strictest of the classes; `allow` for none."""
     present = set(classes)
     return next((c for c in _STRICTEST_FIRST if c in present), Sensitivity.ALLOW)
 

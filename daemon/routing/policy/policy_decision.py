@@ -1,4 +1,4 @@
-"""What the policy decided about one request, and why."""
+"""The policy's decision about one request, and its reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ..detectors.finding import SensitiveFinding, Sensitivity
 
 
 class Verdict(StrEnum):
-    """Where a request may go: nowhere else, elsewhere with placeholders, after a yes, as it is."""
+    """Where a request may go: nowhere, elsewhere redacted, elsewhere after consent, elsewhere as it
+    is.
+    """
 
     LOCAL = "local"
     REDACT = "redact"
@@ -19,10 +21,10 @@ class Verdict(StrEnum):
 
 
 class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict with the rule that made it, and `reason`, one sentence for people.
+    """A verdict with the rule that made it, and `reason`, one sentence for display.
 
     `sensitivity` is the strictest class found. `findings` are those of all parts, by part and
-    place; `tainted` says that the conversation's earlier messages decided.
+    position; `tainted`: earlier messages of the conversation decided.
     """
 
     verdict: Verdict

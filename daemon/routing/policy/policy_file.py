@@ -1,4 +1,4 @@
-"""`policy.toml`: read strictly, so that a typing error never opens a door."""
+"""Reads `policy.toml` strictly, so that a typing error never loosens the policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .toml_line_numbers import line_of
 
 FILE_NAME = "policy.toml"
 LARGEST = 2**20
-"""Bytes; nobody writes a longer policy."""
+"""Bytes; far more than any real policy."""
 
 _STRICTNESS = (
     Sensitivity.ALLOW,
@@ -30,7 +30,7 @@ _STRICTNESS = (
     Sensitivity.UNINSPECTABLE,
     Sensitivity.NEVER,
 )
-"""By what may leave: what is asked for leaves whole after a yes, what is redacted never does."""
+"""By what may leave: `ask` releases the whole text after consent, `redact` never does."""
 
 _ROUTE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
@@ -48,7 +48,7 @@ Table = TypeVar("Table", bound=msgspec.Struct)
 
 
 class PolicyError(Exception):
-    """A policy that cannot be used; the message names the file and the line."""
+    """An invalid policy; the message names the file and the line."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class PolicyError(Exception):
 
 
 def load_policy(path: Path) -> Policy:
-    """The policy in a file, or the safe default where there is none; raises `PolicyError`."""
+    """Return the policy in a file, or the safe default without one; raises `PolicyError`."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
@@ -73,20 +73,20 @@ def load_policy(path: Path) -> Policy:
 
 
 def parse_policy(content: bytes, name: str) -> Policy:
-    """The policy that a file of this name holds; raises `PolicyError`."""
+    """Return the policy in the content of a file of this name; raises `PolicyError`."""
     try:
         text = content.decode()
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise PolicyError(
             f"{name} is not a TOML file: {error}.",
-            "`ingle route new` writes one that is; a line is a key, an equals sign and a value.",
+            "`ingle route new` writes a valid one; a line is a key, an equals sign and a value.",
         ) from error
     return _Reader(text, name).policy(data)
 
 
 class _Reader:
-    """Reads one file, whose text it has for the numbers of lines."""
+    """Reads one file, with its text for line numbers."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text
@@ -123,7 +123,7 @@ class _Reader:
         if table.cloud and not all(table.cloud.partition("/")):
             raise self._error(
                 (*path, "cloud"),
-                f"'{table.cloud}' is no provider with a model",
+                f"'{table.cloud}' is not a provider with a model",
                 'Write "openai/gpt-5".',
             )
         own = self._classes(table.classes, (*path, "classes"))
@@ -132,7 +132,7 @@ class _Reader:
                 raise self._error(
                     (*path, "classes", key),
                     f'\'{key} = "{wanted}"\' is less strict than the policy\'s "{classes[key]}"',
-                    f"If this is meant, write `override = true` into [routes.{name}].",
+                    f"If that is intended, write `override = true` into [routes.{name}].",
                 )
         return RouteDefinition(
             name=name,
@@ -162,19 +162,19 @@ class _Reader:
             ):
                 raise self._error(
                     (*path, key),
-                    "what could not be looked through cannot be allowed to leave",
-                    "Take the line out.",
+                    "what could not be scanned cannot be allowed to leave",
+                    "Remove the line.",
                 )
         return dict(table)
 
     def _table(self, data: dict[str, Any], kind: type[Table], path: Sequence[str]) -> Table:
-        """The table checked; raises `PolicyError`."""
+        """Return the validated table; raises `PolicyError`."""
         fields = kind.__struct_fields__
         for key in data:
             if key not in fields:
                 raise self._unknown((*path, key), key, fields, "a setting of a policy")
         try:
-            # The routes are checked one by one, where their errors can name them.
+            # The routes are validated one by one, so that errors can name them.
             return msgspec.convert(
                 {**data, "routes": _only_tables(data["routes"])} if "routes" in data else data, kind
             )
@@ -192,7 +192,7 @@ class _Reader:
         return self._error(
             (*path, *steps),
             _sentence(found["what"]),
-            "`ingle route schema` says what may stand there.",
+            "`ingle route schema` prints what is allowed.",
         )
 
     def _unknown(
@@ -200,7 +200,7 @@ class _Reader:
     ) -> PolicyError:
         names = [str(name) for name in known]
         nearest = get_close_matches(key, names, n=1)
-        hint = f"Did you mean '{nearest[0]}'?" if nearest else f"There are: {', '.join(names)}."
+        hint = f"Did you mean '{nearest[0]}'?" if nearest else f"Allowed: {', '.join(names)}."
         return self._error(path, f"'{key}' is not {what}", hint)
 
     def _error(self, path: Sequence[str], what: str, hint: str) -> PolicyError:
@@ -211,7 +211,7 @@ class _Reader:
 
 
 def _only_tables(routes: Any) -> Any:
-    """The routes as msgspec's check of the whole file sees them: none of their keys yet."""
+    """Return the routes emptied, so that msgspec's check of the whole file skips their keys."""
     if not isinstance(routes, dict):
         return routes
     tables = cast(dict[str, object], routes)
@@ -220,7 +220,7 @@ def _only_tables(routes: Any) -> Any:
 
 
 def _wrong_class(table: Any) -> list[str]:
-    """The key whose value is no class; msgspec does not tell which it was."""
+    """Return the key whose value is not a class; msgspec does not report which it was."""
     words = [*Sensitivity]
     if not isinstance(table, dict):
         return []
@@ -229,7 +229,7 @@ def _wrong_class(table: Any) -> list[str]:
 
 
 def _sentence(message: str) -> str:
-    """msgspec's message as the end of a sentence."""
+    """Return msgspec's message as the end of a sentence."""
     plain = message.rstrip(".")
     for word, plainly in _PLAIN_WORDS.items():
         plain = plain.replace(f"`{word}`", plainly)

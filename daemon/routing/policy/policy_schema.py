@@ -11,7 +11,9 @@ from .sensitivity_classes import DEFAULT_CLASSES
 
 
 def policy_schema() -> dict[str, Any]:
-    """A schema that a policy meets exactly when its keys and values are right (draft 2020-12)."""
+    """Return a schema that is valid for a policy exactly if its keys and values are (draft
+    2020-12).
+    """
     schema = msgspec.json.schema(PolicyTable)
     kinds = sorted(DEFAULT_CLASSES)
     for definition in schema["$defs"].values():

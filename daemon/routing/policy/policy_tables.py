@@ -1,4 +1,4 @@
-"""The shape of `policy.toml`."""
+"""The structure of `policy.toml`."""
 
 from __future__ import annotations
 
@@ -15,37 +15,36 @@ Name = Annotated[str, Meta(max_length=4096)]
 
 
 class RouteDefinitionTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table `[routes.NAME]`; what it leaves out is as in `auto`'s default."""
+    """A table `[routes.NAME]`; missing keys are as in the default of `auto`."""
 
-    description: Annotated[str, Meta(max_length=500, description="For lists; changes nothing.")] = (
-        ""
-    )
-    local: Annotated[Name, Meta(description="The model here; empty is the default model.")] = ""
+    description: Annotated[str, Meta(max_length=500, description="For lists; has no effect.")] = ""
+    local: Annotated[Name, Meta(description="The local model; empty is the default model.")] = ""
     cloud: Annotated[
         Name, Meta(description="provider/model; empty is the first model of the first provider.")
     ] = ""
     prefer: Annotated[Prefer, Meta(description="Where harmless requests are answered.")] = "cloud"
     escalate: Annotated[
         tuple[Escalation, ...],
-        Meta(description="When a route that prefers local goes to the cloud all the same."),
+        Meta(description="When a route that prefers local uses the cloud all the same."),
     ] = ()
     redact: Annotated[
         RedactMode,
-        Meta(description="Whether text may leave with placeholders: never, after a yes, always."),
+        Meta(description="Whether text may leave with placeholders: never, after consent, always."),
     ] = RedactMode.ASK
     classes: Annotated[
-        dict[str, Sensitivity], Meta(description="Laid over the policy's; only stricter ones.")
+        dict[str, Sensitivity], Meta(description="Override the policy's; only stricter ones.")
     ] = {}
     override: Annotated[
-        bool, Meta(description="Let the classes of this route be less strict, too.")
+        bool, Meta(description="Allow the classes of this route to be less strict, too.")
     ] = False
     tokens: Annotated[
-        int, Meta(ge=1, le=256, description="So many tokens of an answer are judged at first.")
+        int,
+        Meta(ge=1, le=256, description="The number of first tokens of an answer that are judged."),
     ] = 32
     surprise: Annotated[
-        float, Meta(gt=0, le=20, description="Nats a token from which an answer is uncertain.")
+        float, Meta(gt=0, le=20, description="Nats per token above which an answer is uncertain.")
     ] = 0.8
-    valuable_words: Annotated[Words, Meta(description="What makes a task valuable.")] = (
+    valuable_words: Annotated[Words, Meta(description="Words that make a task valuable.")] = (
         VALUABLE_WORDS
     )
     valuable_length: Annotated[
@@ -60,18 +59,18 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file."""
 
     words: Annotated[
-        Words, Meta(description="Your own words: what has one of them stays here.")
+        Words, Meta(description="Your own words: text with one of them stays here.")
     ] = ()
     folders: Annotated[
-        Words, Meta(description="Your own folders: what names one of them stays here.")
+        Words, Meta(description="Your own folders: text that names one of them stays here.")
     ] = ()
     least_certainty: Annotated[
-        float, Meta(ge=0, le=1, description="Findings that are less certain do not count.")
+        float, Meta(ge=0, le=1, description="Findings that are less certain are ignored.")
     ] = 0.5
     classes: Annotated[
         dict[str, Sensitivity], Meta(description="The class of a kind of finding.")
     ] = {}
     routes: Annotated[
         dict[str, RouteDefinitionTable],
-        Meta(description="Names that may stand in the place of a model's."),
+        Meta(description="Names that can be used in place of a model's."),
     ] = {}

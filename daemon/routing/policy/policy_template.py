@@ -1,23 +1,23 @@
-"""The policy that `ingle route new` writes: it changes nothing, and shows what could be changed."""
+"""The policy that `ingle route new` writes: comments show what can be changed."""
 
 POLICY_TEMPLATE = """\
 # What may leave this machine, and where `auto` and other routes lead.
 # Nothing leaves without a provider: `ingle provider add` sets one up.
-# `ingle route check` says whether this file is right; it counts as soon as it is saved.
+# `ingle route check` validates this file; it takes effect when it is saved.
 
-# Your own words and folders: what names one of them stays here.
+# Your own words and folders: text that names one of them stays here.
 words = []
 # words = ["Project Heron", "Anna Example"]
 folders = []
 # folders = ["~/clients", "~/tax"]
 
-# Findings that are less certain than this do not count: 0 is the most careful.
+# Findings that are less certain than this are ignored: 0 is the most careful.
 least_certainty = 0.5
 
-# The class of each kind of finding; what is not listed is as `ingle route --json` says.
+# The class of each kind of finding; `ingle route --json` shows the defaults.
 #   never          stays here, always
 #   redact         leaves only with a placeholder in its place
-#   ask            leaves only after your yes
+#   ask            leaves only with your consent
 #   allow          may leave
 [classes]
 # person = "never"             # a name alone (default: ask)
@@ -25,18 +25,18 @@ least_certainty = 0.5
 # organisation = "allow"       # (default: ask)
 # file_path = "ask"            # (default: redact)
 
-# The route `auto` is always there.
+# The route `auto` always exists.
 [routes.auto]
-# local = ""                # the model here; empty is the default model
+# local = ""                # the local model; empty is the default model
 # cloud = ""                # "provider/model"; empty is the first model of the first provider
 # prefer = "cloud"          # harmless requests: "cloud", or "local"
 # escalate = []             # with prefer = "local": "uncertain", "valuable", or both
-# redact = "ask"            # placeholders: "never", "ask" for a yes, or "always" without one
-# judge = false             # true: a loaded model of a billion parameters or more is asked, too
+# redact = "ask"            # placeholders: "never", "ask" for consent, or "always" without it
+# judge = false             # true: also ask a loaded model of at least a billion parameters
 
-# Another route, which may be asked for by its name.
+# Another route, which can be used by its name.
 # [routes.work]
-# description = "Own model first, the cloud where it is unsure"
+# description = "Own model first, the cloud if it is uncertain"
 # prefer = "local"
 # escalate = ["uncertain", "valuable"]
 # redact = "always"

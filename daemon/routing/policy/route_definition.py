@@ -1,4 +1,4 @@
-"""A named way to an answer: which model here, which one elsewhere, and which of them first."""
+"""A named route: its local model, its remote model, and which of them is preferred."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 from ..detectors.finding import Sensitivity
 
 AUTO = "auto"
-"""The route that is always there."""
+"""The route that always exists."""
 
 
 class RedactMode(StrEnum):
-    """Whether text may leave with placeholders: never, after a yes, or without being asked."""
+    """Whether text may leave with placeholders: never, after consent, or without being asked."""
 
     NEVER = "never"
     ASK = "ask"
@@ -24,20 +24,20 @@ class RedactMode(StrEnum):
 
 
 VALUABLE_WORDS = ("think hard", "think carefully", "step by step")
-"""What people write when a task is worth more than a quick answer."""
+"""Phrases that mark a task as worth more than a quick answer."""
 
 Prefer = Literal["local", "cloud"]
 Escalation = Literal["uncertain", "valuable"]
 
 
 class RouteDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One route; `local` and `cloud` are empty where the defaults serve.
+    """One route; `local` and `cloud` are empty to use the defaults.
 
-    `cloud` is `provider/model`. One that prefers `local` goes to the cloud only where `escalate`
-    says so: when the first `tokens` of the local answer surprised the model itself by more than
-    `surprise` nats a token, or when the task is worth it (`valuable_words`, `valuable_length` in
-    characters). `classes` are laid over the policy's. With `judge` a model that is loaded here is
-    asked whether what would leave is private.
+    `cloud` is `provider/model`. A route that prefers `local` uses the cloud only as `escalate`
+    says: if the mean surprisal of the first `tokens` of the local answer exceeds `surprise` nats
+    per token, or if the task is valuable (`valuable_words`, `valuable_length` in characters).
+    `classes` override the policy's. With `judge` a loaded model is asked whether what would leave
+    is private.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which model names are routes, and where each of them may lead."""
+"""Resolves model names to routes and their targets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .route_definition import AUTO, RouteDefinition
 
 
 class KnownProvider(Protocol):
-    """What routing has to know of a provider."""
+    """What the resolver needs to know of a provider."""
 
     @property
     def name(self) -> str:
-        """Unique among the owner's providers."""
+        """Unique among the providers."""
         ...
 
     @property
@@ -29,9 +29,10 @@ class KnownProvider(Protocol):
 
 
 class RouteTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a name leads: a model here, and one elsewhere, whose `provider` is empty without any.
+    """The target of a name: a local model, and a remote one, whose `provider` is empty if there is
+    none.
 
-    `named` says that the name chose the provider's model itself, so that no other will do.
+    `named`: the name chose the provider's model itself, so that no other may answer.
     """
 
     route: RouteDefinition
@@ -47,7 +48,7 @@ class RouteTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySource:
-    """The policy as its file is now; it is read anew when the file changes."""
+    """The policy of a file, reloaded when the file changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +57,7 @@ class PolicySource:
         self._policy: Policy | PolicyError | None = None
 
     def current(self) -> Policy:
-        """The policy in force; raises `PolicyError` as long as the file is wrong."""
+        """Return the policy in force; raises `PolicyError` while the file is invalid."""
         with self._lock:
             stamp = self._stamp()
             if self._policy is None or stamp != self._seen:
@@ -78,21 +79,21 @@ class PolicySource:
 
 
 class RouteResolver:
-    """Finds what a model's name means; `local_default` is the model of routes that name none."""
+    """Resolves model names; `local_default` is the model of routes without one."""
 
     def __init__(self, policy: PolicySource, local_default: str) -> None:
         self._policy = policy
         self._local_default = local_default
 
     def stand_in(self, name: str, providers: Sequence[KnownProvider] = ()) -> str | None:
-        """The model here that answers to a route's or a provider's name; None for other names."""
+        """Return the local model behind a route's or a provider's name; None for other names."""
         target = self.find(name, providers)
         return target.local if target is not None else None
 
     def find(self, name: str, providers: Sequence[KnownProvider]) -> RouteTarget | None:
-        """Where a name leads; None where it is no route's, and none of a provider's model.
+        """Return the target of a name; None if it is neither a route's nor a provider's model.
 
-        A policy that is wrong knows no route but `auto`.
+        While the policy is invalid, `auto` is the only route.
         """
         name = name.strip()
         try:
@@ -113,7 +114,7 @@ class RouteResolver:
     def of_route(
         self, route: RouteDefinition, providers: Sequence[KnownProvider], local: str = ""
     ) -> RouteTarget:
-        """Where a route leads; `local` takes the place of its own model here."""
+        """Return the target of a route; `local` overrides its own local model."""
         provider, _, model = route.cloud.partition("/")
         if not provider:
             first = next((p for p in providers if p.models), None)

@@ -1,4 +1,4 @@
-"""What was found out about a request, and the way that it takes."""
+"""The inspection of a request, and its resulting route."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .sensitivity_classes import TOPICS
 
 @dataclass(frozen=True, kw_only=True)
 class InspectedDecision:
-    """A request that was looked through: what is in it, and what the policy makes of that.
+    """An inspected request: its findings, and the policy's decision.
 
-    The decision is about the text, as if somebody could be asked.
+    The decision is about the text, as if a user could be asked for consent.
     """
 
     target: RouteTarget
@@ -29,7 +29,7 @@ class InspectedDecision:
         return self.policy.classify(self.decision.findings, self.target.route)
 
     def replaceable(self) -> tuple[SensitiveFinding, ...]:
-        """What a placeholder can stand for, and must or may."""
+        """The findings that a placeholder can replace, and must or may."""
         return tuple(
             c.finding
             for c in self.classified()
@@ -37,11 +37,11 @@ class InspectedDecision:
         )
 
     def must_replace(self) -> bool:
-        """Whether something in it never leaves as it is."""
+        """Whether it contains something that never leaves as it is."""
         return any(c.sensitivity is Sensitivity.REDACT for c in self.classified())
 
     def yeses(self, *, override: bool = False) -> list[Verdict]:
-        """What a yes may turn the verdict into; `override` is the owner's, for the class never."""
+        """Return the verdicts that consent can grant; `override` includes the class never."""
         redactable = bool(self.replaceable())
         match self.decision.verdict:
             case Verdict.REDACT:
@@ -57,13 +57,13 @@ class InspectedDecision:
 
 @dataclass(frozen=True, kw_only=True)
 class RoutingPlan:
-    """The way of one request.
+    """The route of one request.
 
-    `verdict` is where its answer begins, `leaving` how it goes elsewhere if it does: as it is or
-    with placeholders; None where it may not. They differ where it `escalates`: then the answer
-    begins here, and goes elsewhere if it is uncertain. `rule` and `reason` are of what decided in
-    the end. `override` says that the owner let go what never does. `taints` is the class that its
-    conversation has from now on.
+    `verdict` says where its answer begins, `leaving` how it may be sent elsewhere: as it is or
+    redacted; None if it may not. They differ if it `escalates`: then the answer begins locally, and
+    is sent elsewhere if it is uncertain. `rule` and `reason` are those that finally decided.
+    `override`: the user released what never leaves. `taints` is the class that its conversation
+    gets.
     """
 
     target: RouteTarget

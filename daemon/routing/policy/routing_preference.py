@@ -1,4 +1,4 @@
-"""What a request itself says of its way."""
+"""The routing preference of a single request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ConsentToken = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class RoutingPreference(msgspec.Struct, frozen=True, kw_only=True):
-    """`auto` runs the policy whatever model is named, `local` keeps the request here, `ask` lets it
-    leave with a `consent` alone. Without a `route` the model's name decides.
+    """`auto` applies the policy to any model name, `local` keeps the request here, `ask` releases
+    it with a `consent` only. Without a `route` the model's name decides.
     """
 
     route: RoutingMode | None = None

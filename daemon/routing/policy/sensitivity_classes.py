@@ -1,4 +1,4 @@
-"""How much each kind of finding matters unless the owner says otherwise, and what it is called."""
+"""Default classes of the kinds of findings, and their descriptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from ..detectors.finding import FindingKind, Sensitivity
 
 IN_CONTEXT = "person_in_context"
-"""The key of a name that stands beside a contact, or beside health, money, law and the like."""
+"""Kind of a name next to a contact, or to health, money, law and similar topics."""
 
 _NEVER = (
     FindingKind.API_KEY,
@@ -92,7 +92,7 @@ CONTEXT = frozenset(
         FindingKind.RELIGION,
     }
 )
-"""What makes a name more than a name."""
+"""Kinds that turn a name into one in context."""
 
 TOPICS = frozenset(
     {
@@ -110,7 +110,7 @@ TOPICS = frozenset(
         FindingKind.UNINSPECTABLE,
     }
 )
-"""Kinds that are about a text as a whole: a placeholder cannot stand for them."""
+"""Kinds that concern a text as a whole: no placeholder can replace them."""
 
 KIND_WORDS: Mapping[str, str] = MappingProxyType(
     {
@@ -143,21 +143,21 @@ KIND_WORDS: Mapping[str, str] = MappingProxyType(
         FindingKind.STREET_ADDRESS: "a street address",
         FindingKind.PLACE: "a place name",
         FindingKind.ORGANISATION: "an organisation's name",
-        FindingKind.HEALTH: "details of somebody's health",
-        FindingKind.MONEY: "details of somebody's money",
+        FindingKind.HEALTH: "details of a person's health",
+        FindingKind.MONEY: "details of a person's finances",
         FindingKind.LAW: "details of a legal matter",
-        FindingKind.FAMILY: "details of somebody's family life",
-        FindingKind.WORK: "text from somebody's work",
-        FindingKind.IMMIGRATION: "details of somebody's immigration",
-        FindingKind.SEXUALITY: "details of somebody's sexuality",
-        FindingKind.RELIGION: "details of somebody's religion",
+        FindingKind.FAMILY: "details of a person's family life",
+        FindingKind.WORK: "text from a person's work",
+        FindingKind.IMMIGRATION: "details of a person's immigration",
+        FindingKind.SEXUALITY: "details of a person's sexuality",
+        FindingKind.RELIGION: "details of a person's religion",
         FindingKind.CONFIDENTIAL: "a note that it is confidential",
         FindingKind.PERSONAL: "something that reads as personal",
         FindingKind.OWN_WORD: "a word from your own list",
         FindingKind.OWN_FOLDER: "a folder from your own list",
         FindingKind.MARKED_PRIVATE: "a request to keep it private",
-        FindingKind.UNINSPECTABLE: "something that could not be looked through",
+        FindingKind.UNINSPECTABLE: "something that could not be scanned",
         IN_CONTEXT: "a person's name beside personal facts",
     }
 )
-"""What explanations call each kind, after "It holds"."""
+"""The description of each kind, after "It holds"."""

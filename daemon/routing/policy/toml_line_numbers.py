@@ -1,4 +1,4 @@
-"""Where the keys of a TOML file stand, which the parser of the standard library does not tell."""
+"""Line numbers of keys in a TOML file, which the standard library's parser does not report."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STEP = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    """The number, from 1, of the line that sets the key or opens the table at this path.
+    """Return the line number, from 1, that sets the key or opens the table at this path.
 
-    Of a key inside an inline table it is the line of the nearest key around it. The text is known
-    to be TOML; a line of a string over several lines may be mistaken for a key.
+    For a key inside an inline table it is the line of the nearest enclosing key. The text must be
+    valid TOML; a line of a multi-line string may be mistaken for a key.
     """
     best: tuple[int, int] | None = None
     table: tuple[str, ...] = ()

@@ -1,10 +1,8 @@
-"""What keeps a provider from being used, before anything is sent.
+"""Errors that keep a provider from being used, before anything is sent.
 
-ProviderTrouble           a setting, a file or a key is not as it must be
-├── UnknownProvider       there is none of that name
-├── NoKey                 it wants a key, and there is none
-├── BudgetExceeded        the month's money or tokens are spent
-└── LedgerUnwritable      nobody could write down what leaves, so that nothing does
+ProviderTrouble a setting, a file or a key is invalid ├── UnknownProvider no provider has that name
+├── NoKey it needs a key, and has none ├── BudgetExceeded the month's money or tokens are spent └──
+LedgerUnwritable egress could not be recorded, so nothing leaves
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from ingle.backends.remote.errors import RemoteError
 
 
 class ProviderError(RemoteError):
-    """Nothing leaves for this provider until somebody mends what the sentence says."""
+    """Nothing is sent to this provider until the described problem is fixed."""
 
     code = "provider_trouble"
 
@@ -25,13 +23,13 @@ class UnknownProvider(ProviderError):
 
 
 class NoKey(ProviderError):
-    """The provider wants a key, and there is none."""
+    """The provider needs a key, and has none."""
 
     code = "no_provider_key"
 
 
 class BudgetExceeded(ProviderError):
-    """What was asked for could cost more than is left of this month's budget."""
+    """The request could cost more than is left of this month's budget."""
 
     code = "budget_exceeded"
 

@@ -1,4 +1,4 @@
-"""Keys of providers: in the system's keyring where there is one, else in a file of the owner's."""
+"""API keys of providers: in the system's keyring, else in a private file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...stores.atomic_file import write_atomically
 from .provider_errors import ProviderError
 
 KEYRING_SECONDS = 5.0
-"""How long the system's keyring may take; some wait for a dialog that nobody sees."""
+"""Seconds that the system's keyring may take; some wait for a dialog that is not visible."""
 
 _KEY = re.compile(r"[\x21-\x7e]{1,4096}")
 
@@ -35,21 +35,21 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class ProviderKeys:
-    """Keeps one key a provider, and remembers where; blocks while the keyring is asked."""
+    """Stores one key per provider, and where it is; blocks while the keyring is used."""
 
     def __init__(self, state: Path, *, use_keyring: bool = True) -> None:
-        """`state` is the folder of what ingle remembers; its path tells installations apart."""
+        """`state` is ingle's state folder; its path distinguishes installations in the keyring."""
         self.path = state / "provider-keys.json"
         self._service = f"ingle {state}"
         self._use_keyring = use_keyring
 
     def place(self, provider: str) -> Place | None:
-        """Where the key is; None where there is none. Asks no keyring."""
+        """Return where the key is; None if there is none. Does not use the keyring."""
         entry = self._read().keys.get(provider)
         return entry.place if entry is not None else None
 
     def get(self, provider: str) -> str | None:
-        """The key, None where there is none; raises `ProviderError`."""
+        """Return the key, None if there is none; raises `ProviderError`."""
         entry = self._read().keys.get(provider)
         if entry is None or entry.place == "file":
             return entry.key if entry is not None else None
@@ -58,11 +58,11 @@ class ProviderKeys:
         return _in_time(lambda: keyring.get_password(self._service, provider))
 
     def set(self, provider: str, key: str) -> Place:
-        """Keep a key, and say where; raises `ProviderError`."""
+        """Store a key, and return where; raises `ProviderError`."""
         key = key.strip()
         if not _KEY.fullmatch(key):
             raise ProviderError(
-                "That cannot be a key: it is empty, too long, or has blanks in it.",
+                "That cannot be a key: it is empty, too long, or contains blanks.",
                 hint="Copy it once more from the provider's page.",
             )
         place: Place = (
@@ -73,7 +73,7 @@ class ProviderKeys:
         return place
 
     def remove(self, provider: str) -> bool:
-        """Forget the key; whether there was one."""
+        """Delete the key; returns whether there was one."""
         keys = dict(self._read().keys)
         entry = keys.pop(provider, None)
         if entry is None:
@@ -86,7 +86,7 @@ class ProviderKeys:
         return True
 
     def _to_keyring(self, provider: str, key: str) -> bool:
-        """Whether a keyring took it and gives it back."""
+        """Whether a keyring stored it and returns it."""
         import keyring
 
         def keep() -> bool:
@@ -96,14 +96,14 @@ class ProviderKeys:
         try:
             return _in_time(keep)
         except ProviderError:
-            return False  # none, locked, or silent: the file is what is left
+            return False  # none, locked, or silent: use the file
 
     def _read(self) -> _File:
         try:
             if sys.platform != "win32" and self.path.stat().st_mode & 0o077:
                 raise ProviderError(
-                    f"Others than you can read {self.path}.",
-                    hint=f"`chmod 600 {self.path}`, and ask the providers for new keys.",
+                    f"Other users can read {self.path}.",
+                    hint=f"`chmod 600 {self.path}`, and get new keys from the providers.",
                 )
             return msgspec.json.decode(self.path.read_bytes(), type=_File)
         except FileNotFoundError:
@@ -111,7 +111,7 @@ class ProviderKeys:
         except OSError as error:
             raise ProviderError(f"{self.path} cannot be read: {error.strerror}.") from error
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # Not what it says: a key may be in it.
+            # Without its content: it may contain a key.
             raise ProviderError(
                 f"{self.path} is damaged.", hint="Remove it, and set the keys again."
             ) from None
@@ -125,16 +125,16 @@ class ProviderKeys:
 
 
 def _in_time(call: Callable[[], T]) -> T:
-    """What the keyring answers; raises `ProviderError` where it fails or takes too long."""
+    """Return the keyring's answer; raises `ProviderError` if it fails or takes too long."""
     answers: queue.Queue[T | Exception] = queue.Queue()
 
     def ask() -> None:
         try:
             answers.put(call())
-        except Exception as error:  # each keyring has errors of its own
+        except Exception as error:  # each keyring has its own errors
             answers.put(error)
 
-    # A thread of its own, which nobody waits for: a keyring that hangs must not hold the daemon.
+    # A daemon thread that is not joined: a keyring that hangs must not block the daemon.
     threading.Thread(target=ask, daemon=True, name="keyring").start()
     try:
         answer = answers.get(timeout=KEYRING_SECONDS)
@@ -143,6 +143,6 @@ def _in_time(call: Callable[[], T]) -> T:
     if isinstance(answer, Exception):
         raise ProviderError(
             f"The system's keyring cannot be used: {type(answer).__name__}.",
-            hint="Unlock it, or keep the key in a file: `ingle provider key NAME --file`.",
+            hint="Unlock it, or store the key in a file: `ingle provider key NAME --file`.",
         )
     return answer

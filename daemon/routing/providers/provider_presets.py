@@ -1,4 +1,4 @@
-"""What is known of providers that many people use, for `ingle provider add`."""
+"""Presets of common providers, for `ingle provider add`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`providers.toml`: the owner's list of who may be asked beside this machine."""
+"""`providers.toml`: the configured remote providers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADER = re.compile(r"^\s*\[")
 
 
 class ProviderStore:
-    """The file, read again when it has changed, and changed without losing its comments."""
+    """The file, reloaded when it has changed, and edited without losing its comments."""
 
     def __init__(self, config: Path) -> None:
         """`config` is the folder of settings."""
@@ -29,7 +29,7 @@ class ProviderStore:
         self._providers: list[Provider] = []
 
     def providers(self) -> list[Provider]:
-        """All of them, in the file's order; raises `ProviderError` for a file that is wrong."""
+        """Return all providers, in the file's order; raises `ProviderError` for an invalid file."""
         stamp = _stamp(self.path)
         if stamp != self._stamp or stamp is None:
             self._providers = _read(self.path)
@@ -37,7 +37,7 @@ class ProviderStore:
         return list(self._providers)
 
     def find(self, name: str) -> Provider:
-        """The provider of that name; raises `UnknownProvider`."""
+        """Return the provider of that name; raises `UnknownProvider`."""
         providers = self.providers()
         for provider in providers:
             if provider.name == name:
@@ -45,14 +45,14 @@ class ProviderStore:
         known = ", ".join(provider.name for provider in providers)
         raise UnknownProvider(
             f"There is no provider '{name}'.",
-            hint=f"Known are: {known}." if known else "`ingle provider add` makes one.",
+            hint=f"Providers: {known}." if known else "`ingle provider add` adds one.",
         )
 
     def add(self, provider: Provider) -> None:
-        """Write a new provider behind the others; raises `ProviderError`."""
+        """Append a new provider; raises `ProviderError`."""
         if any(known.name == provider.name for known in self.providers()):
             raise ProviderError(
-                f"There is a provider '{provider.name}' already.",
+                f"A provider '{provider.name}' already exists.",
                 hint=f"Change it in {self.path}, or `ingle provider remove {provider.name}`.",
             )
         text = self._text()
@@ -60,7 +60,7 @@ class ProviderStore:
         self._write(text + gap + _table(provider))
 
     def remove(self, name: str) -> None:
-        """Take a provider out of the file; raises `UnknownProvider` and `ProviderError`."""
+        """Remove a provider from the file; raises `UnknownProvider` and `ProviderError`."""
         self.find(name)
         kept: list[str] = []
         inside = False
@@ -72,7 +72,7 @@ class ProviderStore:
         self._write("".join(kept))
 
     def prices(self, provider: Provider) -> PriceList:
-        """What it asks for: the provider's file, else the owner's, else ours."""
+        """Return the prices: of the provider's file, else the user's, else the built-in ones."""
         if provider.prices:
             return load_prices((self.path.parent / provider.prices).expanduser())
         return load_prices(self._own_prices if self._own_prices.exists() else None)
@@ -89,7 +89,7 @@ class ProviderStore:
         except OSError as error:
             raise ProviderError(
                 f"{self.path} cannot be written: {error.strerror}.",
-                hint="Nothing has changed. Make room there, or get the right to write.",
+                hint="The file is unchanged. Free space there, or change its permissions.",
             ) from error
 
 
@@ -118,23 +118,23 @@ def _read(path: Path) -> list[Provider]:
 
 
 def read_provider(name: str, table: object, origin: Path | str) -> Provider:
-    """The provider that a table describes; raises `ProviderError`, which names the key."""
+    """Return the provider that a table describes; raises `ProviderError`, which names the key."""
     if not isinstance(table, dict):
         raise ProviderError(
-            f"'{name}' in {origin} belongs to no provider.",
-            hint="Each provider is a table, and its keys stand below its name: [groq].",
+            f"'{name}' in {origin} does not belong to a provider.",
+            hint="Each provider is a table, with its keys below its name: [groq].",
         )
     values = cast("dict[str, Any]", table)
     if not NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ProviderError(
             f"{name[:60]!r} in {origin} cannot be the name of a provider.",
-            hint="Use up to 40 small letters, digits, dots, dashes and underscores; "
-            f"{', '.join(sorted(RESERVED_NAMES))} mean something else.",
+            hint="Use up to 40 lower-case letters, digits, dots, dashes and underscores; "
+            f"{', '.join(sorted(RESERVED_NAMES))} are reserved.",
         )
     if "name" in values or any("key" in key for key in values):
         raise ProviderError(
             f"[{name}] in {origin} has a key that does not belong there.",
-            hint=f"Keys are no settings: take it out, and type `ingle provider key {name}`.",
+            hint=f"API keys are not settings: remove it, and run `ingle provider key {name}`.",
         )
     try:
         return msgspec.convert({**values, "name": name}, Provider)
@@ -143,19 +143,19 @@ def read_provider(name: str, table: object, origin: Path | str) -> Provider:
         where = f"'{place.rstrip('`')}' of " if place else ""
         raise ProviderError(
             f"{where}[{name}] in {origin} cannot be used: {message}.",
-            hint="docs/providers.md has all keys.",
+            hint="docs/providers.md lists all keys.",
         ) from None
 
 
 def _table(provider: Provider) -> str:
-    """The provider as a table: what differs from the defaults."""
+    """Return the provider as a table: what differs from the defaults."""
     lines = [f"[{provider.name}]" if "." not in provider.name else f'["{provider.name}"]']
     defaults = Provider(kind=provider.kind, base_url="https://localhost")
     for field in Provider.__struct_fields__:
         value = getattr(provider, field)
         if field == "name" or (field not in _ALWAYS and value == getattr(defaults, field)):
             continue
-        # JSON's words for texts, numbers, lists and truth are TOML's as well.
+        # JSON literals for strings, numbers, lists and booleans are valid TOML as well.
         written = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
         lines.append(f"{field} = {json.dumps(written, ensure_ascii=False)}")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What providers ask for tokens, from a file that the owner can read and change."""
+"""Token prices of providers, from a file that the user can edit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .provider_errors import ProviderError
 
 _MILLION = 1_000_000
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)$")
-"""What makers put behind the name of a model for its version, whose price is the model's."""
+"""Version suffixes of model names, which share the model's price."""
 
 Amount = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Money for a million tokens; `cached` ones of the prompt cost as much as others if None."""
+    """Price per million tokens; `cached` prompt tokens cost as much as others if None."""
 
     input: Amount
     output: Amount
@@ -33,11 +33,11 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_free(self) -> bool:
-        """Whether any number of tokens costs nothing."""
+        """Whether tokens cost nothing."""
         return not (self.input or self.output or self.cached)
 
     def of(self, usage: TokenUsage) -> float:
-        """What that many tokens cost, to a billionth."""
+        """Return the cost of that many tokens, rounded to a billionth."""
         cached = min(usage.cached, usage.prompt)
         rate = self.input if self.cached is None else self.cached
         money = (usage.prompt - cached) * self.input + cached * rate
@@ -52,9 +52,9 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
     hosts: dict[str, dict[str, Price]]
 
     def find(self, provider: Provider, model: str) -> Price | None:
-        """The price of a model there; None where nobody wrote it down.
+        """Return the price of a model; None if it is not listed.
 
-        What one's own server computes costs nothing but what the file says.
+        The user's own servers cost nothing unless listed.
         """
         models = self.hosts.get(urlsplit(provider.base_url).hostname or "", {})
         price = models.get(model) or models.get(_DATED.sub("", model))
@@ -64,7 +64,7 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_prices(path: Path | None) -> PriceList:
-    """The prices of the file, or those that ingle came with; raises `ProviderError`."""
+    """Return the prices of the file, or the built-in ones; raises `ProviderError`."""
     import tomllib
 
     try:
@@ -82,10 +82,10 @@ def load_prices(path: Path | None) -> PriceList:
     except OSError as error:
         raise ProviderError(
             f"The prices in {path} cannot be read: {error.strerror}.",
-            hint="Name another file at `prices` in providers.toml, or take that out.",
+            hint="Name another file at `prices` in providers.toml, or remove that line.",
         ) from error
     except (ValueError, msgspec.ValidationError) as error:
         raise ProviderError(
-            f"The prices in {path} are not as they must be: {error}.",
+            f"The prices in {path} are invalid: {error}.",
             hint='A host is a table of models: "gpt-5" = { input = 1.25, output = 10.0 }.',
         ) from error

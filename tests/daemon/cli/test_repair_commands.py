@@ -272,7 +272,7 @@ def test_ps_tells_what_a_model_holds_and_why(daemon: Any, capsys: Capture) -> No
         "  why      On ingle's own engine, since the whole model fits into the memory of\n"
         "           the GPU.\n"
         "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped, on the GPU\n"
-        "           5.0 GB predicted, 5.0 GB taken; conversations keep 55.0 MB on disk\n"
+        "           5.0 GB predicted, 5.0 GB taken; conversations hold 55.0 MB on disk\n"
         "  tokens   8,120 read, and 5,413 found in the cache (40%); 611 written at 96.1/s\n"
         "  guesses  61 of 90 became part of an answer (68%)\n"
     )

@@ -161,7 +161,7 @@ def test_forgetting_old_months_keeps_the_chain(
     assert len(ledger.entries()) == 1
     found = verify(ledger)
     assert found.ok, found.problems
-    assert "erased on purpose" in found.notes[0]
+    assert "erased on request" in found.notes[0]
     assert ledger.forget_before("2026-12") == 0  # this month counts for budgets
     travel(monkeypatch, "2026-12-01")
     assert ledger.forget_before("2026-12") == 1

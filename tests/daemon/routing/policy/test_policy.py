@@ -34,7 +34,7 @@ def test_every_kind_reads_well_in_a_reason() -> None:
         assert not words.endswith((".", " ")), key
     reason = Policy().decide(found(FindingKind.PERSONAL, FindingKind.HEALTH), route=AUTO).reason
     assert reason == (
-        "It holds details of somebody's health and something that reads as personal, "
+        "It holds details of a person's health and something that reads as personal, "
         "so it stays on this machine."
     )
 
@@ -70,7 +70,7 @@ def test_where_nobody_can_be_asked_what_needs_a_yes_stays() -> None:
     for kind in (FindingKind.PERSON, FindingKind.EMAIL):
         decision = Policy().decide(found(kind), route=AUTO, headless=True)
         assert decision.verdict is Verdict.LOCAL
-        assert "nobody could be asked" in decision.reason
+        assert "no way to ask for consent" in decision.reason
     always = RouteDefinition(name="auto", redact=RedactMode.ALWAYS)
     assert (
         Policy().decide(found(FindingKind.EMAIL), route=always, headless=True).verdict == "redact"
