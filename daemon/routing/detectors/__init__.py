@@ -1,1 +1,1 @@
-"""Detectors: each finds one family of what may be sensitive in a text."""
+"""Detectors: each finds one family of sensitive content in a text."""

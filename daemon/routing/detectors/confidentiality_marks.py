@@ -1,4 +1,4 @@
-"""Phrases by which people mark a text as private or confidential, in several languages."""
+"""Detects phrases that mark a text as private or confidential, in several languages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _CONFIDENTIAL = re.compile(
     r"|конфиденциальн\w+|для служебного пользования|коммерческая тайна"
     r"|机密|機密|内部资料|社外秘|部外秘|대외비|기밀"
 )  # fmt: skip
-# A piece of every phrase: only around these is looked at all, since most texts have few.
+# A substring of every phrase: the patterns run only near these, since most texts have few.
 _PRIVATE_PIECES = Phrases((
     "local", "private", "secret", "confidential", "offline", "between", "yourself", "on my",
     "on this",
@@ -97,12 +97,12 @@ _AROUND = 60
 
 
 class MarkDetector:
-    """What its writer called private or confidential."""
+    """Finds passages that their author marked as private or confidential."""
 
     name = "marks"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         lower = lowered(text)
         for kind, pieces, pattern in (
             (FindingKind.MARKED_PRIVATE, _PRIVATE_PIECES, _PRIVATE),

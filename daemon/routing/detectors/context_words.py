@@ -1,4 +1,4 @@
-"""Words beside a number, which say what it is."""
+"""Words near a number that indicate its meaning."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TOKEN = re.compile(r"[^\W\d_]+")
 
 
 class ContextWords:
-    """Looks for words before and behind a place, so many characters away.
+    """Looks for words within a number of characters before and after a position.
 
-    `words` has spaces between them, in lower case; one that ends in `*` may go on, and `_` is
-    any gap in one. Scripts without spaces have no edges of words, so theirs may stand anywhere.
+    `words` are separated by spaces, in lower case; one that ends in `*` is a prefix, and `_` is any
+    gap. Scripts without spaces have no word boundaries, so their words match anywhere.
     """
 
     def __init__(self, words: str, before: int = 48, after: int = 20) -> None:
@@ -31,15 +31,15 @@ class ContextWords:
         self._rows = tuple(word.replace("_", " ") for word in others if "_" in word)
 
     def near(self, text: str, start: int, end: int) -> bool:
-        """Whether one of them stands close to the stretch, not counting what is in it."""
+        """Whether a word occurs near the span, not counting the span itself."""
         return self.before(text, start) or self._among(text[end : end + self._after])
 
     def around(self, text: str, start: int, end: int) -> bool:
-        """Whether one of them stands in the stretch or close to it."""
+        """Whether a word occurs in the span or near it."""
         return self._among(text[max(0, start - self._before) : end + self._after])
 
     def before(self, text: str, start: int) -> bool:
-        """Whether one of them stands close before the place."""
+        """Whether a word occurs shortly before the position."""
         return self._among(text[max(0, start - self._before) : start])
 
     def _among(self, window: str) -> bool:
@@ -54,9 +54,9 @@ class ContextWords:
 
 
 class Phrases:
-    """Words and phrases in lower case that are looked for in whole texts.
+    """Words and phrases in lower case, searched for in whole texts.
 
-    Those that are not `whole` may be a piece of a longer word.
+    Unless `whole`, they may be part of a longer word.
     """
 
     def __init__(self, phrases: Iterable[str], whole: bool = False) -> None:
@@ -69,11 +69,13 @@ class Phrases:
             table = self._exact if phrase in self._edged else self._within
             table.setdefault(core, []).append(phrase)
         register_keywords(self._within)
-        # Sets, since an intersection with the keys of a dict looks at every word of the text.
+        # Sets, since an intersection with the keys of a dict visits every word of the text.
         self._cores_within, self._cores = frozenset(self._within), frozenset(self._exact)
 
     def present(self, text: str) -> list[str]:
-        """Those whose longest word is in the text, which most texts rule nearly all out by."""
+        """Return the phrases whose longest word is in the text, which rules out nearly all
+        of them.
+        """
         found = [self._within[core] for core in self._cores_within & keywords_in(text)]
         if self._exact:
             runs = vocabulary(text).runs
@@ -81,12 +83,12 @@ class Phrases:
         return [phrase for phrases in found for phrase in phrases]
 
     def ends(self, text: str) -> Iterator[int]:
-        """Where each of them ends in the text, in any case."""
+        """Yield the end of each occurrence in the text, in any case."""
         for phrase in self.present(text):
             yield from self.ends_of(phrase, lowered(text))
 
     def ends_of(self, phrase: str, lower: str) -> Iterator[int]:
-        """Where this one ends in a text in lower case."""
+        """Yield the end of each occurrence of this phrase in a text in lower case."""
         edges = phrase in self._edged
         place = lower.find(phrase)
         while place >= 0:
@@ -97,7 +99,9 @@ class Phrases:
 
 
 def windows(places: Iterable[tuple[int, int]], around: int, size: int) -> Iterator[tuple[int, int]]:
-    """Stretches of a text of `size` that hold all places with so much around them, merged."""
+    """Yield merged spans of a text of `size` that contain all places with `around` characters of
+    context.
+    """
     begin, stop = 0, 0
     for start, end in places:
         if start - around > stop:
@@ -110,7 +114,9 @@ def windows(places: Iterable[tuple[int, int]], around: int, size: int) -> Iterat
 
 
 def _folded(words: str) -> str:
-    """As texts are when detectors see them: else a word with such a letter is never found."""
+    """Fold the words as the detectors' input is folded, or words with such letters would never
+    match.
+    """
     return words.translate(str.maketrans(folds(words)))
 
 

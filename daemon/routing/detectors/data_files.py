@@ -1,4 +1,4 @@
-"""The data files of the detectors."""
+"""Reads the data files of the detectors."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from importlib import resources
 
 
 def read_data_file(name: str) -> bytes:
-    """What the file of this name in `data/` holds."""
+    """Return the content of the file of this name in `data/`."""
     return (resources.files("ingle.daemon.routing.detectors") / "data" / name).read_bytes()

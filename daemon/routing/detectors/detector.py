@@ -1,4 +1,4 @@
-"""The face of every detector."""
+"""Interface of detectors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .finding import SensitiveFinding
 
 
 class Detector(Protocol):
-    """Looks for one family of sensitive things.
+    """Finds one family of sensitive content.
 
-    One with a class attribute `whole_text = True` looks at what sentences mean, and sees only
-    texts that have some, not each way to read a number.
+    A detector with the class attribute `whole_text = True` interprets sentences, and gets only
+    texts that contain prose, not every view of a number.
     """
 
     @property
@@ -21,5 +21,5 @@ class Detector(Protocol):
         ...
 
     def find(self, text: str) -> Iterable[SensitiveFinding]:
-        """What is in the text, with offsets into it; in time that grows with its length."""
+        """Return the findings with offsets into the text; in time proportional to its length."""
         ...

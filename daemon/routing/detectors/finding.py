@@ -1,4 +1,4 @@
-"""What a detector found, and how much it matters."""
+"""Findings of detectors, and their sensitivity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Sensitivity(StrEnum):
-    """The classes of the policy, the strictest first."""
+    """The classes of the policy, strictest first."""
 
     NEVER = "never"
     UNINSPECTABLE = "uninspectable"
@@ -18,7 +18,7 @@ class Sensitivity(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """What was found; the policy gives each a `Sensitivity`."""
+    """Kinds of findings; the policy maps each to a `Sensitivity`."""
 
     API_KEY = "api_key"
     TOKEN = "token"  # noqa: S105 - a name
@@ -66,17 +66,17 @@ class FindingKind(StrEnum):
 
 
 class TextPart(msgspec.Struct, frozen=True):
-    """One text of a request, and where it stands in it, such as `messages[2].content`."""
+    """One text of a request, and its location, such as `messages[2].content`."""
 
     where: str
     text: str
 
 
 class SensitiveFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in the part with the number `part`, from character `start` up to `end` of it.
+    """A finding in the part with the number `part`, from character `start` up to `end`.
 
-    `value` is what was found in its plain form: two findings of one kind and value are the same
-    thing. It is never written down, nor logged. `detector` names who found it, for explanations.
+    `value` is the normalised text: two findings of equal kind and value are the same thing. It is
+    never stored or logged. `detector` names its detector, for explanations.
     """
 
     kind: FindingKind

@@ -1,4 +1,4 @@
-"""Long codes that no reader can judge: pictures, archives and ciphers written as text."""
+"""Detects long opaque codes: images, archives and ciphers in text form."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _HEX = re.compile(
 )
 _DATA = re.compile(r"data:[a-z]{1,20}/[a-z0-9.+-]{1,60};base64,", re.IGNORECASE)
 _LEAST_KINDS = 3
-# But for the first, every line of a code is so long, and all but the first together so much.
+# Minimum length of all lines of a code except the first, and of all but the first together.
 _LEAST_LINE, _LEAST_LONG = 32, 200
 _HEX_LETTERS = frozenset("0123456789abcdef\r\n \t")
 
 
 class OpaqueDetector:
-    """Base64 and hexadecimal codes of more than a few lines that are no text."""
+    """Finds Base64 and hexadecimal codes of more than a few lines that do not decode to text."""
 
     name = "opaque"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
         for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
             for match in pattern.finditer(text):
@@ -48,7 +48,7 @@ class OpaqueDetector:
 
 
 def _is_code(run: str) -> bool:
-    """Whether it has small and capital letters and digits all along, as no names have."""
+    """Whether it has lower- and upper-case letters and digits throughout, unlike names."""
     middle = run[: 4 * _LEAST]
     kinds = (str.isupper, str.islower, str.isdigit)
     few = sum(sum(map(kind, middle)) * 40 >= len(middle) for kind in kinds)

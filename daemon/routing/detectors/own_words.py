@@ -1,4 +1,4 @@
-"""What the owner called private: their own words and folders."""
+"""Detects the user's own private words and folders."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .finding import FindingKind, SensitiveFinding
 
 
 class OwnWords(msgspec.Struct, frozen=True):
-    """Words and folders that the owner does not want to leave; any case, whole words."""
+    """Words and folders that must not leave; case-insensitive, whole words."""
 
     words: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
 
 class OwnWordDetector:
-    """Finds the owner's words and paths below the owner's folders."""
+    """Finds the user's words and paths below the user's folders."""
 
     name = "own_words"
 
@@ -29,7 +29,7 @@ class OwnWordDetector:
         self._folders = [_folder_pattern(form) for form in _folder_forms(owner.folders)]
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         if self._words:
             lower = text.lower()
             for word, pattern in self._words:
@@ -54,14 +54,14 @@ class OwnWordDetector:
 def _word_pattern(word: str) -> re.Pattern[str]:
     begin = r"(?<!\w)" if word[0].isalnum() else ""
     end = r"(?!\w)" if word[-1].isalnum() else ""
-    # In scripts without spaces a word has no edge that could be seen.
+    # In scripts without spaces a word has no visible boundary.
     if not word.isascii() and not any(c.lower() != c.upper() for c in word):
         begin = end = ""
     return re.compile(begin + r"\s+".join(map(re.escape, word.split())) + end, re.IGNORECASE)
 
 
 def _folder_forms(folders: tuple[str, ...]) -> list[str]:
-    """Each folder as it may be written: in full, and from the home folder."""
+    """Return each folder in its spellings: in full, and relative to the home folder."""
     home = str(Path.home())
     forms: set[str] = set()
     for folder in folders:

@@ -1,4 +1,4 @@
-"""One plain form for characters that look or read the same."""
+"""Folds characters that look or read alike to one plain form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 
 from .text_index import odd_letters
 
-# Letters that are their own plain form, so that most texts need no look at each character.
+# Letters that are their own plain form, so that most texts need no check per character.
 _PLAIN_RANGES = (
     (0xC0, 0x24F), (0x386, 0x3FF), (0x400, 0x52F), (0x5D0, 0x5EA), (0x621, 0x64A),
     (0x905, 0x939), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3),
@@ -34,16 +34,16 @@ _WORD = re.compile(r"\S+")
 
 
 def folds(text: str) -> dict[str, str]:
-    """What to write for each character of the text that has a plainer form; "" for nothing.
+    """Return the replacement of each character of the text that has a plainer form; "" for none.
 
-    Compatibility forms (NFKC), invisible characters, marks on letters, digits of all scripts,
-    and the many dashes, quotes and spaces.
+    Compatibility forms (NFKC), invisible characters, marks on letters, digits of all scripts, and
+    the many dashes, quotes and spaces.
     """
     return {letter: plain for letter in odd_letters(text) if (plain := _fold(letter)) != letter}
 
 
 def hidden(text: str) -> list[tuple[int, int, str]]:
-    """Rows of invisible tag characters, which a model reads, and the words that they are."""
+    """Return runs of invisible tag characters, which a model reads, with the words they encode."""
     if text.isascii():
         return []
     return [
@@ -53,7 +53,7 @@ def hidden(text: str) -> list[tuple[int, int, str]]:
 
 
 def lookalikes(text: str) -> list[tuple[int, int, str]]:
-    """Words that mix Latin letters or digits with letters that only look so, and their Latin."""
+    """Return words that mix Latin letters or digits with lookalikes, with their Latin form."""
     if text.isascii() or _LOOKALIKE.search(text) is None:
         return []
     found: list[tuple[int, int, str]] = []

@@ -1,11 +1,11 @@
-"""Check digits, which tell real numbers from those that only look alike."""
+"""Check-digit algorithms, which distinguish real numbers from similar ones."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
 
-_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")  # the sum of the digits of its double
+_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")  # the digit sum of its double
 
 
 def luhn(digits: str) -> bool:
@@ -15,12 +15,12 @@ def luhn(digits: str) -> bool:
 
 
 def weighted(digits: str, weights: Sequence[int]) -> int:
-    """The sum of digits times weights, as far as both go."""
+    """Return the sum of digits times weights, up to the shorter of both."""
     return sum(map(operator.mul, map(int, digits), weights))
 
 
 def mod97(text: str) -> int:
-    """The remainder by 97 of digits and letters, where A is 10 and Z is 35 (ISO 7064)."""
+    """Return the remainder by 97 of digits and letters, with A as 10 and Z as 35 (ISO 7064)."""
     return int("".join(str(int(letter, 36)) for letter in text)) % 97
 
 
@@ -59,7 +59,7 @@ def verhoeff(digits: str) -> bool:
 
 
 def isbn(digits: str) -> bool:
-    """Whether it is the number of a book, 10 or 13 characters with their check digit."""
+    """Whether it is a book number of 10 or 13 characters with a valid check digit."""
     if len(digits) == 13 and digits.isdigit() and digits[:3] in ("978", "979"):
         return weighted(digits, (1, 3) * 7) % 10 == 0
     if len(digits) != 10 or not digits[:9].isdigit() or digits[9] not in "0123456789Xx":

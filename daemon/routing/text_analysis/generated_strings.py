@@ -1,4 +1,4 @@
-"""Tells codes that somebody or a machine made up from words, names and measures."""
+"""Distinguishes generated codes from words, names and quantities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 _LEAST, _LEAST_LETTERS, _LONG = 8, 10, 16
 _SORTS = (str.islower, str.isupper, str.isdigit)
 _MARKS = frozenset("!#$%&*+=?@^~")
-# Words with a number behind them that are about passwords, or stand beside the word.
+# Words with a trailing number that are about passwords, or occur near the word.
 _NAMES = re.compile(
     r"(?:(?:sha|log|md|base|utf|utf8mb|oauth|pbkdf|argon|bcrypt|scrypt|aes|rsa|ed|ecdsa|x|rot|ntlm|tls|ssl|"
     r"http|ipv|web|windows|win|office|microsoft|m|o|python|py|java|php|node|postgres(?:ql)?|mysql|"
@@ -29,7 +29,7 @@ _HUMPS = re.compile(r"(?:[A-Z]{0,5}[A-Z]?[a-z]*[aeiouy][a-z]*)+[A-Z]{0,4}\Z")
 
 
 def looks_generated(value: str) -> bool:
-    """Whether so much is mixed in it that it is no word, name, measure, place or file."""
+    """Whether its mix of characters rules out a word, name, quantity, place or file."""
     if len(value) < 6 or _NAMES.match(value) or _MEASURE.match(value) or _ADDRESS.match(value):
         return False
     if not value.isascii():
@@ -51,11 +51,11 @@ def looks_generated(value: str) -> bool:
 
 
 def is_a_standard(value: str) -> bool:
-    """Whether it is the name of a standard, version or page, such as `ISO14443A`."""
+    """Whether it names a standard, version or page, such as `ISO14443A`."""
     return _NAMES.match(value) is not None
 
 
 def _is_irregular(word: str) -> bool:
-    """Whether capitals stand among small letters otherwise than at the begin of words."""
+    """Whether capitals occur among lower-case letters other than at the start of words."""
     switches = sum(a.isupper() != b.isupper() for a, b in pairwise(word))
     return switches * 7 >= 2 * len(word) and _HUMPS.match(word) is None

@@ -1,4 +1,4 @@
-"""What many detectors ask of the same text, found out once."""
+"""Index of a text, computed once for all detectors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _DIGITS = re.compile(r"[0-9]+")
 _ODD = re.compile(r"[^\t\n\r\x20-\x7e]+")
 _LONG, _GAP = 8, 3
 
-_PIECES: dict[str, None] = {}  # in the order in which they came
+_PIECES: dict[str, None] = {}  # in order of arrival
 
 Span = tuple[int, int]
-"""From where to where in a text."""
+"""Start and end in a text."""
 
 
 class Vocabulary(NamedTuple):
-    """The words of a text in lower case: all in their order, each once, and those as one text.
+    """The words of a text in lower case: `row` in order, `runs` each once, `joined` as one text.
 
-    In `row` and `joined` numbers are words too, and letters with digits among them are one;
-    `runs` has every run of letters.
+    In `row` and `joined` numbers are words too, and letters with digits among them are one; `runs`
+    has every run of letters.
     """
 
     row: list[str]
@@ -35,7 +35,7 @@ class Vocabulary(NamedTuple):
 
 @functools.lru_cache(maxsize=4)
 def vocabulary(text: str) -> Vocabulary:
-    """Which words there are."""
+    """Return the words of the text."""
     row = _WORD.findall(lowered(text))
     distinct = set(row)
     joined = " ".join(distinct)
@@ -45,7 +45,7 @@ def vocabulary(text: str) -> Vocabulary:
 
 @functools.lru_cache(maxsize=4)
 def lowered(text: str) -> str:
-    """The text in lower case, every character in its place."""
+    """Return the text in lower case, every character in its place."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower
@@ -55,13 +55,15 @@ def lowered(text: str) -> str:
 
 @functools.lru_cache(maxsize=4)
 def digit_runs(text: str) -> list[Span]:
-    """Where each row of digits stands, from the first digit on."""
+    """Return the span of each run of digits."""
     return [match.span() for match in _DIGITS.finditer(text)]
 
 
 @functools.lru_cache(maxsize=4)
 def digits_together(text: str) -> int:
-    """The most digits in a row that has at most three other characters between any two."""
+    """Return the length of the longest run of digits with at most three other characters between
+    any two.
+    """
     most, here, last = 0, 0, -_GAP
     for start, end in digit_runs(text):
         here = end - start + (here if start - last <= _GAP else 0)
@@ -72,7 +74,7 @@ def digits_together(text: str) -> int:
 
 @functools.lru_cache(maxsize=4)
 def long_words(text: str) -> list[Span]:
-    """Where the words between spaces stand that have at least eight characters."""
+    """Return the spans of space-separated words of at least eight characters."""
     found: list[Span] = []
     place = 0
     for word in text.split():
@@ -84,18 +86,18 @@ def long_words(text: str) -> list[Span]:
 
 
 def register_keywords(pieces: Iterable[str]) -> None:
-    """From now on `keywords_in` also says of these, in lower case, whether they are in a text."""
+    """Add keywords in lower case to those that `keywords_in` searches for."""
     _PIECES.update(dict.fromkeys(pieces))
     _automaton.cache_clear()
 
 
 @functools.lru_cache(maxsize=4)
 def keywords_in(text: str) -> frozenset[str]:
-    """Which of all pieces that somebody looks for are in the text, in any case; in one pass."""
+    """Return all registered keywords that occur in the text, in any case; in one pass."""
     pieces, automaton = _automaton()
     lower = lowered(text)
     if not lower.isascii():
-        lower = lower.encode("utf-8", "replace").decode()  # it takes no half of a character
+        lower = lower.encode("utf-8", "replace").decode()  # it does not split characters
     matches = automaton.find_matches_as_indexes(lower, overlapping=True)
     return frozenset(pieces[number] for number, _, _ in matches)
 
@@ -108,12 +110,12 @@ def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
 
 @functools.lru_cache(maxsize=4)
 def odd_letters(text: str) -> frozenset[str]:
-    """Its characters that are not printable ASCII or ends of lines."""
+    """Return the characters that are not printable ASCII or line ends."""
     return frozenset("".join(_ODD.findall(text)))
 
 
 def clear_text_caches() -> None:
-    """Drop the last texts, which are kept because every detector asks for the same."""
+    """Clear the cached texts, which all detectors share."""
     for kept in (lowered, digit_runs, digits_together, long_words, odd_letters):
         kept.cache_clear()
     vocabulary.cache_clear()

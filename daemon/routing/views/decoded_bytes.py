@@ -1,4 +1,4 @@
-"""Bytes that were written in a code, as the text that they are."""
+"""Decodes bytes to readable text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LEAST = 5
 
 
 def as_text(data: bytes) -> str | None:
-    """Data as readable text, unpacked when it is compressed; None when it is none."""
+    """Return data as readable text, decompressed if needed; None if it is not text."""
     if data[:2] in (b"\x1f\x8b", b"x\x9c", b"x\x01", b"x\xda"):
         try:
             data = zlib.decompressobj(wbits=47).decompress(data, _MOST_DECODED)

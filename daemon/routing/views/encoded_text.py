@@ -1,4 +1,4 @@
-"""What is written in other codes in a text: base64, hexadecimal, escapes, and strings in pieces."""
+"""Decodes base64, hexadecimal, escapes, and concatenated strings in a text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text_analysis.text_index import digit_runs, long_words, vocabulary
 from .decoded_bytes import as_text
 from .rare_encodings import base85, encoded_words, morse, named_85, uuencoded
 
-# In rows the first item stands alone, or a possessive repetition would take the last one along.
+# In rows the first item stands alone, or a possessive repetition would consume the last one.
 _BASE64_LINES = re.compile(
     r"[A-Za-z0-9+/]{40,}+(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/]{40,}+)*+"
     r"(?:\r?\n[ \t]{0,8}(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
@@ -29,7 +29,7 @@ _LONGEST_CODES = 2 * (_LEAST_CODES - 1) + 3 * (_LEAST_CODES - 2)  # from the fir
 _LONGEST_PAIRS = 6 * (_LEAST_CODES - 1)  # with `, ` and `\\x` before each but the first
 _BITS = re.compile(r"[01]{8}(?:[ ,]?[01]{8}){3,}+")
 _BIT_ROW = re.compile(r"(?<![\w.,])[01]{4,8}(?:[ ,]{1,2}[01]{4,8}){7,}+(?!\w)")
-# What repeats is written twice, since a search for a first character is many times faster.
+# Repetitions are written twice, since a search for a first character is many times faster.
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
 _ONE_ENTITY = r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
 _ENTITY = re.compile(rf"{_ONE_ENTITY}(?:{_ONE_ENTITY})*")
@@ -58,15 +58,15 @@ _AROUND_WORDS = ".,;:!?()\"'"
 _PIECES = re.compile(r"([\"'`])\s{0,3}(?:\+|\.{1,2}|&|\|\||\\\n)\s{0,12}[brfu]?\1")
 
 Stretch = tuple[int, int, str]
-"""From where to where in the text, and what it says."""
+"""Start and end in the text, and the decoded text."""
 
 
 def decoded(text: str) -> list[Stretch]:
-    """All encoded stretches that say something readable, in order, without overlaps."""
+    """Return all encoded spans that decode to readable text, in order, without overlaps."""
     found: list[Stretch] = []
     words = long_words(text)
     codes = [word for word in words if _may_be_code(text[word[0] : word[1]])]
-    # Shorter words than these are not counted.
+    # Shorter words are not counted.
     longest = max((end - start for start, end in words), default=8)
     for least, finder in _IN_WORDS:
         for start, end in codes:
@@ -84,7 +84,9 @@ def decoded(text: str) -> list[Stretch]:
 
 
 def reads_as(code: str) -> str | None:
-    """The text in a base64 code, also of compressed or UTF-16 text; None where it has none."""
+    """Return the text in a base64 code, also of compressed or UTF-16 text; None if there is
+    none.
+    """
     plain = "".join(code.split()).rstrip("=").replace("-", "+").replace("_", "/")
     if len(plain) % 4 == 1:
         return None
@@ -96,7 +98,7 @@ def reads_as(code: str) -> str | None:
 
 
 def _may_be_code(word: str) -> bool:
-    """Whether it is more than letters with at most a capital in front, or all of them are hex."""
+    """Whether it is more than letters with at most a leading capital, or all of them are hex."""
     if not word.isalpha():
         word = word.strip(_AROUND_WORDS)
     if not word.isalpha() or not word[1:].islower():
@@ -119,7 +121,7 @@ def _base64(text: str, begin: int, stop: int) -> Iterator[Stretch]:
             continue
         said = reads_as(code)
         if said is not None:
-            # The digit and the comma of `base64,` would look like a number that goes on.
+            # The digit and the comma of `base64,` would look like part of a longer number.
             prefix = len(_DATA_URL) * text.startswith(_DATA_URL, match.start() - len(_DATA_URL))
             yield match.start() - prefix, match.end(), said
             continue
@@ -146,7 +148,7 @@ def _hex(text: str, begin: int, stop: int) -> Iterator[Stretch]:
 
 
 def _rows(text: str) -> Iterator[Stretch]:
-    runs = digit_runs(text)  # bytes of text have a digit each, but for very few
+    runs = digit_runs(text)  # bytes of text have a digit each, with few exceptions
     if not any(
         last - end <= _LONGEST_PAIRS
         for (_, end), (last, _) in zip(runs, runs[_LEAST_CODES - 1 :], strict=False)
@@ -158,13 +160,13 @@ def _rows(text: str) -> Iterator[Stretch]:
             return
     for match in _HEX_ROW.finditer(text):
         for start, end, said in _of_digits(match):
-            # `50 52` may be two letters in either way of counting.
+            # `50 52` may be two letters in decimal and in hexadecimal.
             other = _CODE_ROW.fullmatch(match[0])
             yield start, end, f"{said}\n{_of_codes(match[0])}" if other else said
 
 
 def _dumps(text: str) -> Iterator[Stretch]:
-    """Bytes as `xxd` prints them, with places before and letters behind."""
+    """Yield bytes as `xxd` prints them, with offsets before and letters after."""
     if "00000" in text:
         for match in _DUMP.finditer(text):
             digits = "".join("".join(_DUMP_ROW.findall(match[0])).split())
@@ -195,14 +197,16 @@ def _codes(text: str) -> Iterator[Stretch]:
         for match in _BIT_ROW.finditer(text):
             groups = re.findall(r"[01]+", match[0])
             codes = [int(bits, 2) for bits in groups]
-            # Four bits are a digit, and more without the zeros before them a letter.
+            # Four bits are a digit, and more without their leading zeros a letter.
             said = "".join(map(str, codes)) if max(codes) < 10 else _as_letters(codes)
             if said:
                 yield match.start(), match.end(), said
 
 
 def _code_rows(text: str) -> Iterator[re.Match[str]]:
-    """Matches of `_CODE_ROW`, which begin with the last three digits of a run or all of it."""
+    """Yield matches of `_CODE_ROW`, which begin with the last three digits of a run or all
+    of it.
+    """
     runs = digit_runs(text)
     done = 0
     for (start, end), (last, _) in zip(runs, runs[_LEAST_CODES - 1 :], strict=False):
@@ -222,7 +226,7 @@ def _of_codes(row: str) -> str:
 
 
 def _as_letters(codes: list[int]) -> str:
-    """What codes of letters say, as they are or as bytes of UTF-8; "" where one is no letter."""
+    """Return the letters of character codes, or of UTF-8 bytes; "" if one is not a letter."""
     if max(codes) > 255 or min(codes) < 32:
         return ""
     if all(code < 127 or code == 160 for code in codes):
@@ -261,7 +265,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _quoted(text: str) -> Iterator[Stretch]:
-    """Quoted-printable, where there is more of it than a few assignments look like."""
+    """Yield quoted-printable text, if there is more of it than a few assignments look like."""
     if text.count("=") < 2:
         return
     matches = list(_QUOTED.finditer(text))
@@ -275,7 +279,7 @@ def _quoted(text: str) -> Iterator[Stretch]:
 
 
 def _pieces(text: str) -> Iterator[Stretch]:
-    """`"sk-" + "abc"` in a program."""
+    """Yield concatenated strings such as `"sk-" + "abc"` in a program."""
     if '"' in text or "'" in text or "`" in text:
         for match in _PIECES.finditer(text):
             yield match.start(), match.end(), ""
@@ -285,7 +289,7 @@ def _pieces(text: str) -> Iterator[Stretch]:
 
 
 def _calls(text: str) -> Iterator[Stretch]:
-    """`chr(52)+chr(49)` in a program."""
+    """Yield character calls such as `chr(52)+chr(49)` in a program."""
     if "hr(" in text:
         for match in _CALLS.finditer(text):
             said = _of_codes(match[0])
@@ -294,7 +298,7 @@ def _calls(text: str) -> Iterator[Stretch]:
 
 
 def _marked_up(text: str) -> Iterator[Stretch]:
-    """Comments of HTML anywhere, and its tags between digits."""
+    """Yield HTML comments anywhere, and HTML tags between digits."""
     if "<!--" in text:
         for match in _COMMENT.finditer(text):
             yield match.start(), match.end(), ""
@@ -306,14 +310,14 @@ def _marked_up(text: str) -> Iterator[Stretch]:
 _IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[Stretch]]], ...] = (
     (8, _base64), (16, _base32), (12, _hex), (10, base85),
 )  # fmt: skip
-"""Those that look into one word at a time, each with the length of the shortest that it reads."""
+"""Decoders that work on one word at a time, each with the shortest length that it reads."""
 _FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
     (40, _base64_lines), (0, _rows), (0, _codes),
     (3, _percent), (4, _entities), (4, _escapes), (3, _quoted), (0, _pieces),
     (0, _calls), (0, _marked_up), (0, _dumps), (8, encoded_words), (9, named_85), (2, uuencoded),
     (0, morse),
 )  # fmt: skip
-"""Each with the length of the shortest word that it finds anything in."""
+"""Each with the length of the shortest word in which it finds anything."""
 
 
 def _is_mixed(code: str) -> bool:
@@ -325,6 +329,6 @@ def _is_mixed(code: str) -> bool:
 
 
 def _visible(said: str) -> str:
-    """Without what cannot be seen and lone halves of characters."""
+    """Return the text without invisible characters and lone surrogates."""
     whole = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "".join(letter for letter in whole if letter.isprintable() or letter.isspace())

@@ -48,7 +48,7 @@ _TENS = (
     "tjue tretti førti femti seksti sytti åtti nitti",
     "двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто",
 )
-# Where tens and units are one word: the units from one on, what stands between, the tens.
+# Languages that join tens and units: the units from one on, the joint, the tens.
 _UNITS_FIRST = (
     ("ein zwei drei vier fünf sechs sieben acht neun", ("und",), _TENS[1]),
     ("een twee drie vier vijf zes zeven acht negen", ("en", "ën"), _TENS[2]),
@@ -65,7 +65,7 @@ _TWENTIES = (
 
 
 def number_words() -> dict[str, str]:
-    """What each word says in digits: one for those below ten, two for the others."""
+    """Return the digits of each word: one for those below ten, two for the others."""
     words = {word: digit for digit, row in _UNITS.items() for word in row.split()}
     numbers: dict[str, str] = {"vingts": "20", "dreissig": "30"}
     for row in _FROM_TEN:
@@ -79,7 +79,7 @@ def number_words() -> dict[str, str]:
     for units, tens in _TENS_FIRST:
         for one, unit in enumerate(units.split(), 1):
             for ten, word in enumerate(tens.split(), 2):
-                # Italian leaves out a vowel before another.
+                # Italian drops a vowel before another.
                 short = word[:-1] if unit in ("uno", "otto") else word
                 numbers[short + unit] = f"{ten}{one}"
                 if unit == "tre":

@@ -1,4 +1,4 @@
-"""Codes that are rarer in texts than base64: base85, uuencode, words of mail headers, Morse."""
+"""Decodes rarer encodings: base85, uuencode, encoded words of mail headers, Morse."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Stretch = tuple[int, int, str]
 
 
 def base85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
-    """Base85 by its letters, in one word."""
+    """Yield Base85 by its letters, in one word."""
     if len(_SIGNS_85.intersection(text[begin:stop])) >= _LEAST_SIGNS:
         for match in _BASE85.finditer(text, begin, stop):
             if len(_SIGNS_85.intersection(match[0])) >= _LEAST_SIGNS:
@@ -48,7 +48,7 @@ def base85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
 
 
 def named_85(text: str) -> Iterator[Stretch]:
-    """Base85, ASCII85 and Z85 where they are named, and between the marks that Adobe uses."""
+    """Yield Base85, ASCII85 and Z85 if they are named, and between Adobe's markers."""
     if "<~" in text:
         for match in _ADOBE.finditer(text):
             said = _decoded(base64.a85decode, match[1].encode())
@@ -72,7 +72,9 @@ def _named_85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
 
 
 def _of_85(match: re.Match[str], decode: Callable[[bytes], bytes]) -> Iterator[Stretch]:
-    """What is read in a run of letters, or in it without signs around it that are letters too."""
+    """Decode a run of letters, or the run without surrounding signs that are letters of the code,
+    too.
+    """
     code = match[0]
     if match.string[match.end() : match.end() + 1] == "/":
         code = code.removesuffix("<")  # the end of an element
@@ -95,7 +97,7 @@ def _decoded(decode: Callable[[bytes], bytes], code: bytes) -> str | None:
 
 
 def uuencoded(text: str) -> Iterator[Stretch]:
-    """Files as `uuencode` writes them."""
+    """Yield files encoded with `uuencode`."""
     if "begin " not in text:
         return
     for match in _UU.finditer(text):
@@ -109,7 +111,7 @@ def uuencoded(text: str) -> Iterator[Stretch]:
 
 
 def encoded_words(text: str) -> Iterator[Stretch]:
-    """`=?utf-8?Q?…?=` of mail headers (RFC 2047)."""
+    """Yield `=?utf-8?Q?…?=` of mail headers (RFC 2047)."""
     if "=?" not in text:
         return
     for match in _ENCODED_WORD.finditer(text):
@@ -126,7 +128,7 @@ def encoded_words(text: str) -> Iterator[Stretch]:
 
 
 def morse(text: str) -> Iterator[Stretch]:
-    """Rows of dots and dashes."""
+    """Yield rows of dots and dashes."""
     if "... " not in text and "--- " not in text and "---/" not in text:
         return
     for match in _MORSE_ROW.finditer(text):

@@ -1,4 +1,4 @@
-"""Numbers, addresses and keys that were cut in pieces within one text: what they are together."""
+"""Rejoins numbers, addresses and keys that were split within one text."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Replacement = tuple[int, int, str]
 
 
 def rejoined(text: str) -> list[Replacement]:
-    """Stretches whose pieces together are a card, an account, an address or perhaps a key.
+    """Return spans whose pieces together are a card, an account, an address or perhaps a key.
 
-    A card and an account have their check digits, an address its shape; of a key only its
-    letters are looked at here.
+    A card and an account have check digits, an address its shape; a key is recognised only by its
+    letters here.
     """
     found: list[Replacement] = []
     for row in rows_of_pieces(text):
@@ -54,7 +54,7 @@ def _in_row(row: Sequence[TextFragment]) -> Iterator[Replacement]:
 
 
 def _ends(row: Sequence[TextFragment], first: int) -> Iterator[int]:
-    """Where what begins with this piece ends, if it is something."""
+    """Yield the ends of values that begin with this piece."""
     said = row[first].text
     for last in range(first + 1, min(len(row), first + _MOST_PIECES)):
         said += row[last].text
@@ -77,21 +77,21 @@ def _ends(row: Sequence[TextFragment], first: int) -> Iterator[int]:
 
 
 def _is_number(digits: str, said: str, window: Sequence[TextFragment], alone: bool) -> bool:
-    """Whether the pieces are as long as each other, or together in the groups of a number."""
+    """Whether the pieces are of equal length, or together in the groups of a number."""
     sizes = tuple(len(piece.text) for piece in window)
     if len(digits) < 12:
         own = sizes in _SIZES or (max(sizes) == 1 and len(digits) > 6)
         return own or (alone and _LAYOUT.fullmatch(said) is not None)
     if not luhn(digits) or len(set(digits)) < 2 or not _are_alike(window):
         return alone and _LAYOUT.fullmatch(said) is not None
-    # Who names the pieces, or quotes them, may cut anywhere.
+    # Named or quoted pieces may be cut anywhere.
     even = len(set(sizes[:-1])) == 1 and sizes[-1] <= sizes[0]
     named = alone and all(piece.name is not None for piece in window)
     return even or named or sizes in _CARD_SIZES or _USUAL.fullmatch(said) is not None
 
 
 def _goes_on(row: Sequence[TextFragment], first: int, last: int) -> bool:
-    """Whether pieces of the same length are before or behind: a column of numbers."""
+    """Whether pieces of the same length precede or follow: a column of numbers."""
     size = len(row[first].text)
     before = first > 0 and len(row[first - 1].text) == size
     return before or (last + 1 < len(row) and len(row[last + 1].text) == size)
@@ -113,7 +113,7 @@ def _is_account(said: str) -> bool:
 
 
 def _is_address(said: str, window: Sequence[TextFragment]) -> bool:
-    """Whether only all together are an address, and no decorator is in a line of its own."""
+    """Whether only all together are an address, and no decorator is on a line of its own."""
     match = _ADDRESS.fullmatch(said)
     if match is None or any(_ADDRESS.search(piece.text) for piece in window):
         return False
@@ -126,7 +126,7 @@ def _is_key(said: str, window: Sequence[TextFragment]) -> bool:
     digits = sum(map(str.isdigit, said))
     if not 2 <= digits < len(said) - 4 or any(_DATE.match(piece.text) for piece in window):
         return False
-    # Who names the pieces, or quotes them, may cut a key in its name.
+    # Named or quoted pieces may cut a key within its prefix.
     if any(piece.name is not None for piece in window[1:]):
         return all(piece.name is not None for piece in window) and _are_alike(window)
     codes = sum(is_code(piece.text) for piece in window)

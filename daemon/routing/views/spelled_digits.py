@@ -1,4 +1,4 @@
-"""Digits in words, with odd signs between, or with letters in their place."""
+"""Reads digits written as words, with odd separators, or with letters in their place."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ODD_ROW = re.compile(
     r"(?![^\W_])"
 )
 _LONGEST_GAP = 6
-_SUMS = frozenset("+=\"'")  # sums and lists of texts have these between numbers
+_SUMS = frozenset("+=\"'")  # formulas and lists of strings have these between numbers
 _USUAL = frozenset({" ", "-", ".", "/", ":", ", ", "\n"})
 _GROUPS = frozenset(
     {(3, 2, 4), (3, 3, 4), (4, 6, 5), (2, 2, 2, 2, 2), (3, 3, 3), (2, 3, 3, 3), (3, 3, 3, 2)}
@@ -68,7 +68,7 @@ Stretch = tuple[int, int, str]
 
 
 def with_digits(text: str) -> list[Stretch]:
-    """Stretches that are read as one number or code, and what that is; in order, apart."""
+    """Return spans that read as one number or code, with their digits; in order, disjoint."""
     found = [
         *_spelled(text),
         *_glued(text),
@@ -121,7 +121,7 @@ def _means_digits(word: str, in_row: bool) -> bool:
 
 
 def _add_row(text: str, found: list[Stretch], row: list[re.Match[str]]) -> None:
-    """What a row of words says, if enough of them are digits."""
+    """Add the reading of a row of words, if enough of them are digits."""
     while row and row[-1][0].lower() in _SIGNS:
         row = row[:-1]
     if sum(word[0].lower() in _DIGIT_WORDS for word in row) < _LEAST_WORDS:
@@ -130,7 +130,9 @@ def _add_row(text: str, found: list[Stretch], row: list[re.Match[str]]) -> None:
 
 
 def _said(text: str, row: Sequence[re.Match[str]]) -> str:
-    """The digits of a row of words, where `forty four` is one number unless others have hyphens."""
+    """Return the digits of a row of words, with `forty four` as one number unless others have
+    hyphens.
+    """
     hyphens = any(text[a.end() : b.start()] == "-" and _is_ten(a[0]) for a, b in pairwise(row))
     said, times, number, linked = "", 1, "", False
     for place, match in enumerate(row):
@@ -157,7 +159,7 @@ def _is_ten(word: str) -> bool:
 
 
 def _sum(number: str, before: str, digits: str, word: str, gap: str) -> str:
-    """What two numbers are together: `forty four`, `soixante-dix`, `quatre-vingt`, `dix-sept`."""
+    """Combine two numbers: `forty four`, `soixante-dix`, `quatre-vingt`, `dix-sept`."""
     if number == "4" and before == "quatre" and word in _TWENTIES:
         return "80"
     if number in _ROUND and len(digits) == 1:
@@ -169,7 +171,7 @@ def _sum(number: str, before: str, digits: str, word: str, gap: str) -> str:
 
 
 def _glued(text: str) -> Iterator[Stretch]:
-    """`fouroneoneone…`: nothing but words for digits, without gaps."""
+    """Yield `fouroneoneone…`: only words for digits, without gaps."""
     for start, end in long_words(text):
         if end - start < _LEAST_GLUED:
             continue
@@ -181,7 +183,7 @@ def _glued(text: str) -> Iterator[Stretch]:
 
 
 def _taken_apart(word: str) -> str:
-    """The digits that a word is made of; none where anything else is in it."""
+    """Return the digits of a word that consists of digit words; "" if it has anything else."""
     said, place = "", 0
     while place < len(word):
         sizes = (
@@ -198,7 +200,9 @@ def _taken_apart(word: str) -> str:
 
 
 def _spaced_out(text: str) -> Iterator[Stretch]:
-    """`j a n e @ …`, `D-E-8-9-…`: single letters with the same sign between all of them."""
+    """Yield `j a n e @ …`, `D-E-8-9-…`: single letters with the same separator between all
+    of them.
+    """
     if _SINGLE_WORDS not in bytes(map((1).__eq__, map(len, vocabulary(text).row))):
         return
     for match in _SPACED_OUT.finditer(text):
@@ -216,7 +220,7 @@ def _han(text: str) -> list[Stretch]:
 
 
 def _between_symbols(text: str) -> list[Stretch]:
-    """Letters or digits with pictures between, or other signs that nobody writes in words."""
+    """Return letters or digits with pictures or unusual signs between them."""
     symbols = filter(_ONE_SYMBOL.match, odd_letters(text))
     if sum(map(text.count, symbols)) < _LEAST_SYMBOLS:
         return []
@@ -227,7 +231,9 @@ def _between_symbols(text: str) -> list[Stretch]:
 
 
 def _odd_rows(text: str) -> list[Stretch]:
-    """Groups of digits with the same odd sign between all of them, as no list of numbers is."""
+    """Return groups of digits with the same odd separator between all of them, unlike lists of
+    numbers.
+    """
     found: list[Stretch] = []
     runs = digit_runs(text)
     for match in _matches(_ODD_ROW, text, _same_gaps(text, runs)):
@@ -237,7 +243,7 @@ def _odd_rows(text: str) -> list[Stretch]:
         even = len(set(sizes[:-1])) == 1 and sizes[-1] <= sizes[0] and sizes[0] in (1, 2, 4)
         if not (even or sizes in _GROUPS) or not 7 <= len(digits) <= 24:
             continue
-        single = sizes[0] == 1  # nobody writes a list of numbers below ten so often
+        single = sizes[0] == 1  # no list of numbers below ten is that long
         if _SUMS.intersection(match[1]) and not (single and _is_no_sum(digits)):
             continue
         if match[1] in _USUAL and not single and (len(digits) < 13 or not luhn(digits)):
@@ -254,7 +260,7 @@ def _odd_rows(text: str) -> list[Stretch]:
 
 
 def _accounts(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
-    """`DE89, 3704, …`: what may be an IBAN with odd signs between its groups."""
+    """Yield `DE89, 3704, …`: possible IBANs with odd separators between groups."""
     for start, end in runs:
         if end - start == 2 and text[max(0, start - 2) : start].isupper():
             match = _ACCOUNT.match(text, start - 2)
@@ -263,7 +269,7 @@ def _accounts(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
 
 
 def _mixed_rows(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
-    """Single digits, each behind another sign, that are a card by their check digit."""
+    """Yield single digits with varying separators that are a card by their check digit."""
     row: list[Span] = []
     for run in [*runs, (len(text) + _LONGEST_GAP, 0)]:
         if row and (run[0] - row[-1][1] > 3 or run[1] - run[0] != 1):
@@ -278,12 +284,12 @@ def _mixed_rows(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
 
 
 def _is_no_sum(digits: str) -> bool:
-    """Whether so many single digits are no exercise: those are few, or in order."""
+    """Whether so many single digits are not an exercise: those are few, or in order."""
     return luhn(digits) if len(digits) > 13 else len(digits) > 8 and len(set(digits)) > 3
 
 
 def _same_gaps(text: str, runs: Sequence[Span]) -> Iterator[Span]:
-    """Runs of digits behind which the next two have the same short gap before them."""
+    """Yield runs of digits if the next two follow with the same short gap."""
     gaps = [text[before[1] : behind[0]] for before, behind in pairwise(runs)]
     for run, gap, next_gap in zip(runs, gaps, gaps[1:], strict=False):
         if gap == next_gap and len(gap) <= _LONGEST_GAP:
@@ -291,7 +297,7 @@ def _same_gaps(text: str, runs: Sequence[Span]) -> Iterator[Span]:
 
 
 def _matches(pattern: re.Pattern[str], text: str, runs: Iterable[Span]) -> Iterator[re.Match[str]]:
-    """As `finditer` of a pattern that matches from the first digit of a run or not at all."""
+    """As `finditer` for a pattern that matches from the first digit of a run or not at all."""
     done = 0
     for start, _ in runs:
         match = pattern.match(text, start) if start >= done else None
@@ -301,7 +307,7 @@ def _matches(pattern: re.Pattern[str], text: str, runs: Iterable[Span]) -> Itera
 
 
 def _lettered(text: str) -> list[Stretch]:
-    """`4111 llll …`: letters that look like digits, among at least as many digits."""
+    """Return `4111 llll …`: letters that look like digits, among at least as many digits."""
     found: list[Stretch] = []
     if not _GOES_ON_IN_LETTERS.search(text):
         return found

@@ -1,4 +1,4 @@
-"""Tables in texts: what the head of a column says, put beside each of its cells."""
+"""Puts the column heads of tables beside each of their cells."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import pairwise
 from ..text_analysis.text_index import Span
 
 _LONGEST_ROW, _MOST_WORDS = 1_000, 4
-# Names of columns are short and begin with a letter. What repeats takes all or nothing, or a
-# long line that is no head would be tried in every way.
+# Column names are short and begin with a letter. Repetitions are possessive, or a long line that is
+# no head would be tried in every way.
 _NAME = r"[\"'`*]{0,2}[^\W\d_](?:[\w.#°’'/()&*\"`-]|[ ](?=[\w.#(&*\"`-])){0,31}+"
 _HEAD = re.compile(rf"[ \[|]*+{_NAME}(?:(?: ?[,;\t|] ?| {{2,}}){_NAME})++[ \],|]*+\r?")
 _DIGIT = re.compile(r"[0-9]")
@@ -32,10 +32,11 @@ Stretch = tuple[int, int, str]
 
 
 def labelled_cells(text: str) -> list[Stretch]:
-    """What stands before each cell of a table, and in its place its column's name on a new line.
+    """Return the text before each cell of a table, to be replaced by its column's name on a new
+    line.
 
     Tables with commas, semicolons, tabs, bars or wide gaps between the columns, of HTML, and the
-    rows of an SQL `INSERT`; only rows with digits. In order, apart.
+    rows of an SQL `INSERT`; only rows with digits. In order, disjoint.
     """
     found = list(_of_lines(text)) if "\n" in text else []
     if "<th" in text or "<TH" in text:
@@ -53,10 +54,10 @@ def _of_lines(text: str) -> Iterator[Stretch]:
     for line, following in zip(lines, behind, strict=True):
         cells = _cells(line, sign) if names and len(line) <= _LONGEST_ROW else []
         if sign == "," and 0 < len(cells) - len(names) <= 2:
-            # `March 5, 1990` at the end, which somebody forgot to quote.
+            # `March 5, 1990` at the end, with missing quotes.
             cells = [*cells[: len(names) - 1], (cells[len(names) - 1][0], cells[-1][1])]
         if sign == "|" and len(cells) == len(names) + 1:
-            cells = cells[:-1]  # what somebody went on to write behind the last bar
+            cells = cells[:-1]  # text that follows the last bar
         if names and len(cells) == len(names):
             if any(map(str.isdigit, line)):
                 yield from _beside(names, cells, place)
@@ -66,7 +67,7 @@ def _of_lines(text: str) -> Iterator[Stretch]:
 
 
 def _head(line: str, following: str) -> tuple[list[str], str]:
-    """The names of columns, and the sign between them; none for a line of another sort."""
+    """Return the names of columns, and the separator; none for any other line."""
     sign = next((sign for sign in "\t|;," if sign in line), "  ")
     if sign not in following or (sign in ",;" and line[-1] in ".!?"):
         return [], ""
@@ -74,7 +75,7 @@ def _head(line: str, following: str) -> tuple[list[str], str]:
         return [], ""
     sign = sign.strip(" ")
     if _HEAD.fullmatch(line) is None:
-        # A sentence may stand before it.
+        # A sentence may precede it.
         begin = max(line.rfind(end) for end in (". ", ": ", "? ", "! ")) + 2
         line = line[begin:] if begin > 1 else ""
         if _HEAD.fullmatch(line) is None:
@@ -86,12 +87,12 @@ def _head(line: str, following: str) -> tuple[list[str], str]:
 
 
 def _are_of_people(names: Sequence[str]) -> bool:
-    """Whether a table may be about people: one of things alone needs no second look."""
+    """Whether a table may be about people: one about things needs no second scan."""
     return not _IMPERSONAL.issuperset(map(str.lower, names))
 
 
 def _cells(line: str, sign: str) -> list[Span]:
-    """Where the cells of a row stand, without quotes and brackets around them."""
+    """Return the spans of a row's cells, without quotes and brackets around them."""
     plain = line.rstrip(" \t\r")
     plain = plain[:-1] if plain.endswith("],") else plain
     begin = 0
@@ -112,7 +113,7 @@ def _cells(line: str, sign: str) -> list[Span]:
 
 
 def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator[Stretch]:
-    """A row that begins at this place, with the end of the line before it."""
+    """Yield a row that begins at this position, with the end of the previous line."""
     done = -1
     for name, (start, end) in zip(names, cells, strict=True):
         yield place + done, place + start, f"\n{name}: "
@@ -139,7 +140,7 @@ def _of_html(text: str) -> Iterator[Stretch]:
         elif kind == "tr":
             column, is_head = 0, False
         elif kind == "th":
-            # Where each row has a head of its own, that stands beside the cell already.
+            # If each row has a head of its own, that is already beside the cell.
             names = names if is_head else []
             names.append(tag[2].strip())
             is_head = True

@@ -1,4 +1,6 @@
-"""Pieces in a text that may belong together: on lines, in lists and fields, between quotes."""
+"""Finds pieces of a text that may belong together: on lines, in lists and fields, between
+quotes.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from typing import NamedTuple
 from ..text_analysis.text_index import Span, digit_runs
 
 _LONGEST_PIECE, _LONGEST_LINE, _LONGEST_GAP = 200, 260, 40
-# What stands before a piece on a line of its own: quote marks of mails, bullets, comments,
-# numbers of items, and names of fields.
+# Prefixes of a piece on a line of its own: quote marks of mails, bullets, comments, item numbers,
+# and field names.
 _MARKS = re.compile(
     r"(?:[\s>|*•·#;+]|//|--?(?=\s)|/\*|[(\[]?(?:[0-9]{1,2}|[a-d])(?:/[0-9]{1,2})?[.):\]](?=\s))*+"
     r"(?:[\"'`]?(?P<name>[A-Za-z_][\w-]{0,24}(?: [\w-]{1,12}){0,4})[\"'`]?\s?[:=](?!=)\s?)?"
@@ -21,11 +23,11 @@ _CLOSERS = " \t\r\u00a0\u2009\u202f,;\\\"'`)*|"
 _ENDS = _CLOSERS + ".!?"
 _BEGINNING = re.compile(r"[^\w@]{0,8}(?:[\w-]{1,20}: ?)?[\w.+=/:-]*[0-9@]")
 _IN_PIECES = re.compile(r"[0-9@]")
-# Behind an item's number, which has a sign itself or a word or a hash before it.
+# After an item number, which has a sign itself or a word or a hash before it.
 _AFTER_NUMBER = re.compile(r"(?:/[0-9]{1,2})?[.):\]]+[ \t]+(?=\S)")
 _AFTER_NAMED_NUMBER = re.compile(r"[.):]?[ \t]+(?=\S)")
 _NUMBER_NAMES = ("#", "no.", "nr.", "no. ", "nr. ", "part ", "step ", "teil ")
-# What people say between the halves of a number.
+# Words between the parts of a number.
 _THEN = re.compile(
     r"\b(?:then|followed by|ends? (?:with|in)|second|third|next|last|rest|other half|dann|danach"
     r"|endet|zweite|restliche|puis|ensuite|termine|seconde|luego|después|termina|segunda|poi"
@@ -45,7 +47,7 @@ _PIECE = re.compile(
 
 
 class TextFragment(NamedTuple):
-    """Where it stands in its text, what it says, and the name of its field, "" between quotes."""
+    """Its position in the text, its value, and the name of its field, "" between quotes."""
 
     start: int
     end: int
@@ -54,7 +56,7 @@ class TextFragment(NamedTuple):
 
 
 def rows_of_pieces(text: str) -> Iterator[list[TextFragment]]:
-    """Pieces that follow one another, by each way to part them."""
+    """Yield rows of adjacent pieces, for each way to separate them."""
     if "\n" in text:
         yield from _lines(text)
     runs = digit_runs(text)
@@ -69,7 +71,9 @@ def rows_of_pieces(text: str) -> Iterator[list[TextFragment]]:
 
 
 def piece_of(text: str, start: int, end: int) -> TextFragment | None:
-    """What a stretch says without marks before it and signs about it, if it may be a piece."""
+    """Return the piece in a span, without marks before it and signs around it; None if it is not
+    one.
+    """
     marks = _MARKS.match(text, start, end)
     begin = marks.end() if marks is not None else start
     core = text[begin:end].rstrip(_CLOSERS)
@@ -81,7 +85,7 @@ def piece_of(text: str, start: int, end: int) -> TextFragment | None:
 
 
 def _lines(text: str) -> Iterator[list[TextFragment]]:
-    """Where lines that have digits or the sign of an address, or one word only, stand together."""
+    """Yield adjacent lines that have digits, an @ sign, or a single word."""
     place, near = 0, list[Span]()
     before: Span | None = None
     for line in text.split("\n"):
@@ -102,7 +106,7 @@ def _lines(text: str) -> Iterator[list[TextFragment]]:
 
 
 def _on_lines(text: str, lines: Sequence[Span]) -> Iterator[list[TextFragment]]:
-    """The end of a line, whole lines, and the beginning of one, as far as they are pieces."""
+    """Yield the end of a line, whole lines, and the beginning of one, as far as they are pieces."""
     row: list[TextFragment] = []
     before = (0, 0)
     for start, end in lines:
@@ -139,7 +143,9 @@ def _whole_line(text: str, start: int, end: int) -> TextFragment | None:
 
 
 def _tail(text: str, start: int, end: int, of_address: bool) -> TextFragment | None:
-    """The number or code that a line ends with, if it does, or the name of an address."""
+    """Return the number, code or local part of an address at the end of a line; None without
+    one.
+    """
     line = text[max(start, end - _LONGEST_PIECE) : end].rstrip(_CLOSERS)
     if not line or not _joins(line[-1]):
         return None
@@ -155,7 +161,7 @@ def _tail(text: str, start: int, end: int, of_address: bool) -> TextFragment | N
 
 
 def _head(text: str, start: int, end: int) -> TextFragment | None:
-    """The number or code that a line begins with, if it does."""
+    """Return the number or code at the beginning of a line; None without one."""
     first = text[start:end].partition(" ")[0]
     if first.isalpha() and first[1:].islower() and ":" not in text[start:end]:
         return None
@@ -180,14 +186,14 @@ def _is_group(word: str) -> bool:
 
 
 def is_code(word: str) -> bool:
-    """Whether it has digits or the sign of an address, or capitals within."""
+    """Whether it has digits, an @ sign, or inner capitals."""
     if word.isalpha():
         return len(word) >= 8 and not word[1:].islower() and not word.isupper()
     return "@" in word or any(map(str.isdigit, word))
 
 
 def _items(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment]]:
-    """`1. 4111 2. 1111 3. …` on one line."""
+    """Yield `1. 4111 2. 1111 3. …` on one line."""
     marks: list[Span] = []
     for start, end in runs:
         if end - start > 2 or text[end : end + 1] not in _AFTER_ITEMS:
@@ -207,7 +213,7 @@ def _items(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment]]:
 
 
 def _mark(text: str, start: int, end: int) -> Span | None:
-    """From where to where the mark of an item goes whose number stands there."""
+    """Return the span of an item's mark, given the position of its number."""
     before = text[max(0, start - 5) : start].lower()
     if before.endswith(_NUMBER_NAMES):
         match = _AFTER_NAMED_NUMBER.match(text, end)
@@ -233,7 +239,7 @@ def _between(text: str, marks: Sequence[Span]) -> list[TextFragment]:
 
 
 def _said_in_turn(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment]]:
-    """`starts with 41111111 and ends with 11111111`."""
+    """Yield `starts with 41111111 and ends with 11111111`."""
     for (first, end), (start, last) in pairwise(runs):
         if not 4 < start - end <= _LONGEST_GAP or last - start < 4 or end - first < 4:
             continue
@@ -245,7 +251,7 @@ def _said_in_turn(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment
 
 
 def _strings(text: str, strings: re.Pattern[str]) -> Iterator[list[TextFragment]]:
-    """What stands between quotes, where it does so one after another; keys are names."""
+    """Yield adjacent quoted strings; keys are names."""
     row: list[TextFragment] = []
     name = ""
     for match in strings.finditer(text):
@@ -265,7 +271,7 @@ def _strings(text: str, strings: re.Pattern[str]) -> Iterator[list[TextFragment]
 
 
 def _fields(text: str) -> Iterator[list[TextFragment]]:
-    """`a = 4111; b = 1111` on one line."""
+    """Yield `a = 4111; b = 1111` on one line."""
     near: list[re.Match[str]] = []
     for match in _FIELD.finditer(text):
         if near and match.start() - near[-1].end() > _LONGEST_GAP:
@@ -276,7 +282,7 @@ def _fields(text: str) -> Iterator[list[TextFragment]]:
 
 
 def _named(text: str, near: Sequence[re.Match[str]]) -> Iterator[list[TextFragment]]:
-    """Values that have names, one after another."""
+    """Yield adjacent named values."""
     row: list[TextFragment] = []
     for match in near if len(near) > 1 else ():
         name = _FIELD_NAME.search(text, max(0, match.start() - 28), match.start())

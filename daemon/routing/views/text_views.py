@@ -1,4 +1,4 @@
-"""Views of a text: what people would read in it, with the way back to the original's places."""
+"""Views of a text: its readable variants, with a mapping to positions in the original."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .table_cells import labelled_cells
 
 
 class ViewEdit(NamedTuple):
-    """`text` in the place of the characters from `start` up to `end` of a view."""
+    """Replaces the characters from `start` up to `end` of a view with `text`."""
 
     start: int
     end: int
@@ -23,12 +23,12 @@ class ViewEdit(NamedTuple):
 
 
 class View:
-    """A text made from another; `span` says where a stretch of it stands in the original.
+    """A text derived from another; `span` maps positions back to the original.
 
-    It is a row of segments. A kept one has the characters of the original, one for one; all of
-    an edited one stands for all of what it replaced. `is_prose` says that there are sentences in
-    it that stand nowhere else, so that what they are about is worth a look; `is_moved`, that what
-    was kept stands beside other words now, so that it may be something else.
+    It consists of segments. A kept segment has the characters of the original, one for one; an
+    edited one as a whole stands for what it replaced. `is_prose`: it has sentences that occur
+    nowhere else, so their topic is worth a scan; `is_moved`: kept text is beside other words now,
+    so that its meaning may differ.
     """
 
     def __init__(self, original: str) -> None:
@@ -40,7 +40,7 @@ class View:
         self._kept = [True]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The place in the original of what is not empty in this view."""
+        """Return the span in the original of a non-empty span of this view."""
         first = bisect_right(self._places, start) - 1
         last = bisect_right(self._places, end - 1) - 1
         begin, stop = self._spans[first][0], self._spans[last][1]
@@ -51,7 +51,7 @@ class View:
         return begin, stop
 
     def touches_an_edit(self, start: int, end: int) -> bool:
-        """Whether any of these characters is not the original's, or may read otherwise."""
+        """Whether any of these characters is not the original's, or may read differently."""
         if self.is_moved:
             return True
         first = bisect_right(self._places, start) - 1
@@ -59,10 +59,10 @@ class View:
         return first != last or not self._kept[first]
 
     def edited(self, edits: Iterable[ViewEdit], context: int | None = None) -> View:
-        """The view after edits, which are in order and do not overlap.
+        """Return the view after edits, which are in order and do not overlap.
 
-        With `context`, only the edits and so many characters on both sides of each are kept, so
-        that looking again at a long text costs what changed in it.
+        With `context`, only the edits and that many characters on both sides of each are kept, so
+        that scanning a long text again costs only what changed.
         """
         view = View("")
         pieces = _Pieces(self, view)
@@ -83,7 +83,7 @@ class View:
 
 
 class _Pieces:
-    """Fills the segments of a view from those of the one it is made from."""
+    """Builds the segments of a view from those of its base."""
 
     def __init__(self, base: View, view: View) -> None:
         self.texts: list[str] = []
@@ -92,7 +92,7 @@ class _Pieces:
         del self._places[:], self._spans[:], self._kept[:]
 
     def keep(self, start: int, end: int) -> None:
-        """The same characters as in the base, segment by segment."""
+        """Copy characters of the base, segment by segment."""
         places = self._base._places  # pyright: ignore[reportPrivateUsage]
         while start < end:
             segment = bisect_right(places, start) - 1
@@ -102,12 +102,12 @@ class _Pieces:
             start = stop
 
     def replace(self, edit: ViewEdit) -> None:
-        """Other characters for a stretch of the base."""
+        """Add other characters for a span of the base."""
         if edit.text:
             self._add(edit.text, self._base.span(edit.start, edit.end), False)
 
     def part(self) -> None:
-        """An end of a line between excerpts."""
+        """Add a line end between excerpts."""
         last = self._spans[-1][1] if self._spans else 0
         self._add("\n", (last, last), True)
 
@@ -120,28 +120,28 @@ class _Pieces:
 
 
 class _Turned(View):
-    """A view backwards, or in other letters one for one; nothing of it is the original's."""
+    """A view reversed, or in other letters one for one; nothing of it is the original's."""
 
     def __init__(self, base: View, text: str, backwards: bool) -> None:
         super().__init__(text)
         self._base, self._backwards = base, backwards
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Contract of `View`."""
+        """See `View`."""
         size = len(self.text)
         return self._base.span(*((size - end, size - start) if self._backwards else (start, end)))
 
     def touches_an_edit(self, start: int, end: int) -> bool:
-        """Contract of `View`."""
+        """See `View`."""
         return True
 
 
 def views(text: str) -> list[View]:
-    """The text as it reads, first, and then what else can be read in it.
+    """Return the text as it reads, first, and then its other views.
 
-    The others have only what is different in them, with some text around it: lookalike letters,
-    what is encoded (codes within codes too), digits in words, what was cut in pieces, the cells of
-    tables with the names of their columns, and the text backwards where it says that it is.
+    The others contain only what differs, with some context: lookalike letters, decoded text (also
+    nested), digits in words, rejoined values, table cells with their column names, and the text
+    reversed if it says so.
     """
     base = _folded(text)
     base.is_prose = True
@@ -155,7 +155,7 @@ def views(text: str) -> list[View]:
         if not edits:
             break
         inner = inner.edited(edits, _CONTEXT)
-        # What was decoded may be written in other characters again.
+        # Decoded text may again have unusual characters.
         found.append(_folded_again(inner))
         found[-1].is_prose = any(len(edit.text) >= _LEAST_PROSE for edit in edits)
     for view in found[:]:
@@ -173,7 +173,7 @@ def views(text: str) -> list[View]:
         found.append(_Turned(base, base.text.translate(_ROT13), False))
     if "rot47" in said or "rot-47" in said:
         found.append(_Turned(base, base.text.translate(_ROT47), False))
-        # What stands about it is other letters when it is turned too.
+        # The surrounding text is garbled in a reversed view, too.
         edits = [ViewEdit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
         if edits:
             bare = base.edited(edits)
@@ -212,7 +212,7 @@ def _folded(text: str) -> View:
 
 
 def _folded_again(view: View) -> View:
-    """The view in plain characters; nothing is moved where each has just one in its place."""
+    """Return the view in plain characters; nothing is moved if each is replaced one for one."""
     plain = folds(view.text)
     if not plain:
         return view
@@ -229,8 +229,8 @@ def _folded_again(view: View) -> View:
 
 
 def _written(text: str, plain: dict[str, str]) -> str:
-    """The text with other characters for those that are in the table."""
-    # For a few this is many times faster, but it must not fold what it has just written.
+    """Return the text with the characters of the table replaced."""
+    # For a few this is many times faster, but a replacement must not be folded again.
     if len(plain) <= _FEW and plain.keys().isdisjoint("".join(plain.values())):
         for letter, fold in plain.items():
             text = text.replace(letter, fold)

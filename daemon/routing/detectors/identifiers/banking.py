@@ -1,4 +1,4 @@
-"""IBANs in any grouping, and the wallets and seed phrases of crypto-currencies."""
+"""Detects IBANs in any grouping, and cryptocurrency wallets and seed phrases."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _NO_SEED_WORDS = frozenset(
 
 
 class BankDetector:
-    """IBANs whose check digits are right (ISO 13616)."""
+    """Finds IBANs with valid check digits (ISO 13616)."""
 
     name = "banking"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         done = 0
         for start in _iban_starts(text):
             match = _IBAN.match(text, start) if start >= done else None
@@ -82,12 +82,14 @@ class BankDetector:
                     value=value,
                     detector=self.name,
                 )
-                # Else `to 200 EUR to DE89…` begins like one, and the real one is inside.
+                # Otherwise `to 200 EUR to DE89…` would match as one, and hide the real one inside.
                 done = start + end
 
 
 def _iban_starts(text: str) -> Iterator[int]:
-    """Two letters before each row of digits, with at most one sign between."""
+    """Yield positions of two letters before each run of digits, with at most one character
+    between.
+    """
     for digit, _ in digit_runs(text):
         start = digit - (3 if text[digit - 1 : digit] in _IBAN_GAPS else 2)
         if start >= 0 and text[start : start + 2].isalpha():
@@ -95,12 +97,12 @@ def _iban_starts(text: str) -> Iterator[int]:
 
 
 class WalletDetector:
-    """Addresses and private keys of wallets, and seed phrases."""
+    """Finds addresses and private keys of wallets, and seed phrases."""
 
     name = "wallets"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         for piece, pattern in _WALLETS:
             if piece in text:
                 for match in pattern.finditer(text):
@@ -127,7 +129,9 @@ class WalletDetector:
                 yield self._finding(match.start(), match.end(), run)
 
     def _seeds(self, text: str) -> Iterator[SensitiveFinding]:
-        """Behind words that say so, or as a whole line of words that are no sentence."""
+        """Yield seed phrases after words that announce them, or on a line of words that are no
+        sentence.
+        """
         for end in _SEED_WORDS.ends(text):
             match = _WORD_ROW.search(text, end, end + 400)
             if match is not None and len(_SEED_WORD.findall(match[0])) in _SEED_LENGTHS:
@@ -152,10 +156,10 @@ def _is_seed(words: list[str]) -> bool:
 
 
 def _iban_end(run: str) -> int:
-    """How many characters of the run are an IBAN; words may have been taken along behind it.
+    """Return the number of characters of the run that form an IBAN; words may follow it.
 
-    Of another length than its country's it is one still if the sum is right: people leave out
-    digits, and countries join.
+    A wrong length for the country is accepted if the check digits are valid: people omit digits,
+    and countries join.
     """
     length = _IBAN_LENGTHS.get(run[:2].upper())
     seen, longest = 0, 0
@@ -182,7 +186,7 @@ def _plain(text: str) -> str:
 
 
 def _base58_sum(run: str) -> bool:
-    """Whether the last four bytes are the check sum of the others, twice SHA-256 (Base58Check)."""
+    """Whether the last four bytes are the checksum of the others, twice SHA-256 (Base58Check)."""
     from hashlib import sha256
 
     number = 0

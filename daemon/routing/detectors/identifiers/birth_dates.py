@@ -1,4 +1,4 @@
-"""Dates of birth: a date beside a word that says so."""
+"""Detects dates of birth: a date near a word for birth."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ _BEFORE = re.compile(
     rf"]{{0,20}})?\Z"
 )
 _YEAR = re.compile(r"\d{4}")
-_FIRST_YEAR = 1905  # whoever was born before is in a history book
+_FIRST_YEAR = 1905  # earlier birthdays belong to historical persons
 
 
 class BirthdayDetector:
-    """Dates in many notations behind or before words of birth."""
+    """Finds dates in many notations after or before words of birth."""
 
     name = "birthdays"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         for end in _WORDS.ends(text):
             match = _BEHIND.match(text, end)
             begin = max(0, end - 70)

@@ -1,4 +1,4 @@
-"""Numbers that only the words beside them tell: passports, licences, accounts, patients."""
+"""Detects numbers identified only by nearby words: passports, licences, accounts, patients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .document_words import ABBREVIATIONS, ACCOUNT_WORDS, WORDS
 
 _KINDS = [(kind, Phrases(words, whole=True)) for kind, words in WORDS]
 _ACCOUNTS = Phrases(ACCOUNT_WORDS, whole=True)
-# What stands beside an account's number in a bank's own words.
+# Words next to an account number in a bank's own texts.
 _OF_A_BANK = re.compile(
     r"(?<!\d)\d\d-\d\d-\d\d(?!\d)|\b(?:sort code|routing|aba|bsb|bic|swift|iban|ifsc|blz|bank"
     r"|banque|banco|banca|bankleitzahl)\b",
@@ -56,12 +56,12 @@ _ENOUGH = 5
 
 
 class DocumentDetector:
-    """The number behind (or before) words such as `passport number`, in many languages."""
+    """Finds numbers after (or before) words such as `passport number`, in many languages."""
 
     name = "documents"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         numbers = [match.span() for match in _NUMBER.finditer(text)]
         present = [(kind, words, words.present(text)) for kind, words in _KINDS] if numbers else []
         accounts = _ACCOUNTS.present(text) if numbers else []
@@ -80,7 +80,7 @@ class DocumentDetector:
                     yield from self._beside(text, kind, match.end())
 
     def _account(self, text: str, end: int) -> Iterator[SensitiveFinding]:
-        """Behind a word that has other meanings too, where a bank is spoken of."""
+        """Yield numbers after an ambiguous word, if the text is about a bank."""
         if _OF_A_BANK.search(text, max(0, end - _NEAR_A_BANK), end + _NEAR_A_BANK):
             for finding in self._beside(text, FindingKind.BANK_ACCOUNT, end):
                 if sum(map(str.isdigit, finding.value)) >= _LEAST_OF_ACCOUNTS:

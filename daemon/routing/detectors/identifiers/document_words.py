@@ -1,4 +1,4 @@
-"""What people call the numbers of their documents, in many languages, in lower case."""
+"""Words for document numbers, in many languages, in lower case."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ WORDS: tuple[tuple[FindingKind, tuple[str, ...]], ...] = (
         "vehicle registration", "car registration", "车架号", "号牌",
     )),
 )  # fmt: skip
-"""The order decides nothing; each list is looked for whole."""
+"""The order has no meaning; each list is searched completely."""
 
 ACCOUNT_WORDS = (
     "account",
@@ -119,7 +119,7 @@ ACCOUNT_WORDS = (
     "number",
     "nr",
 )
-"""Words that may be said of a bank's account, and of much else."""
+"""Words for a bank account that have other meanings, too."""
 
 ABBREVIATIONS: dict[str, FindingKind] = {
     **dict.fromkeys(("SSN", "SIN", "NI", "NIE", "NIR", "RG", "DNI", "CNP", "EGN", "RRN", "NIK"),
@@ -137,4 +137,4 @@ ABBREVIATIONS: dict[str, FindingKind] = {
     "VIN": FindingKind.VEHICLE,
     "FIN": FindingKind.VEHICLE,
 }  # fmt: skip
-"""Short names that are common words too unless they are written in capitals."""
+"""Abbreviations that are common words unless they are written in capitals."""

@@ -1,4 +1,4 @@
-"""E-mail addresses."""
+"""Detects e-mail addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...text_analysis.text_index import lowered, vocabulary
 from ...text_analysis.top_level_domains import TOP_LEVEL_DOMAINS
 from ..finding import FindingKind, SensitiveFinding
 
-# From the sign outwards, so that a long run of letters is looked at once.
+# From the @ sign outwards, so that a long run of letters is scanned only once.
 _LOCAL_PART = re.compile(r"[^\W_][\w.+'’&!#$%*/=?^`{|}~-]{0,63}\Z")
 _DOMAIN = re.compile(
     r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,5}(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59})(?![\w@])"
@@ -48,7 +48,7 @@ _IN_BRACKETS = re.compile(
     rf"[\[({{<][ \t]?(?:{_AT_WORDS}|a|{'|'.join(sorted(_DOT_WORDS))}|\.)[ \t]?[\])}}>]"
 )
 _SIGNS = re.compile(rf"{_DOT}|\s", re.IGNORECASE)
-# Of a domain that nobody can have (RFC 2606), with a name that is nobody's.
+# Domains that cannot be registered (RFC 2606), with a generic name.
 _NOBODYS = re.compile(
     r"(?:user(?:name)?|you(?:r\.?(?:name|email|mail))?|your[-_]email|e?-?mail|name|info|test|admin|foo|bar|"
     r"someone|somebody|me|contact|support|hello|sender|recipient|root|git|deploy|"
@@ -58,12 +58,12 @@ _NOBODYS = re.compile(
 
 
 class EmailDetector:
-    """Addresses as RFC 5322 has them in practice, and `name at host dot com`."""
+    """Finds addresses as in common practice of RFC 5322, and `name at host dot com`."""
 
     name = "contacts"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         place = text.find("@")
         while place >= 0:
             finding = self._around(text, place)
@@ -75,19 +75,21 @@ class EmailDetector:
             yield from self._spelled(text)
 
     def _spelled(self, text: str) -> Iterator[SensitiveFinding]:
-        """Where signs are words; an end such as `.com` and brackets or a spelled dot are needed."""
+        """Yield addresses with words for the sign; requires an ending such as `.com` and brackets
+        or a spelled dot.
+        """
         for sign in _signs(text):
             host = _HOST_BEHIND.match(text, sign.end())
             if host is None:
                 continue
-            # In brackets the sign is meant, so that any country will do.
+            # In brackets the sign is unambiguous, so any country code is accepted.
             country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
             if not country and host["top"].lower() not in TOP_LEVEL_DOMAINS:
                 continue
             name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
             if name is None:
                 continue
-            # `meet me at example.com` is no address.
+            # `meet me at example.com` is not an address.
             plain = sign[0].strip().isalpha() and host["dot"] is None
             if plain and not re.search(_DOT, name[0]):
                 continue
@@ -107,7 +109,7 @@ class EmailDetector:
             return None
         start = sign - len(local[0])
         value = text[start : domain.end()].lower()
-        # `git@host:group/project` is everybody's login, and `icon@2x.png` a picture.
+        # `git@host:group/project` is a shared login, and `icon@2x.png` an image.
         shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
         if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
             return None
@@ -117,7 +119,7 @@ class EmailDetector:
 
 
 def _signs(text: str) -> Iterator[re.Match[str]]:
-    """Matches of `_AT`, which are all about one of its words or in brackets."""
+    """Yield matches of `_AT`, which all contain one of its words, or brackets."""
     lower = lowered(text)
     places: list[int] = []
     for word in _AT_PLACES:
@@ -138,7 +140,7 @@ def _signs(text: str) -> Iterator[re.Match[str]]:
 
 
 def _may_be_spelled(text: str, lower: str) -> bool:
-    """Whether there is the sign, a sign's name in brackets, or a word for a dot."""
+    """Whether the text has the sign, its name in brackets, or a word for a dot."""
     if "@" in text or not _DOT_WORDS.isdisjoint(vocabulary(text).runs):
         return True
     return _IN_BRACKETS.search(lower) is not None

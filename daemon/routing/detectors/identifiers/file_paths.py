@@ -1,4 +1,4 @@
-"""Paths that tell a person's name or a secret's place."""
+"""Detects file paths that reveal a person's name or the location of a secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...text_analysis.text_index import keywords_in, register_keywords
 from ..finding import FindingKind, SensitiveFinding
 
-# A folder or file of a few words, if the path goes on or an ending of a file closes it.
+# A folder or file of a few words, if the path continues or a file extension ends it.
 _SPACED = (
     r"(?:(?: [\w()&+-][\w.()&+-]{0,30}){1,4}(?:[/\\][^\s\"'`<>|;,:)*?]{1,300}+|(?<=\.\w\w\w)"
     r"(?![\w.])|(?<=\.\w\w\w\w)(?![\w.])|(?<=\.\w\w)(?![\w.]))){0,4}"
@@ -24,7 +24,7 @@ _HOMES = (
     ("sers", re.compile(r"[A-Za-z]:[\\/]{1,2}[Uu]sers[\\/]{1,2}(?!Public\b|%|<)[\w. -]{1,40}?"
                         r"(?=[\\/\s\"'`]|$)"
                         r"(?:[\\/]{1,2}[^\s\"'`<>|;,:)*?]{0,300}+" + _SPACED + r")?")),
-    # A folder of somebody's on a server.
+    # A user's folder on a server.
     ("\\\\", re.compile(r"\\{2,4}[\w.-]{2,60}\\{1,2}(?:[Hh]omes?|[Uu]sers?|[Pp]rofiles?|[Pp]rivate|"
                          r"[Pp]ersonal|[Bb]enutzer|[Uu]tilisateurs|[Uu]suarios)\$?\\{1,2}[\w.-]{1,40}"
                          r"(?:\\{1,2}[^\s\"'`<>|;,:)*?]{0,300}+" + _SPACED + r")?")),
@@ -44,7 +44,8 @@ _HIDDEN_NAMES = (
     ".kaggle", ".huggingface",
 )  # fmt: skip
 register_keywords(_HIDDEN_NAMES)
-# Each has a piece of every match in front, since a look for pieces is many times faster.
+# Each begins with a substring of all its matches, since a search for substrings is many times
+# faster.
 _SECRET_NAMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         _HIDDEN_NAMES,
@@ -81,7 +82,7 @@ _SECRET_NAMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("keytab",), re.compile(r"[\w-]{1,40}\.keytab\b")),
     (("ssh_host_",), re.compile(r"ssh_host_\w{2,10}_key(?![\w.])")),
     (
-        # What password managers and browsers write out.
+        # Export files of password managers and browsers.
         ("itwarden", "astpass", "ashlane", "1password", "eepass", "roton", "nordpass"),
         re.compile(
             r"(?i:bitwarden|lastpass|dashlane|1password|keepass|proton(?:_?pass)?|nordpass)"
@@ -125,12 +126,12 @@ _LONGEST_FRONT = 200
 
 
 class PathDetector:
-    """Paths below somebody's home, and files that hold secrets."""
+    """Finds paths below a user's home folder, and files that hold secrets."""
 
     name = "paths"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         for piece, pattern in _HOMES:
             if piece in text:
                 for match in pattern.finditer(text):
@@ -158,7 +159,7 @@ class PathDetector:
                 yield self._in_folder(text, start, match.end())
 
     def _in_folder(self, text: str, start: int, end: int) -> SensitiveFinding:
-        """The file with the folders written before it."""
+        """Return the file, including the folders written before it."""
         front = _FRONT_OF.search(text[max(0, start - _LONGEST_FRONT) : start])
         return self._finding(
             FindingKind.SECRET_PATH, start - (len(front[0]) if front else 0), end, text

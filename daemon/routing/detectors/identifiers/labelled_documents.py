@@ -1,4 +1,4 @@
-"""Numbers right behind a name for them: mostly of letters, or behind a word that is common."""
+"""Detects numbers directly after a label: mostly letters, or after an ambiguous word."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _GAP = (
     r"[.:]{0,2}[\"'`*]{0,3}[^\S\n]{0,3}[:=#→|]?[^\S\n]{0,3}(?:(?:is|ist|est|es|è|é|to|jest|är|er)[^\S\n])?"
     r"[\"'`*]{0,3}"
 )
-# Behind these a number of few digits would be missed, or one of any length would be no surprise.
+# After these labels short numbers count, and any length is plausible.
 _LETTERED = re.compile(
     r"(?:[^\S\n]{1,2}(?!(?i:no|nr|num|number)\b)[^\W\d_][\w’'°º]{0,14}){0,2}[^\S\n]{0,2}"
     + _GAP
     + r"(?<![A-Za-z0-9])(?P<value>(?=[A-Z]{0,9}[0-9])[A-Z0-9]{7,16}"
     r"|[CFGHJK][0-9CFGHJKLMNPRTVWXYZ]{8})(?![\w-])"
 )
-# Asked for in one line of a talk, and given in the next.
+# Requested in one line of a dialogue, and given in the next.
 _ANSWER = re.compile(
     r"[^\n]{0,60}[.?:!][^\S\n]?\n{1,2}(?:[^\W\d_]{1,12}: ?|> ?)"
     r"(?P<value>[A-Z]{0,3}\d{6,12}|(?=[A-Z]{0,9}[0-9])[A-Z0-9]{8,16})(?![\w-])"
@@ -44,7 +44,7 @@ _ACCOUNT_WORDS = Phrases((
 ), whole=True)  # fmt: skip
 _ACCOUNT_NUMBER = r"(?P<value>\d(?:[ .-]?\d){6,29})(?![\w%]|[.,]\d)"
 _ACCOUNT = re.compile(_GAP + _ACCOUNT_NUMBER)
-# These are verbs too: `the city counts 2500000 people`.
+# These are verbs, too: `the city counts 2500000 people`.
 _ACCOUNT_VERBS = Phrases(("compte", "conto", "conta", "cuenta", "račun", "tili", "acc"), whole=True)
 _SIGNED_ACCOUNT = re.compile(
     r"[^\S\n]{0,2}(?:[:=#]|(?i:no|nr|num|numero|numéro|número|n)[.:°º]{0,2}(?=[^\S\n]|\d))[^\S\n]{0,3}"
@@ -54,25 +54,27 @@ _NUMBERS = re.compile(r"0?\.\d+\Z|\d{1,3}\.\d+\Z|\d{1,3}(?:[ .]\d{3})+\Z")
 _DOTTED_IDS = Phrases(("c.c.", "c.i.", "d.n.i.", "r.g.", "ced.", "céd."), whole=True)
 _DOTTED_ID = re.compile(_GAP + r"(?P<value>\d{1,3}(?:\.\d{3}){2,3}(?:-[\dXK])?|\d{7,10})(?![\w%])")
 _DATE = re.compile(r"(?:19|20)\d\d[ .-]?\d\d[ .-]?\d\d\Z|\d\d[ .-]\d\d[ .-](?:19|20)\d\d\Z")
-# Of drivers in the United Kingdom: the name, filled up with nines, the birthday, and a check.
+# UK driving licences: the name padded with nines, the birthday, and check characters.
 _DRIVERS = Phrases(("licence", "license", "driver", "driving", "dvla"), whole=True)
 _UK_LICENCE = re.compile(
     r"(?<![A-Z0-9])[A-Z]{1,5}9{0,4}\d[0156]\d[0-3]\d\d[A-Z9]{2}[A-Z0-9][A-Z]{2}(?![A-Z0-9])"
 )
 _AROUND, _UK_LENGTH = 60, 16
-# Of travel documents, as machines read it (ICAO 9303): two lines of 44 or 36, or three of 30.
+# Machine-readable zones of travel documents (ICAO 9303): two lines of 44 or 36, or three of 30.
 _ZONE = re.compile(
     r"[PVIAC][A-Z<][A-Z<]{3}[A-Z0-9<]{25,39}(?:[^\S\n]?\n[^\S\n]{0,8}[A-Z0-9<]{30,44}){0,2}(?![\w<])"
 )
 
 
 class DirectDocumentDetector:
-    """Passports, licences and cards with few digits, bare `account 1234567`, and travel zones."""
+    """Finds passports, licences and cards with few digits, bare `account 1234567`, and travel
+    zones.
+    """
 
     name = "direct_documents"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         if digit_runs(text):
             yield from self._beside_words(text)
         if "<<" in text:
@@ -117,5 +119,5 @@ def _is_lettered(value: str) -> bool:
 
 
 def _is_amount(value: str) -> bool:
-    """Whether it is a date, a fraction or so much of something."""
+    """Whether it is a date, a fraction or a quantity."""
     return _DATE.match(value) is not None or _NUMBERS.match(value) is not None

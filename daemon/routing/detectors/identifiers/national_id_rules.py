@@ -1,4 +1,4 @@
-"""Numbers of people and firms in many countries: their shapes, layouts and check digits."""
+"""Rules for personal and company numbers of many countries: shapes, layouts and check digits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..finding import FindingKind
 
 
 class NationalIdRule(NamedTuple):
-    """`shape` has 9 for a digit and A for a letter, without what stands between them.
+    """`shape` has 9 for a digit and A for a letter, without separators.
 
-    Layouts, with what stands between, are so much its own that no word is needed beside it; `*`
-    stands for every layout. `check` sees the letters and digits in upper case.
+    `layouts`, with separators, are so distinctive that no nearby word is needed; `*` stands for
+    every layout. `check` gets the letters and digits in upper case.
     """
 
     country: str
@@ -60,7 +60,7 @@ def _de_tax(d: str) -> bool:
 
 
 def _icao(s: str) -> bool:
-    """The check digit of travel documents, which German identity cards have too (ICAO 9303)."""
+    """Validate the check digit of travel documents and German identity cards (ICAO 9303)."""
     return weighted("".join(str(int(c, 36) % 10) for c in s[:-1]), (7, 3, 1) * 4) % 10 == int(s[-1])
 
 
@@ -319,7 +319,7 @@ _VIN_VALUES = dict(
 
 
 def is_vin(s: str) -> bool:
-    """Whether a vehicle's number has the check digit of ISO 3779 as North America uses it."""
+    """Whether a vehicle identification number has a valid North American check digit (ISO 3779)."""
     if set(s) & set("IOQ") or s.isdigit() or s.isalpha():
         return False
     values = [int(c) if c.isdigit() else _VIN_VALUES[c] for c in s]

@@ -1,4 +1,4 @@
-"""National ids, tax numbers and vehicles by their own shapes and check digits."""
+"""Detects national ids, tax numbers and vehicles by shape and check digit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS = ContextWords(
     after=24,
 )
 _OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b", re.IGNORECASE)
-# These say so much that they do so from far.
+# These are so specific that they count from a distance.
 _CLEAR_WORDS = ContextWords(
     "ssn social_security national_insurance nino nhs aadhaar aadhar pesel personnummer "
     "burgerservicenummer steueridentifikationsnummer sozialversicherungsnummer cpf curp",
@@ -48,7 +48,7 @@ _CLEAR_WORDS = ContextWords(
 
 
 class IdentityDetector:
-    """Numbers with a layout or a check digit of their own; most need a word beside them."""
+    """Finds numbers with a layout or a check digit of their own; most need a nearby word."""
 
     name = "identities"
 
@@ -58,7 +58,7 @@ class IdentityDetector:
             self._rules.setdefault(rule.shape, []).append(rule)
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         done = 0
         for region in _REGION.finditer(text):
             start = _left(text, region.start(), done)
@@ -74,13 +74,13 @@ class IdentityDetector:
             done = region.end()
 
     def _in_row(self, text: str, row: list[Span]) -> Iterator[SensitiveFinding]:
-        """Tries every stretch of pieces with only gaps between, the longest first."""
+        """Try every run of adjacent pieces, the longest first."""
         plain = "".join([text[start:end] for start, end in row])
         if len(plain) < _LEAST:
             return
         shape = plain.translate(_SHAPE)
         places = [0, *accumulate(end - start for start, end in row)]
-        # One look for words around a whole row, since a table has many numbers and no words.
+        # Search for words once per row, since a table has many numbers and no words.
         said = functools.cache(lambda: _is_said(text, row[0][0], row[-1][1]))
         first = 0
         while first < len(row):
@@ -109,7 +109,9 @@ class IdentityDetector:
         said: Callable[[], bool],
     ) -> SensitiveFinding | None:
         start, end = span
-        if len(plain) == _VIN and plain[:2] != "1Z" and is_vin(plain):  # a parcel's begins so
+        if (
+            len(plain) == _VIN and plain[:2] != "1Z" and is_vin(plain)
+        ):  # the prefix of a parcel number
             return self._finding(FindingKind.VEHICLE, start, end, plain)
         if not rules or not _stands_alone(text, start, end):
             return None
@@ -136,7 +138,7 @@ def _is_said(text: str, start: int, end: int) -> bool:
 
 
 def _left(text: str, start: int, least: int) -> int:
-    """Where the letters begin that stand before the first digit of an id."""
+    """Return where the letters before the first digit of an id begin."""
     least = max(least, start - 8)
     while start > least and (
         text[start - 1].isalnum() or (text[start - 1] in " -" and text[start - 2].isupper())
@@ -146,7 +148,7 @@ def _left(text: str, start: int, least: int) -> int:
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Whether no longer number or name goes on before or behind it."""
+    """Whether it is not part of a longer number or name."""
     before, behind = text[max(0, start - 2) : start], text[end : end + 2]
     if before[-1:] in ("_", "+", "$", "€", "£") or behind[:1] in ("_", "%"):
         return False

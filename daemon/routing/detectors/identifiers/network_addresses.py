@@ -1,4 +1,4 @@
-"""Addresses of machines: IP, MAC, hosts only their own network knows, and rented ones."""
+"""Detects machine addresses: IP, MAC, internal hosts, and hosts rented from a provider."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OWN_HOST = re.compile(
     r"|int)\.[a-z0-9][a-z0-9-]{1,40}\.[a-z]{2,12}(?![\w-])",
     re.IGNORECASE,
 )
-# Where a provider gives each of its customers a host of their own: the name says whose it is.
+# Host names that providers assign to customers: the name identifies the customer.
 _RENTED = (
     ".mongodb.net", ".rds.amazonaws.com", ".elb.amazonaws.com", ".cache.amazonaws.com",
     ".database.windows.net", ".azurewebsites.net", ".blob.core.windows.net",
@@ -66,7 +66,7 @@ _RENTED_HOST = re.compile(
 _NOBODYS = frozenset(
     {"www", "docs", "support", "help", "blog", "community", "example", "your", "yourdomain"}
 )
-# Pages of a browser's own are no hosts.
+# Browser-internal pages are not hosts.
 _ONE_LABEL = re.compile(
     r"://(?<!chrome://)(?<!edge://)(?<!brave://)(?<!opera://)"
     r"([A-Za-z][A-Za-z0-9-]{1,40})(?::\d{2,5})?(?:/|\s|$|[\"'`)])"
@@ -75,7 +75,7 @@ _SHARE = re.compile(r"\\\\([A-Za-z0-9][\w.-]{1,60})\\[\w$.-]{1,60}")
 _CODE_NAMES = frozenset({"self", "this", "cls", "super", "threading", "asyncio", "os", "module"})
 _ESCAPE = re.compile(r"u[0-9a-f]{4}|x[0-9a-f]{2}", re.IGNORECASE)
 _NO_HOSTS = ("localhost", "example", "host", "hostname", "server", "domain", "url", "proxy")
-# Loops, and what is only for documentation (RFC 5737, RFC 3849, RFC 9637).
+# Loopback addresses, and those reserved for documentation (RFC 5737, RFC 3849, RFC 9637).
 _HARMLESS = ("127.", "0.", "255.", "192.0.2.", "198.51.100.", "203.0.113.")
 _DOCUMENTATION = (IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
 _PUBLIC_NAMESERVERS = ("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9")
@@ -85,12 +85,12 @@ _HOST_WORDS = ContextWords("host* server* ssh ping url connect* http* node dns m
 
 
 class NetworkDetector:
-    """Addresses that are no loopback, and names of internal hosts."""
+    """Finds addresses other than loopback, and names of internal hosts."""
 
     name = "network"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         if text.count(".") >= 3:
             yield from self._ipv4(text)
         if text.count(":") >= 2:
@@ -115,7 +115,7 @@ class NetworkDetector:
     def _ipv6(self, text: str) -> Iterator[SensitiveFinding]:
         for match in _ipv6_matches(text):
             found, start = match[0], match.start()
-            # Times and ratios have colons too; an address has a letter or a gap, and is longer.
+            # Times and ratios have colons, too; an address has a letter or a gap, and is longer.
             if len(found) < 7 or text[max(0, start - 1) : start].isalnum():
                 continue
             if "::" not in found and not any(map(str.isalpha, found)):
@@ -190,7 +190,7 @@ _ENDINGS = (
 
 
 def _words_with_endings(text: str) -> list[Span]:
-    """The words between spaces that have the name of an own network in any case."""
+    """Return the space-separated words that contain the name of a private network, in any case."""
     lower = lowered(text)
     spans: set[Span] = set()
     for ending in _ENDINGS:
@@ -207,7 +207,9 @@ def _words_with_endings(text: str) -> list[Span]:
 
 
 def _ipv6_matches(text: str) -> Iterator[re.Match[str]]:
-    """Matches of `_IPV6`, which have up to four digits before the first of two near colons."""
+    """Yield matches of `_IPV6`, which have up to four digits before the first of two nearby
+    colons.
+    """
     colons = [match.start() for match in _COLON.finditer(text)]
     done = 0
     for colon, behind in itertools.pairwise(colons):

@@ -1,4 +1,4 @@
-"""Number plates of vehicles: behind a word for them, or by a state's own form near a vehicle."""
+"""Detects vehicle number plates: after a word for them, or in a national format near a vehicle."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _VEHICLES = Phrases((
     "машина", "авто", "автомобиль", "challan", "fastag", "toll", "bike", "scooter",
 ), whole=True)  # fmt: skip
 _AROUND = 50
-# Of France and Italy, the United Kingdom, India, California and Russia.
+# France and Italy, the United Kingdom, India, California and Russia.
 _FORMS = re.compile(
     r"(?<![\w-])(?:[A-Z]{2}-\d{3}-[A-Z]{2}|[A-HJ-NPR-Z]{2}\d{3}[A-Z]{2}|[A-Z]{2}\d{2} ?[A-Z]{3}"
     r"|[A-Z]{2}[ -]?\d{2}[ -]?[A-Z]{1,3}[ -]?\d{4}|\d[A-Z]{3}\d{3}"
@@ -52,12 +52,14 @@ _LEAST, _MOST = 4, 10
 
 
 class PlateDetector:
-    """Plates, most of which are too short to be told from other codes by themselves."""
+    """Finds plates, most of which are too short to be distinguished from other codes by
+    themselves.
+    """
 
     name = "plates"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         if not digit_runs(text):
             return
         for end in _WORDS.ends(text):
@@ -78,7 +80,7 @@ class PlateDetector:
 
 
 def _is_plate(value: str) -> bool:
-    """Whether there are letters and digits, and neither too few nor too many."""
+    """Whether it has letters and digits, and a plausible number of them."""
     plain = "".join(filter(str.isalnum, value))
     mixed = any(map(str.isalpha, plain)) and any(map(str.isdigit, plain))
     return mixed and _LEAST <= len(plain) <= _MOST

@@ -1,4 +1,4 @@
-"""Payment cards: lengths and first digits of the issuers, and the check digit."""
+"""Detects payment cards by issuer prefixes, lengths and the check digit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..finding import FindingKind, SensitiveFinding
 
 _RUN = re.compile(r"[0-9]++(?:[ .\-–/_]{1,2}[0-9]++){0,23}+")
 _GROUP = re.compile(r"[0-9]+")
-# First digits, low and high, with the lengths that the issuer gives (ISO/IEC 7812 registries).
+# First digits, low and high, with the lengths that the issuer uses (ISO/IEC 7812 registries).
 _ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("4", "4", frozenset({16, 19})),  # Visa
     ("51", "55", frozenset({16})),  # Mastercard
@@ -25,7 +25,7 @@ _ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("38", "39", frozenset({14, 16, 19})),
     ("6011", "6011", frozenset({16, 17, 18, 19})),  # Discover
     ("644", "659", frozenset({16, 17, 18, 19})),
-    ("35", "35", frozenset({16, 17, 18, 19})),  # JCB, and what may come
+    ("35", "35", frozenset({16, 17, 18, 19})),  # JCB, and reserved ranges
     ("1800", "1800", frozenset({15})),
     ("2131", "2131", frozenset({15})),
     ("62", "62", frozenset({16, 17, 18, 19})),  # UnionPay
@@ -44,9 +44,9 @@ _ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("9860", "9860", frozenset({16})),  # Humo
     ("9704", "9704", frozenset({16, 19})),  # Napas
 )
-# Maestro has nearly every length, and old Visa cards had 13: only where words say so.
+# Maestro has nearly every length, and old Visa cards had 13: only near words for cards.
 _RARE_ISSUERS = re.compile(r"4|5[06-9]|6|1|2014|2149")
-_FOURS = (4, 4, 4, 4)  # so clearly a card that any issuer will do
+_FOURS = (4, 4, 4, 4)  # so clearly a card that any issuer counts
 _GROUPINGS = frozenset(
     {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (6, 13), (8, 8), (4, 4, 4, 4, 2)}
     | {(4, 4, 4, 4, 1), (4, 4, 4, 1), (4, 4, 5), (4, 12), (4, 4, 4, 3), (4, 4, 4, 2), (6, 10)}
@@ -64,14 +64,14 @@ _CODE_WORDS = Phrases((
     "prüfnummer", "sicherheitscode", "kartenprüfnummer", "cryptogramme", "código de seguridad",
     "código de segurança", "codice di sicurezza", "security_code", "beveiligingscode",
 ))  # fmt: skip
-# These are words of many other things, but not behind the number of a card.
+# These words have many other meanings, but not after a card number.
 _SOFT_CODE_WORDS = Phrases((
     "crypto", "on the back", "three digits", "last three", "back digits", "dos de la carte", "code",
     "au dos", "rückseite", "prüfnr", "al reverso", "código", "codice", "no verso", "achterkant",
     "kod", "код", "背面", "コード", "코드", "校验码", "安全码", "secure code", "sec",
 ), whole=True)  # fmt: skip
 _NEAR_A_CARD = 120
-_NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and their neighbours
+_NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and similar scripts
 _LEAST_DIGITS, _FEW = 12, 6
 _CODE = re.compile(
     r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
@@ -80,12 +80,12 @@ _CODE = re.compile(
 
 
 class CardDetector:
-    """Card numbers in any grouping that cards have, and the security code beside its name."""
+    """Finds card numbers in any common grouping, and the security code near its name."""
 
     name = "cards"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         runs = _RUN.finditer(text) if digits_together(text) >= _LEAST_DIGITS else ()
         last: list[int] = []
         for run in runs:
@@ -107,9 +107,9 @@ class CardDetector:
                 yield self._finding(match.start(1), match.end(1), match[1])
 
     def _in_run(self, text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
-        """The cards in a row of groups of digits."""
+        """Yield the cards in a row of groups of digits."""
         groups = list(_GROUP.finditer(run))
-        # One look around a whole row, since a table has many numbers and no words.
+        # Search for words once per row, since a table has many numbers and no words.
         said = len(groups) < _FEW or _CARD_WORDS.around(text, at, at + len(run))
         left = sum(map(str.isdigit, run))
         first = 0
@@ -131,7 +131,7 @@ class CardDetector:
 
 
 def is_card(digits: str) -> bool:
-    """Whether an issuer gives such numbers, and the check digit is right."""
+    """Whether an issuer uses such numbers, and the check digit is valid."""
     if len(set(digits)) < 2:
         return False
     size = len(digits)
@@ -143,9 +143,9 @@ def is_card(digits: str) -> bool:
 def _card_from(
     text: str, at: int, groups: list[re.Match[str]], first: int, said: bool
 ) -> int | None:
-    """The last group of a card that begins with this one; None for no card.
+    """Return the last group of a card that begins with this one; None for no card.
 
-    Where words have `said` nothing, only the groups that cards have are looked at.
+    Unless words have `said` so, only the groupings of printed cards count.
     """
     digits = ""
     longest = None
@@ -175,7 +175,7 @@ def _digits(groups: list[re.Match[str]]) -> str:
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Whether it is no piece of a word, of a hexadecimal number or of a fraction."""
+    """Whether it is not part of a word, of a hexadecimal number or of a fraction."""
     before, behind = text[max(0, start - 2) : start], text[end : end + 2]
     if before and (_is_of_a_word(before[-1]) or before[-1] in "_+"):
         return False
@@ -185,5 +185,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _is_of_a_word(letter: str) -> bool:
-    """Whether a number beside it is a piece of its word; scripts without spaces have none."""
+    """Whether a number next to this letter is part of its word; scripts without spaces have no such
+    words.
+    """
     return letter.isalnum() and ord(letter) < _NO_SPACES

@@ -1,4 +1,4 @@
-"""Telephone numbers of all countries; `phonenumbers` judges what shape and words do not."""
+"""Detects telephone numbers of all countries; `phonenumbers` decides if shape and words do not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OTHER_WORDS = ContextWords(
     before=18,
     after=0,
 )
-# Where a number begins with 0, these write it in groups; tried in this order.
+# Countries that group numbers with a leading 0; tried in this order.
 _TRUNK_COUNTRIES = (
     "DE",
     "GB",
@@ -66,13 +66,12 @@ _TRUNK_COUNTRIES = (
 
 
 class PhoneDetector:
-    """Numbers with a country's code, in a country's own grouping, or beside words for "
-    "telephones."""
+    """Finds numbers with a country code, in a national grouping, or near words for telephones."""
 
     name = "phones"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         if digits_together(text) < _LEAST:
             return
         for match in _CANDIDATE.finditer(text):
@@ -96,7 +95,7 @@ class PhoneDetector:
         return _WORDS.near(text, start, start + len(raw))
 
     def _length(self, text: str, start: int, raw: str, digits: int) -> int:
-        """How much of the candidate is a telephone number; 0 for nothing of it."""
+        """Return how much of the candidate is a telephone number; 0 for none of it."""
         plain = _plain(raw)
         if raw.startswith(("+", "(+")) or (raw.startswith("00") and digits >= 10):
             other = raw[0] == "0" and _OTHER_WORDS.before(text, start)
@@ -122,7 +121,7 @@ class PhoneDetector:
 
 
 def _international(raw: str) -> int:
-    """As many groups of digits as make a number that its country has room for."""
+    """Return the length of the digit groups that form a valid number of its country."""
     import phonenumbers
 
     number = raw
@@ -168,7 +167,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
         return False
     if behind[:1].isalpha() and behind[:1].isascii():
         return False
-    # A comma before or behind a number with its country's code parts the columns of a table.
+    # A comma before or after a number with a country code separates table columns.
     joined = (".", "-", "/", ":") if text[start] == "+" else (".", ",", "-", "/", ":")
     if len(before) == 2 and before[1] in joined and before[0].isdigit():
         return False

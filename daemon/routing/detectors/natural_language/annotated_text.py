@@ -1,4 +1,4 @@
-"""What all detectors of meaning need to know of a text, found out once."""
+"""Linguistic annotations of a text, computed once for all detectors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .word_table import Known, WordTable, WordTableColumn, matching
 from .word_tokens import tokens_of
 
 _DIGITS = re.compile(r"\d+")
-_MOST_WORDS = 16_384  # that are remembered: some five megabytes
+_MOST_WORDS = 16_384  # cached words: some five megabytes
 _IS_WORD = matching(lambda word: word[0].isalpha())
 _IS_CAPITALISED = matching(lambda word: word[0].isalpha() and word[0].isupper())
 
 
 class AnnotationTables:
-    """The gazetteer and the lexicons, read when they are first needed."""
+    """The gazetteer and the lexicons, loaded on first use."""
 
     @cached_property
     def gazetteer(self) -> Gazetteer:
@@ -31,25 +31,25 @@ class AnnotationTables:
 
     @cached_property
     def lexicons(self) -> dict[str, Lexicon]:
-        """Words of topics, by language."""
+        """Topic words, by language."""
         return {language: Lexicon.shipped(language) for language in KNOWN}
 
     @cached_property
     def strong_english(self) -> Lexicon:
-        """The English words of topics with the highest weight."""
+        """The English topic words with the highest weight."""
         return Lexicon.shipped("en", least=3)
 
     @cached_property
     def uses(self) -> WordTableColumn[np.uint8]:
-        """What each word is used for, as `Gazetteer.flags` says."""
+        """Uses of each word, as in `Gazetteer.flags`."""
         return WordTableColumn(np.uint8, lambda words, small, folded: self.gazetteer.flags(folded))
 
 
 class AnnotatedText:
-    """A text, its words, and what they say of it; each answer is worked out when first asked.
+    """A text, its words and their annotations, each computed on first use.
 
     `words[n]` is the token with the number `places[n]`, from character `starts[n]` up to `ends[n]`;
-    `small` has the words in small letters, `folded` without accents too. `numbers` has the tokens'
+    `small` has the words in lower case, `folded` without accents too. `numbers` has the tokens'
     numbers in the `table` of words.
     """
 
@@ -68,35 +68,35 @@ class AnnotatedText:
         self.folded = list(map(table.folded.__getitem__, numbers))
 
     def known(self, column: WordTableColumn[Known]) -> NDArray[Known]:
-        """What is known of each of the words."""
+        """Return the column's value for each of the words."""
         return self.table.column(column)[self._of_words]
 
     def where(self, column: WordTableColumn[np.bool_]) -> list[int]:
-        """The numbers of the words of which this is known."""
+        """Return the indexes of the words for which the column is true."""
         return np.flatnonzero(self.known(column)).tolist()
 
     def has(self, column: WordTableColumn[np.bool_]) -> bool:
-        """Whether this is known of any word."""
+        """Whether the column is true for any word."""
         return bool(self.known(column).any())
 
     @cached_property
     def digits(self) -> list[tuple[int, int]]:
-        """Where each run of digits stands."""
+        """The span of each run of digits."""
         return [match.span() for match in _DIGITS.finditer(self.text)]
 
     @cached_property
     def language(self) -> str:
-        """See `language_of`."""
+        """The language, see `language_of`."""
         return language_of(self.text, self.small)
 
     @cached_property
     def setting(self) -> TextGenre:
-        """See `classify_genre`."""
+        """The genre, see `classify_genre`."""
         return classify_genre(self.text, self.small, self.where)
 
     @cached_property
     def flags(self) -> dict[int, int]:
-        """What each capitalised word is used for, by its number among the words."""
+        """The uses of each capitalised word, by its index among the words."""
         capital = np.flatnonzero(self.known(_IS_CAPITALISED))
         return dict(
             zip(capital.tolist(), self.known(self._tables.uses)[capital].tolist(), strict=True)
@@ -104,13 +104,13 @@ class AnnotatedText:
 
     @cached_property
     def hits(self) -> list[LexiconMatch]:
-        """Words of topics in the text's language; English ones where that is not known."""
+        """Topic words in the text's language; English ones if that is unknown."""
         language = "en" if self.language == UNKNOWN else self.language
         return self._hits(self._tables.lexicons[language])
 
     @cached_property
     def strong_english_hits(self) -> list[LexiconMatch]:
-        """English words of topics with the highest weight, whatever the language."""
+        """English topic words with the highest weight, whatever the language."""
         return self._hits(self._tables.strong_english)
 
     def _hits(self, lexicon: Lexicon) -> list[LexiconMatch]:
@@ -118,7 +118,7 @@ class AnnotatedText:
 
 
 class TextAnnotator:
-    """Reads texts for several detectors, which are asked about the same one after another."""
+    """Annotates texts for several detectors, which get the same text one after another."""
 
     def __init__(self) -> None:
         self.tables = AnnotationTables()
@@ -126,7 +126,7 @@ class TextAnnotator:
         self._table = WordTable()
 
     def read(self, text: str) -> AnnotatedText:
-        """The reading of this text; the last one is remembered until `forget`."""
+        """Return the annotations of this text; the last one is cached until `forget`."""
         last = self._last
         if last is None or last.text != text:
             if len(self._table) > _MOST_WORDS:
@@ -135,6 +135,6 @@ class TextAnnotator:
         return last
 
     def forget(self) -> None:
-        """Drop the last text and all words."""
+        """Clear the cached text and all words."""
         self._last = None
         self._table = WordTable()

@@ -1,4 +1,4 @@
-"""A text as hashed features for a linear classifier."""
+"""Hashed features of a text for a linear classifier."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CLASS_OF = {
     **dict.fromkeys(_OWN, "own"),
 }
 _TOPICS = (*TOPICS, "event", "general", "study")
-# The first stands for no class; as the one before the first class it reads `start`.
+# The first stands for no class; as the predecessor of the first class it reads `start`.
 _CLASSES = (
     *("", "money sign", "kin", "greeting", "they", "self", "own", "name", "place", "unknown name"),
     *_TOPICS,
@@ -63,7 +63,7 @@ def _hashes(words: Iterable[str]) -> NDArray[np.uint32]:
 _ALONE = _hashes(_CLASSES)
 _PAIRED = np.stack(
     [_hashes(f"{last or 'start'}>{one}" for one in _CLASSES) for last in _CLASSES]
-)  # [the class before, the class]
+)  # [the previous class, the class]
 _CLASS = WordTableColumn(
     np.intp,
     lambda words, small, folded: (
@@ -78,10 +78,10 @@ _OF_NAME = np.uint32(zlib.crc32(b"<name>")), np.uint32(zlib.crc32(b"<name>"[:_ST
 
 
 def features_of(reading: AnnotatedText) -> NDArray[np.uint32]:
-    """Places of weights, shape [kinds of features, tokens]: words, stems, pairs, and classes.
+    """Return weight indexes, shape [kinds of features, tokens]: words, stems, pairs, and classes.
 
-    Names become one class, so that nobody's name is learnt; so do numbers and the words of a
-    topic.
+    All names map to one class, so that no individual name is learnt; so do numbers and the words of
+    a topic.
     """
     table, numbers = reading.table, reading.numbers
     plain, stems = table.column(_PLAIN)[numbers], table.column(_STEMS)[numbers]
@@ -110,7 +110,7 @@ def features_of(reading: AnnotatedText) -> NDArray[np.uint32]:
 
 
 def _of_classes(classes: NDArray[np.intp]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Hashes of each token's class, and of each class with the one before it."""
+    """Return hashes of each token's class, and of each class with the previous one."""
     paired = np.full(len(classes), _ALONE[0])
     places = np.flatnonzero(classes)
     row = classes[places]
@@ -119,7 +119,7 @@ def _of_classes(classes: NDArray[np.intp]) -> tuple[NDArray[np.uint32], NDArray[
 
 
 def features_of_whole(reading: AnnotatedText) -> NDArray[np.uint32]:
-    """Places of weights for what is true of the text as a whole."""
+    """Return weight indexes of features of the text as a whole."""
     text, words, setting = reading.text, reading.small, reading.setting
     own = min(setting.own, 3)
     marks = [

@@ -1,4 +1,4 @@
-"""Which words are names of people or places, or ordinary words: a sorted table of hashes."""
+"""A hash table of names of people and places, and of ordinary words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAGIC = b"INGLEGZ1"
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "’": "'"})
 
 
-# What a word is used for; a word may be several. Plain numbers: an IntFlag's `&` takes 1 µs.
+# Uses of a word, which may have several. Plain integers: an IntFlag's `&` takes 1 µs.
 FIRST = 1
 LAST = 2
 PLACE = 4
@@ -22,7 +22,7 @@ WORD = 8
 
 
 def fold(word: str) -> str:
-    """The word without case and accents, as the table keeps it."""
+    """Return the word without case and accents, as stored in the table."""
     word = word.casefold()
     if word.isascii():
         return word
@@ -31,10 +31,11 @@ def fold(word: str) -> str:
 
 
 class Gazetteer:
-    """Answers for a word by its 32-bit hash; one unknown word in some 20,000 is taken for known.
+    """Looks words up by a 32-bit hash; about one unknown word in 20,000 is mistaken for a known
+    one.
 
-    The table is written by `scripts/make-gazetteer`: the magic number, the number of entries,
-    their hashes in ascending order (uint32), their flags (uint8); little-endian.
+    The table is written by `scripts/make-gazetteer`: the magic number, the number of entries, their
+    hashes in ascending order (uint32), their flags (uint8); little-endian.
     """
 
     def __init__(self, table: bytes) -> None:
@@ -46,12 +47,12 @@ class Gazetteer:
 
     @classmethod
     def shipped(cls) -> Gazetteer:
-        """The table that comes with ingle."""
+        """Return the table that is shipped with ingle."""
         return cls(read_data_file("names.bin"))
 
     @staticmethod
     def pack(entries: dict[str, int]) -> bytes:
-        """A table of folded words and their flags."""
+        """Return a table of folded words and their flags."""
         merged: dict[int, int] = {}
         for word, flags in entries.items():
             key = zlib.crc32(word.encode())
@@ -62,7 +63,7 @@ class Gazetteer:
         return _MAGIC + len(keys).to_bytes(4, "little") + hashes + flags
 
     def flags(self, words: Sequence[str]) -> list[int]:
-        """For each folded word what it is used for; 0 for an unknown one."""
+        """Return the uses of each folded word; 0 for an unknown one."""
         if not words:
             return []
         keys = np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], "u4")

@@ -1,4 +1,4 @@
-"""Which language a text is in, as far as it matters whether the detectors understand it."""
+"""Detects the language of a text, as far as the detectors depend on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .word_tokens import word_set
 KNOWN = ("en", "de", "fr", "es")
 UNKNOWN = "unknown"
 
-# The small words of languages: of those that the detectors know, and of some that they do not.
+# Function words of the languages that the detectors support, and of some others.
 _SMALL_WORDS = {
     "en": word_set(
         "the a an and or of to in is are was were be been it this that these for with on at by "
@@ -111,9 +111,9 @@ _ENOUGH_WORDS = 12
 
 
 def language_of(text: str, words: Sequence[str]) -> str:
-    """One of `KNOWN`, or `UNKNOWN` where a good part is in another language or script.
+    """Return one of `KNOWN`, or `UNKNOWN` if a large part is in another language or script.
 
-    `words` are the text's, in small letters. A text too short to tell counts as English.
+    `words` are the text's, in lower case. A text too short to tell counts as English.
     """
     foreign = 0
     if _MAY_BE_FOREIGN.search(text):

@@ -1,4 +1,4 @@
-"""Who and where: people, streets, places and firms."""
+"""Detects names: people, streets, places and organisations."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LONGEST_PLACE = 3
 
 
 class NameDetector:
-    """Finds people, street addresses, places and organisations; reads its table when first asked.
+    """Finds people, street addresses, places and organisations; loads its table on first use.
 
-    People of a story or a word problem are not reported, nor are public figures.
+    Characters of a story or a word problem are not reported, nor are public figures.
     """
 
     name = "names"
@@ -28,7 +28,7 @@ class NameDetector:
         self._reader = reader or TextAnnotator()
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Persons, then addresses, organisations and places, each in the text's order."""
+        """Yield persons, then addresses, organisations and places, each in the text's order."""
         reading = self._reader.read(text)
         if not reading.setting.code:
             yield from self._people.find(reading)
@@ -41,7 +41,7 @@ class NameDetector:
             yield from self._places(reading)
 
     def _places(self, reading: AnnotatedText) -> Iterator[SensitiveFinding]:
-        """Capitalised places that are nothing else, the longest first."""
+        """Yield capitalised places that have no other meaning, longest first."""
         text, flags, words = reading.text, reading.flags, reading.words
         starts, ends = reading.starts, reading.ends
         phrases: list[tuple[int, int]] = []

@@ -1,4 +1,6 @@
-"""Firms and employers: by legal form, by where people work, by a strange word beside "company"."""
+"""Detects firms and employers: by legal form, by phrases about work, by unknown words near
+"company".
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,10 @@ _KINDS = word_set(
 _IS_KIND = members(_KINDS, folded=True)
 _NAMING = word_set("called named is")
 _STRANGE = 4
-"""Letters of a name: shorter words that no list has are abbreviations, and variables of sums."""
+"""Letters of a name: shorter unknown words are abbreviations, and variables in formulas."""
 
 
-# A word, or a piece of one, of every match of `_LEGAL`.
+# A word, or part of one, of every match of `_LEGAL`.
 _LEGAL_FORMS = word_set(
     "Inc LLC Ltd Limited PLC plc LLP Corp Corporation GmbH gGmbH AG KG OHG UG SE SA SARL SAS SL "
     "SRL SpA BV NV Pty Oy AB ApS Kft Ltda Lda Pvt Sdn Holdings Solicitors Associates"
@@ -59,7 +61,7 @@ _LEGAL_FORMS = word_set(
 _DOTTED_FORMS = ("L.L.C", "e.V", "S.A", "S.L", "S.r.l", "B.V", "A/S")
 _IN_WORDS = re.compile(r"['’-]")
 _IS_LEGAL_FORM = matching(lambda word: not _LEGAL_FORMS.isdisjoint(_IN_WORDS.split(word)))
-# How the phrases of `_EMPLOYER` begin.
+# The first words of the phrases of `_EMPLOYER`.
 _EMPLOYMENT = members(word_set(
     "i my works working employed on here team position job role application joined ich arbeite "
     "angestellt stelle meine mein je employé employée poste trabajo empleado puesto"
@@ -67,7 +69,7 @@ _EMPLOYMENT = members(word_set(
 
 
 def find_organisations(reading: AnnotatedText, detector: str) -> Iterator[SensitiveFinding]:
-    """Each firm once; those that everybody knows only where somebody works there."""
+    """Yield each firm once; well-known ones only if a person works there."""
     seen: set[str] = set()
     for match, certainty in _matches(reading):
         name = match[1].rstrip(".,'’")
@@ -86,7 +88,7 @@ def find_organisations(reading: AnnotatedText, detector: str) -> Iterator[Sensit
 
 
 def _matches(reading: AnnotatedText) -> Iterator[tuple[re.Match[str], float]]:
-    """Where a pattern matches; they are slow, so only where there is a sign of it."""
+    """Yield matches of the patterns; they are slow, so they run only near an indication."""
     text = reading.text
     if reading.has(_IS_LEGAL_FORM) or any(map(text.__contains__, _DOTTED_FORMS)):
         yield from ((match, 0.85) for match in _LEGAL.finditer(text))
@@ -98,7 +100,7 @@ def _matches(reading: AnnotatedText) -> Iterator[tuple[re.Match[str], float]]:
 def find_strangers(
     reading: AnnotatedText, gazetteer: Gazetteer, detector: str
 ) -> Iterator[SensitiveFinding]:
-    """In English, words that no list has beside "company", "university" and the like."""
+    """Yield unknown words next to "company", "university" and the like, in English texts."""
     folded = reading.folded
     beside = [
         at + step
@@ -120,7 +122,7 @@ def find_strangers(
 
 
 def _is_beside(reading: AnnotatedText, at: int, step: int) -> bool:
-    """Whether the word so many steps from the kind of firm with this number may be its name."""
+    """Whether the word `step` positions from the kind of firm at this index may be its name."""
     folded, other = reading.folded, at + step
     if not 0 <= other < len(folded) or (step == 2 and folded[at + 1] not in _NAMING):
         return False

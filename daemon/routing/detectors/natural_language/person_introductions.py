@@ -1,4 +1,4 @@
-"""How people are brought into a text: by title, relation, greeting, signature or label."""
+"""Phrases that introduce persons: title, relation, greeting, signature or label."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ INTRODUCING = frozenset[str]().union(
 
 
 def introduction(reading: AnnotatedText, index: int) -> tuple[float, bool]:
-    """How sure what stands before the word makes it a person, and whether any word would do.
+    """Return how certainly the preceding words make it a person, and whether any word would do.
 
-    0 where nothing before it does, as where the last word before it is not `INTRODUCING`. The
-    word with the number `index`, which is not the first of the text, is the name's first.
+    0 if nothing does, as when the word before is not in `INTRODUCING`. The word at `index`, which
+    is not the first of the text, is the first of the name.
     """
     last = reading.small[index - 1]
     before = reading.small[max(0, index - 3) : index]
@@ -98,7 +98,7 @@ def introduction(reading: AnnotatedText, index: int) -> tuple[float, bool]:
 
 
 def _of_letters(reading: AnnotatedText, index: int, last: str, gap: str) -> tuple[float, bool]:
-    """As `introduction`, for what letters and forms have."""
+    """As `introduction`, for letters and forms."""
     if gap == " " and last in _GREETINGS and _ends(reading, index):
         return 0.75, True
     if "\n" in gap and not gap.strip(" ,.!\n\r-") and last in _CLOSINGS:
@@ -109,7 +109,7 @@ def _of_letters(reading: AnnotatedText, index: int, last: str, gap: str) -> tupl
 
 
 def _ends(reading: AnnotatedText, index: int) -> bool:
-    """Whether the greeting is over after at most three capitalised words."""
+    """Whether the greeting ends after at most three capitalised words."""
     words = reading.words
     at = index
     while at < len(words) and at < index + 3:

@@ -1,4 +1,4 @@
-"""Persons: by how they are introduced, addressed or signed, and by given names with surnames."""
+"""Detects persons: by introduction, address or signature, and by given name with surname."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class PeopleFinder:
 
     @classmethod
     def shipped(cls) -> PeopleFinder:
-        """With the public figures that come with ingle, real and invented."""
+        """Return a finder with the shipped list of public figures, real and fictional."""
         lines = read_data_file("public_figures.txt").decode().splitlines()
         return cls(frozenset(fold(line) for line in lines if line and not line.startswith("#")))
 
     def find(self, reading: AnnotatedText) -> Iterator[SensitiveFinding]:
-        """Each person with the surest sign of them."""
+        """Yield each person with the highest certainty."""
         text, setting = reading.text, reading.setting
         if setting.made_up:
             return
@@ -84,7 +84,7 @@ class PeopleFinder:
                 )
 
     def _is_public(self, name: str) -> bool:
-        """Whether everybody knows the name: a whole one, or a surname alone."""
+        """Whether the name is widely known: a full name, or a surname alone."""
         folded = fold(" ".join(name.replace(".", "").split()))
         words = folded.split()
         return (
@@ -95,7 +95,7 @@ class PeopleFinder:
 
 
 def _named(reading: AnnotatedText, index: int, alone: bool) -> int | None:
-    """Where the name that something introduces ends; None if it is no name."""
+    """Return the end of the name that an introduction starts; None if it is not a name."""
     end, strength = None, 0
     first = index
     while index < min(len(reading.words), first + 5):
@@ -115,12 +115,12 @@ def _named(reading: AnnotatedText, index: int, alone: bool) -> int | None:
 
 
 def _gap(reading: AnnotatedText, index: int) -> str:
-    """What stands between the word and the one before it."""
+    """Return the text between the word and the previous one."""
     return reading.text[reading.ends[index - 1] : reading.starts[index]]
 
 
 def _sequences(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
-    """Given name and surname next to one another, with initials and particles between."""
+    """Yield given names followed by surnames, with initials and particles between."""
     words, flags = reading.words, reading.flags
     followed = [
         at for at in flags if at + 1 in flags or not _PARTICLES.isdisjoint(words[at + 1 : at + 2])
@@ -140,7 +140,7 @@ def _sequences(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
 
 
 def _is_plain(flag: int, alone: bool) -> bool:
-    """An ordinary word, which is part of a name only where it is a name too."""
+    """Whether it is an ordinary word, which is part of a name only if it is a name too."""
     names = FIRST | (LAST if alone else 0)
     return bool(flag & WORD) and not flag & names
 
@@ -154,7 +154,7 @@ def _strength(flag: int, wanted: int) -> int:
 
 
 def _next_name(reading: AnnotatedText, index: int) -> int | None:
-    """The word that may be the surname after this one: the next but initials and particles."""
+    """Return the word that may be the surname after this one, skipping initials and particles."""
     words = reading.words
     for after in range(index + 1, min(len(words), index + 4)):
         word = words[after]
@@ -171,7 +171,7 @@ def _next_name(reading: AnnotatedText, index: int) -> int | None:
 
 
 def _given_names(reading: AnnotatedText) -> Iterator[int]:
-    """The numbers of given names that are nothing else, alone."""
+    """Yield the indexes of standalone given names that have no other meaning."""
     others = WORD | PLACE
     for index, flag in reading.flags.items():
         word = reading.words[index]

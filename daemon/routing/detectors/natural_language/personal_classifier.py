@@ -1,4 +1,4 @@
-"""A small linear classifier: does a text speak of somebody's own life or work?"""
+"""A small linear classifier for texts about a person's own life or work."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .language_detection import UNKNOWN
 _HEADER = struct.Struct("<8sffff")
 _MAGIC = b"INGLEPC1"
 _ODDS = math.log(2)
-_EXERCISE = 2.5  # people of word problems have children and debts too
+_EXERCISE = 2.5  # people in word problems have children and debts, too
 _PASSAGES = (28, 84)  # tokens: one or two sentences, and a few
 
 
 def best_passage(weights: NDArray[np.float32]) -> tuple[float, int, int]:
-    """The highest score of a passage of tokens with these weights, where it starts and ends."""
+    """Return the highest score of a passage of tokens with these weights, its start and its end."""
     sums = np.concatenate(([0.0], np.cumsum(weights)))
     best = -math.inf, 0, 0
     for length in _PASSAGES:
@@ -46,7 +46,7 @@ class LinearWeights:
         self.table = np.frombuffer(table, "i1", offset=_HEADER.size).astype(np.float32) * scale
 
     def score(self, features: NDArray[np.uint32], whole: NDArray[np.uint32]) -> float:
-        """The score of the most personal passage of features [kinds, tokens] in its text."""
+        """Return the score of the most personal passage of features [kinds, tokens] in its text."""
         if features.shape[1] == 0:
             return -10.0
         best, _, _ = best_passage(self.table[features].sum(axis=0))
@@ -54,18 +54,18 @@ class LinearWeights:
 
     @staticmethod
     def pack(table: NDArray[np.float32], bias: float, slope: float, shift: float) -> bytes:
-        """The weights in 8 bits each."""
+        """Return the weights in 8 bits each."""
         scale = float(np.abs(table).max()) / 127 or 1.0
         weights = np.round(table / scale).astype("i1").tobytes()
         return _HEADER.pack(_MAGIC, scale, bias, slope, shift) + weights
 
 
 class PersonalClassifier:
-    """Finds texts that seem personal, and those in a language that it does not know.
+    """Finds texts that seem personal, and texts in an unsupported language.
 
-    The probability is that of the most personal passage; it is calibrated on texts that the
-    weights were not made from, as if two texts of three were personal: letting one out counts as
-    twice as bad as keeping a harmless one.
+    The probability is that of the most personal passage; it is calibrated on held-out texts, as if
+    two of three were personal: releasing a personal text counts twice as much as keeping a harmless
+    one.
     """
 
     name = "classifier"
@@ -75,7 +75,7 @@ class PersonalClassifier:
         self._reader = reader or TextAnnotator()
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """At most one finding, of the passage that it is surest of."""
+        """Yield at most one finding, of the passage with the highest probability."""
         if self._reader.read(text).language == UNKNOWN:
             yield self._finding(FindingKind.UNINSPECTABLE, text, "unknown language", 1.0)
             return
@@ -84,7 +84,7 @@ class PersonalClassifier:
             yield self._finding(FindingKind.PERSONAL, text, "personal", round(probability, 2))
 
     def probability(self, text: str) -> float:
-        """How likely the text is personal, 0 to 1."""
+        """Return the probability that the text is personal, 0 to 1."""
         reading = self._reader.read(text)
         score = self._weights.score(features_of(reading), features_of_whole(reading))
         score = self._weights.slope * score + self._weights.shift + _ODDS

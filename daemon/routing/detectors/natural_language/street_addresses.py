@@ -1,4 +1,4 @@
-"""Street addresses and postcodes as people of many countries write them."""
+"""Detects street addresses and postcodes in the formats of many countries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .annotated_text import AnnotatedText
 from .word_table import matching, members
 from .word_tokens import phrase_set, word_set
 
-# Every repetition is bounded, so that no text takes longer than in proportion to its length.
+# Every repetition is bounded, so that matching takes time linear in the length of the text.
 _ENGLISH = re.compile(
     r"(?<![\w.])\d{1,5}[A-Za-z]?(?:[-/]\d{1,4})? (?:[NSEW]\.? |North |South |East |West )?"
     r"(?:[A-Z0-9][\w'’.-]{0,24} ){1,4}"
@@ -61,7 +61,7 @@ _ENGLISH_STREETS = members(word_set(
     "walk quay parade estate nagar marg"
 ))  # fmt: skip
 _BOXES = members(frozenset({"box", "postfach"}))
-_REACH = 32  # from the digits of a postcode to the ends of all that its pattern looks at
+_REACH = 32  # from the digits of a postcode to the ends of all that its pattern examines
 _PUBLIC = phrase_set(
     "10 downing street;1600 pennsylvania avenue;221b baker street;4 privet drive;"
     "742 evergreen terrace;30 rockefeller plaza;350 fifth avenue;11 wall street"
@@ -69,7 +69,7 @@ _PUBLIC = phrase_set(
 
 
 def find_addresses(reading: AnnotatedText, detector: str) -> Iterator[SensitiveFinding]:
-    """Each street address or postcode, once."""
+    """Yield each street address or postcode, once."""
     text = reading.text
     taken = 0
     for start, end in sorted([*_postcodes(reading), *_by_number(reading), *_by_words(reading)]):
@@ -91,7 +91,7 @@ def find_addresses(reading: AnnotatedText, detector: str) -> Iterator[SensitiveF
 
 
 def _postcodes(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
-    """They have digits, so that only what is around these is looked at."""
+    """Yield postcodes; they have digits, so only text around digits is searched."""
     text = reading.text
     for start, stop in windows(reading.digits, _REACH, len(text)):
         for match in _POSTCODE.finditer(text, start, stop):
@@ -99,7 +99,7 @@ def _postcodes(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
 
 
 def _by_number(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
-    """Addresses that begin with the house's number, and boxes."""
+    """Yield addresses that begin with the house number, and post-office boxes."""
     text = reading.text
     if reading.digits and reading.has(_ENGLISH_STREETS):
         for pattern in (_ENGLISH, _ENGLISH_SMALL):
@@ -115,7 +115,7 @@ def _by_number(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
 
 
 def _by_words(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
-    """Addresses whose word for a street is part of its name, or stands before it."""
+    """Yield addresses whose word for a street is part of its name, or precedes it."""
     text, words = reading.text, reading.words
     for at in reading.where(_MAY_BE_STREET):
         word, small = words[at], words[at].lower()

@@ -1,4 +1,4 @@
-"""What a text is written as: an exercise, fiction, or something of somebody's own life."""
+"""Classifies a text's genre: an exercise, fiction, or an account of a person's own life."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .word_tokens import phrase_set, word_set
 _HEAD = 100
 _EXERCISE = 1500
 
-# First person beyond the "I want" of any request: what is possessed, what somebody is.
+# First person beyond the "I want" of any request: possessions and states.
 _OWN = members(word_set(
     "my our mine ours i'm i've we're we've mein meine meinem meinen meiner meines unser "
     "unsere unserem unseren unserer mon mes notre nos j'ai j'étais mi mis nuestro nuestra "
@@ -42,21 +42,21 @@ _CODE = re.compile(
     r"const |let |var |SELECT |INSERT |<\?php|<html|\$ )|[{};]\s*$|\w+\(\w*\)\s*[:{;]",
     re.MULTILINE,
 )
-# How lines begin that match `_CODE` there.
+# First characters of lines that match `_CODE`.
 _CODE_LINES = (
     *("def ", "class ", "import ", "from ", "#include", "public ", "func ", "fn ", "const "),
     *("let ", "var ", "SELECT ", "INSERT ", "<?php", "<html", "$ "),
 )
-# How all else ends that matches, but for the sign of three quotes.
+# Last characters of all other matches, except for triple quotes.
 _CODE_END = re.compile(r"[{};]\s*$|\)\s*[:{;]", re.MULTILINE)
 _ENOUGH_CODE = 3
 
 
 class TextGenre(msgspec.Struct, frozen=True):
-    """How a text reads as a whole.
+    """The genre of a text.
 
-    `own` counts first-person markers. `fiction` and `exercise` say that the people in it are
-    likely made up, `code` that it is mostly a program.
+    `own` counts first-person markers. `fiction` and `exercise`: the people in it are probably
+    invented; `code`: it is mostly a program.
     """
 
     own: int
@@ -73,7 +73,9 @@ class TextGenre(msgspec.Struct, frozen=True):
 def classify_genre(
     text: str, words: Sequence[str], where: Callable[[WordTableColumn[np.bool_]], list[int]]
 ) -> TextGenre:
-    """How the text with these words, in small letters, reads; `where` tells words' places."""
+    """Return the genre of the text with these words, in lower case; `where` finds words'
+    positions.
+    """
     own = len(where(_OWN))
     own += sum(" ".join(words[at : at + 2]) in _OWN_PAIRS for at in where(_SUBJECTS))
     numbers = len(_NUMBER.findall(text)) if len(text) < _EXERCISE else 0
@@ -89,6 +91,6 @@ def classify_genre(
 def _is_code(text: str) -> bool:
     """Whether three or more places look like a program."""
     lines = sum(line.lstrip().startswith(_CODE_LINES) for line in text.split("\n"))
-    # No more than so many can match, and the pattern is slow.
+    # An upper limit of possible matches, since the pattern is slow.
     most = lines + text.count("```") + len(_CODE_END.findall(text))
     return most >= _ENOUGH_CODE and len(_CODE.findall(text)) >= _ENOUGH_CODE

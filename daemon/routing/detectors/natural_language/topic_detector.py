@@ -1,4 +1,4 @@
-"""Topics of people's lives: health, money, law, family, work, immigration, love and faith."""
+"""Detects private topics: health, money, law, family, work, immigration, love and faith."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .word_table import members
 from .word_tokens import word_set
 
 _SENTENCE = re.compile(r"[.!?\n]\s+")
-_REACH = 1  # a sentence and its neighbours are one situation
+_REACH = 1  # a sentence and its neighbours form one situation
 _NEEDED = 2.0
 _ENOUGH = 4.0
 
@@ -37,7 +37,7 @@ _THEY = word_set(
     "ella su sus le patient patientin client mandant mandantin"
 )
 _MARKS = members(_OWN | _I | _THEY, folded=True)
-# What somebody works on is not their life: "my essay on chemotherapy".
+# Work products are not private life: "my essay on chemotherapy".
 _STUDY_REACH = 3
 
 
@@ -49,11 +49,11 @@ class _Score(msgspec.Struct):
 
 
 class TopicDetector:
-    """Finds sensitive situations of somebody in particular, not questions about a topic.
+    """Finds sensitive situations of a particular person, not questions about a topic.
 
-    A passage counts when it has enough of a topic's words and speaks of the writer, of somebody
-    related to them or of something that happened to somebody; papers of work life count by their
-    words alone. Unknown languages are left to `PersonalClassifier`.
+    A passage counts if it has enough of a topic's words and is about the writer, a relation, or an
+    event in a person's life; documents of work life count by their words alone. Unknown languages
+    are left to `PersonalClassifier`.
     """
 
     name = "topics"
@@ -63,7 +63,7 @@ class TopicDetector:
         self._reader = reader or TextAnnotator()
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """At most one finding for each topic: its strongest passage."""
+        """Yield at most one finding per topic: its strongest passage."""
         reading = self._reader.read(text)
         setting = reading.setting
         if not reading.words or reading.language == UNKNOWN:
@@ -89,7 +89,7 @@ class TopicDetector:
 
 
 def _value(topic: str, score: _Score, setting: TextGenre) -> float:
-    """How much a passage counts; `_ENOUGH` makes a finding."""
+    """Return the weight of a passage; from `_ENOUGH` on it is a finding."""
     if topic == FindingKind.WORK and score.weight >= 8:
         return score.weight / 2
     if score.weight < _NEEDED or score.personal <= 0:
@@ -100,7 +100,7 @@ def _value(topic: str, score: _Score, setting: TextGenre) -> float:
 
 
 def _passages(reading: AnnotatedText, hits: Sequence[LexiconMatch]) -> Iterator[tuple[str, _Score]]:
-    """For each sentence with its neighbours and each topic in it, what is there."""
+    """Yield the scores of each sentence with its neighbours, for each topic in it."""
     ends = [match.start() for match in _SENTENCE.finditer(reading.text)]
     by_sentence: dict[int, list[LexiconMatch]] = {}
     others: Counter[tuple[str, int]] = Counter()
@@ -123,7 +123,7 @@ def _passages(reading: AnnotatedText, hits: Sequence[LexiconMatch]) -> Iterator[
         marks = sum(personal.get(one, 0.0) / (1 + abs(one - number)) for one in around)
         marks += 0.5 * min(sum(others["event", one] for one in around), 2) if marks else 0.0
         marks -= 1.0 * others["general", number]
-        if marks <= 0:  # without anybody in it only papers of work life count
+        if marks <= 0:  # without a person in it only documents of work life count
             near = [hit for hit in near if hit.topic == FindingKind.WORK]
         yield from _topics(near, marks)
 
@@ -146,7 +146,7 @@ def _topics(near: Sequence[LexiconMatch], marks: float) -> Iterator[tuple[str, _
 
 
 def _personal_marks(reading: AnnotatedText) -> Iterator[tuple[int, float]]:
-    """Where the text speaks of somebody, and how much that counts."""
+    """Yield the positions of references to persons, and their weights."""
     folded = reading.folded
     for at in reading.where(_MARKS):
         word = folded[at]

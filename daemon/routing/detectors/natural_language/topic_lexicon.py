@@ -1,4 +1,4 @@
-"""The words by which topics are known, in one language."""
+"""Lexicon of topic words in one language."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEM = 4
 
 
 class LexiconMatch(msgspec.Struct, frozen=True, gc=False):
-    """A word or phrase of a topic: `length` words from the word with the number `at` on."""
+    """A topic word or phrase: `length` words from the word at index `at`."""
 
     at: int
     length: int
@@ -25,10 +25,11 @@ class LexiconMatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lexicon:
-    """Looks words up by themselves, by their beginnings and as parts of phrases.
+    """Looks up single words, prefixes and phrases.
 
     The file has sections `[topic]` of lines `WEIGHT word word* a_phrase …`; those of the sections
-    `event`, `general` and `study` have no weight. Entries of less than the `least` are left out.
+    `event`, `general` and `study` have no weight. Entries with less than the `least` weight are
+    left out.
     """
 
     def __init__(self, source: str, least: int = 0) -> None:
@@ -47,11 +48,11 @@ class Lexicon:
         self.entries = WordTableColumn(
             np.intp, lambda words, small, folded: map(self._entry, folded)
         )
-        """For each word the number of what there is for it; 0 for nothing."""
+        """The number of each word's entry; 0 for none."""
 
     @classmethod
     def shipped(cls, language: str, least: int = 0) -> Lexicon:
-        """The one that comes with ingle for this language."""
+        """Return the shipped lexicon of this language."""
         return cls(read_data_file(f"topics.{language}.txt").decode(), least)
 
     def _add_line(self, topic: str, entries: list[str], least: int) -> None:
@@ -67,11 +68,11 @@ class Lexicon:
                 self._stems.setdefault(stem[:_STEM], []).append((stem, topic, weight))
             else:
                 self._words.setdefault(entry.removesuffix("*"), []).append((topic, weight))
-                if entry.endswith("*"):  # too short for a stem: its plural only
+                if entry.endswith("*"):  # too short for a stem: only its plural
                     self._words.setdefault(f"{entry[:-1]}s", []).append((topic, weight))
 
     def hits(self, words: Sequence[str], entries: Sequence[int]) -> list[LexiconMatch]:
-        """Everything that folded words with these entries match; phrases before their words."""
+        """Return all matches of folded words with these entries; phrases before their words."""
         found: list[LexiconMatch] = []
         for at in [at for at, entry in enumerate(entries) if entry]:
             alone, phrases = self._found[entries[at]]
@@ -86,7 +87,7 @@ class Lexicon:
         return found
 
     def _entry(self, word: str) -> int:
-        """The number of what there is for the word: a few hundred things for all words."""
+        """Return the number of the word's entry: a few hundred entries cover all words."""
         stems = self._stems.get(word[:_STEM], ())
         alone = (
             *self._words.get(word, ()),
@@ -100,7 +101,7 @@ class Lexicon:
 
 
 _Entry = tuple[tuple[tuple[str, int], ...], str | None]
-"""Topics and weights of a word by itself, and the word where phrases begin with it."""
+"""Topics and weights of a single word, and the word itself if phrases begin with it."""
 
 TOPICS = {
     kind.value: kind
@@ -120,7 +121,7 @@ TOPICS = {
 def _seconds(
     phrases: list[tuple[tuple[str, ...], str, int]],
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Which words may come second in the phrases, and how others begin that may."""
+    """Return the second words of the phrases, and the prefixes of others."""
     exact: set[str] = set()
     begins: set[str] = set()
     for (second, *more), _, _ in phrases:
@@ -132,7 +133,7 @@ def _seconds(
 
 
 def _follows(words: Sequence[str], at: int, rest: tuple[str, ...]) -> bool:
-    """Whether these come next; the last may end in `*`."""
+    """Whether these words come next; the last may end in `*`."""
     if at + len(rest) >= len(words):
         return False
     *middle, last = rest

@@ -1,4 +1,4 @@
-"""What is known of a word by itself, worked out once for all texts that it comes up in."""
+"""Word properties, computed once for all texts in which a word occurs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ Known = TypeVar("Known", bound=np.generic)
 Fill = Callable[[Sequence[str], Sequence[str], Sequence[str]], Iterable[Any]]
 
 NUMBER = "<number>"
-"""Stands for every token that begins with a digit: what people's numbers are is not remembered."""
+"""Stands for every token that begins with a digit, so that no personal numbers are kept in
+memory.
+"""
 
 
 class WordTableColumn(Generic[Known]):
-    """Something that is known of every word: `fill` says it for new words, in their order.
+    """A property of every word: `fill` computes it for new words, in their order.
 
-    It gets the words as they are written, in small letters, and those without accents too.
+    It gets the words as written, in lower case, and without accents too.
     """
 
     def __init__(self, dtype: type[Known], fill: Fill) -> None:
@@ -30,7 +32,7 @@ class WordTableColumn(Generic[Known]):
 
 
 def members(words: frozenset[str], *, folded: bool = False) -> WordTableColumn[np.bool_]:
-    """Whether a word is one of these, which are in small letters."""
+    """Return the property of being one of these words, which are in lower case."""
 
     def fill(_: Sequence[str], small: Sequence[str], plain: Sequence[str]) -> Iterable[bool]:
         return map(words.__contains__, plain if folded else small)
@@ -39,7 +41,7 @@ def members(words: frozenset[str], *, folded: bool = False) -> WordTableColumn[n
 
 
 def matching(holds: Callable[[str], bool]) -> WordTableColumn[np.bool_]:
-    """Whether this holds for the word as it is written."""
+    """Return the property that `holds` is true for the word as written."""
 
     def fill(words: Sequence[str], _: Sequence[str], __: Sequence[str]) -> Iterable[bool]:
         return map(holds, words)
@@ -48,9 +50,9 @@ def matching(holds: Callable[[str], bool]) -> WordTableColumn[np.bool_]:
 
 
 class WordTable:
-    """Gives tokens numbers, by which `column` tells what is known of them.
+    """Numbers tokens; `column` returns their properties by number.
 
-    Numbers stay valid for the life of the table. Safe to use from several threads.
+    Numbers stay valid for the life of the table. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -66,18 +68,18 @@ class WordTable:
         return len(self.words)
 
     def number(self, tokens: Sequence[str]) -> NDArray[np.intp]:
-        """The number of each token; 0 for all that begin with a digit."""
+        """Return the number of each token; 0 for all that begin with a digit."""
         found = map(self._numbers.get, tokens, repeat(-1))
         numbers = np.fromiter(found, np.intp, len(tokens))
         missing = np.flatnonzero(numbers < 0).tolist()
         if missing:
             new = {tokens[at] for at in missing}
-            self._add(sorted(word for word in new if not word[0].isdigit()))  # tells no order
+            self._add(sorted(word for word in new if not word[0].isdigit()))  # in arbitrary order
             numbers[missing] = [self._numbers.get(tokens[at], 0) for at in missing]
         return numbers
 
     def column(self, column: WordTableColumn[Known]) -> NDArray[Known]:
-        """What is known of each word, by its number."""
+        """Return the property of each word, by its number."""
         known = cast("NDArray[Known] | None", self._columns.get(column))
         if known is None or len(known) < len(self.words):
             with self._lock:

@@ -1,4 +1,4 @@
-"""The words and signs of a text with their places."""
+"""Splits a text into words and signs, with positions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _TOKEN = re.compile(rf"({_LETTERS}|\d[\d.,]*|\n+|[^\w\s])")
 
 
 def tokens_of(text: str) -> tuple[list[str], NDArray[np.intp], NDArray[np.intp]]:
-    """Every word, number, sign and end of lines of the text, in its order: where each begins, ends.
+    """Return the tokens (words, numbers, signs, line ends) in order, with their starts and ends.
 
-    Words are runs of letters; hyphens and apostrophes stay inside, but for a possessive s.
+    Words are runs of letters; hyphens and apostrophes stay inside, except for a possessive s.
     """
-    # Gaps and tokens in turn, whose places are sums of lengths: no object for each match is made.
+    # Gaps and tokens alternate, and positions are sums of lengths: no match objects are created.
     pieces: list[str] = _TOKEN.split(text)
     edges = np.cumsum(np.fromiter(map(len, pieces), np.intp, len(pieces)))
     return pieces[1::2], edges[0:-1:2], edges[1::2]
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words between spaces."""
+    """Split at spaces."""
     return frozenset(words.split())
 
 
 def phrase_set(phrases: str) -> frozenset[str]:
-    """The phrases between semicolons."""
+    """Split at semicolons."""
     return frozenset(phrases.split(";"))

@@ -1,4 +1,6 @@
-"""Secrets without a shape: what is said to be a password, a key, a header or a cookie."""
+"""Detects secrets without a fixed shape, after a name for a password, a key, a header or a
+cookie.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _ASSIGNED = re.compile(
     r"(?:[brfu]?(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})[\"'`“”»]"
     r"|\\\"(?P<escaped>[^\"\\\n]{3,200})\\\"|[*_]{0,2}(?P<bare>[^\s\"'`,;<>{}|\\，。；]{3,200}))"
 )
-# Behind a name for it there may be what it is for, or whose; only what is no word counts then.
+# The name may be followed by a purpose or an owner; then only non-words count as a secret.
 _SAID = re.compile(
     r"(?![\"'`]?[^\S\n]{0,2}[=:({\[])[^\s\"'`:=<>(){}\[\],;]{0,16}[\"'`\])*]{0,3}"
     r"(?:,?(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){0,5}?,?[^\S\n]{1,2}"
@@ -113,17 +115,17 @@ _HEADERS = (
     (("cookie",), _COOKIE, FindingKind.COOKIE),
     (("sid", "session", "csrftoken", "auth_token", "remember_token"), _SESSION, FindingKind.COOKIE),
 )
-"""Words of which one is in every match, and the shape, whose group is the secret."""
+"""Words of which every match has one, and the shape, whose group is the secret."""
 _LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
 
 
 class AssignedSecretDetector:
-    """`password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
+    """Finds `password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
 
     name = "assigned_secrets"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         lower = lowered(text)
         yield from self._logins(text, lower)
         named = "password" in lower or "pwd" in lower or "key" in lower
@@ -172,7 +174,7 @@ class AssignedSecretDetector:
     def _made_up(
         self, text: str, match: re.Match[str] | None, kind: FindingKind
     ) -> Iterator[SensitiveFinding]:
-        """What stands where a secret may, and is nothing that anybody would write else."""
+        """Yield values at the position of a secret that look generated."""
         if match is None:
             return
         value = _trimmed(match["value"])
@@ -226,7 +228,7 @@ class AssignedSecretDetector:
                 yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
 
     def _fields(self, text: str) -> Iterator[SensitiveFinding]:
-        """`Server=…;Password=…`, from the first field of the line on."""
+        """Yield secrets of `Server=…;Password=…`, from the first field of the line on."""
         if ";" not in text and "dbname" not in text:
             return
         for match in _FIELD.finditer(text):
@@ -243,35 +245,37 @@ class AssignedSecretDetector:
 
 
 def _is_result(text: str, end: int, match: re.Match[str]) -> bool:
-    """Whether a test passed, or numbers are computed: `PASS: test_login`, `pw = 2*p+q`."""
+    """Whether it is a test result or a computation: `PASS: test_login`, `pw = 2*p+q`."""
     shouted = text[max(0, end - 5) : end].lstrip("\"'").rpartition(" ")[2] == "PASS"
     return (shouted and match["sign"] == ":") or _FORMULA.match(match["value"]) is not None
 
 
 def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
-    """Whether an equals sign or a colon stands behind one of the names, or a quote or gap does."""
+    """Whether an equals sign, a colon, a quote or a gap follows one of the names."""
     signs = _SIGN.finditer(lower)
     heads = (lower[max(0, sign.start() - _LONGEST_NAME) : sign.start()] for sign in signs)
     return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
 
 
 def _is_secret(value: str, kind: FindingKind, spoken: bool, quoted: bool) -> bool:
-    """Whether a value that is said to be secret can be one, and not a word about it."""
+    """Whether a value given as a secret can be one, and is not a word about it."""
     if len(value) < 4 or _DUMMY.match(value) or _CODE.match(value):
         return False
     digits = any(map(str.isdigit, value))
     if kind is FindingKind.API_KEY:
-        # Tokens are counted and secrets are talked about, so that a number or a word is none.
+        # Tokens are counted and secrets are talked about, so plain numbers and words do not count.
         letters = any(map(str.isalpha, value)) and value[0] != "/" and not set(value) & set("()[]")
         return (
             len(value) >= 8 and " " not in value and letters and (digits or looks_generated(value))
         )
-    # `password is needed` is said of one, while `password: needed` may be one.
+    # `password is needed` is a statement about one, while `password: needed` may be one.
     return digits or not (spoken or " " in value) or quoted or _mixed(value)
 
 
 def _is_random(value: str) -> bool:
-    """At least 3.5 bits a character over 20 or more: more than names of people or programs have."""
+    """Whether 20 or more characters have at least 3.5 bits each: more than names of people or
+    programs.
+    """
     if len(value) < 20 or not any(map(str.isdigit, value)):
         return False
     shares = [value.count(letter) / len(value) for letter in set(value)]
@@ -283,12 +287,12 @@ def _mixed(value: str) -> bool:
 
 
 def _trimmed(value: str) -> str:
-    """Without the sentence's own end, which is not meant."""
+    """Return the value without the sentence's final punctuation."""
     trimmed = value.rstrip(".,:)]*_?")
     return value if len(trimmed) < 3 else trimmed
 
 
 def _is_flag(text: str, end: int) -> bool:
-    """`--password hunter2`, where nothing stands between."""
+    """Whether a flag ends here, as in `--password hunter2`."""
     start = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
     return text.startswith("--", start)

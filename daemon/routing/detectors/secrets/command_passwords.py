@@ -1,4 +1,4 @@
-"""Passwords as arguments of commands and statements, which no word of their own announces."""
+"""Detects passwords in arguments of commands and statements, which have no label."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ for _pieces, _ in _COMMANDS:
 
 
 def commands_in(text: str) -> list[re.Pattern[str]]:
-    """The shapes, with the password as first group, of which a word is in the text."""
+    """Return the patterns, with the password as first group, that have a word in the text."""
     present = keywords_in(text)
     return [shape for pieces, shape in _COMMANDS if not pieces.isdisjoint(present)]

@@ -1,4 +1,4 @@
-"""What people call passwords and keys, in many languages, in lower case."""
+"""Words for passwords and keys, in many languages, in lower case."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PASSWORDS = Phrases((
     "暗証番号", "パスコード", "口令", "code wifi", "code wi-fi", "wlan-schlüssel", "wlan-code",
     "wifi key", "wi-fi key",
 ))  # fmt: skip
-"""Those that are about nothing else, wherever they stand."""
+"""Words with no other meaning, wherever they occur."""
 SHORT_PASSWORDS = Phrases(
     "pass pw psw psk mdp pword passkey contra parol sandi requirepass".split(),  # noqa: SIM905
     whole=True,
 )
-"""Those that are common words or pieces too, so that a sign of assignment must follow."""
+"""Words with other meanings, too, so that an assignment sign must follow."""
 KEYS = Phrases((
     "api key", "api_key", "apikey", "api-key", "access key", "access_key", "access-key",
     "accesskey", "secret", "token", "private_key", "private key", "privatekey", "auth_key",

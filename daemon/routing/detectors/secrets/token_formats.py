@@ -1,4 +1,4 @@
-"""What the keys and tokens of many makers look like, from their own documentation."""
+"""Formats of keys and tokens, from their vendors' documentation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 
 
 class TokenFormat(NamedTuple):
-    """Every match of `pattern` has `piece` in it; looking for that first is what makes it fast."""
+    """Every match of `pattern` contains `piece`; a search for that first makes it fast."""
 
     piece: str
     pattern: re.Pattern[str]
     kind: FindingKind
 
 
-# Begin of the token, and what follows it; most makers have made theirs easy to find.
+# The prefix of the token, and what follows it; most vendors use distinctive prefixes.
 _PREFIXED: tuple[tuple[str, str], ...] = (
     # Clouds and hosting
     ("AKIA", "[A-Z0-9]{16}"),  # AWS
@@ -120,7 +120,7 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("sk-ant-", f"{_WORD}{{20,200}}"),
     ("sk-or-v1-", f"{_HEX}{{40,64}}"),
     ("sk-lf-", _UUID),
-    ("sk-", f"(?:(?:proj|svcacct|admin|None)-)?{_WORD}{{20,220}}"),  # OpenAI and its likes
+    ("sk-", f"(?:(?:proj|svcacct|admin|None)-)?{_WORD}{{20,220}}"),  # OpenAI and compatible ones
     ("sess-", f"{_PLAIN}{{40}}"),
     ("hf_", f"{_PLAIN}{{30,64}}"),
     ("api_org_", f"{_PLAIN}{{30,64}}"),
@@ -143,7 +143,7 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("fc-", f"{_HEX}{{32}}"),
     ("e2b_", f"{_HEX}{{40}}"),
     ("KGAT_", f"{_HEX}{{32}}"),
-    # Talk and mail
+    # Messaging and mail
     ("xox", "[abceoprs]-[A-Za-z0-9-]{10,255}"),  # Slack
     ("xoxe.xox", "[bp]-[A-Za-z0-9-]{20,255}"),
     ("xapp-", r"\d-[A-Z0-9]+-\d+-[a-z0-9]{20,100}"),
@@ -154,8 +154,8 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("mlsn.", f"{_HEX}{{60,70}}"),
     ("SK", f"{_HEX}{{32}}"),  # Twilio
     ("mfa.", f"{_WORD}{{80,90}}"),  # Discord
-    # Money and shops
-    ("sk_live_", f"{_WORD}{{16,128}}"),  # Stripe and its likes
+    # Payments and shops
+    ("sk_live_", f"{_WORD}{{16,128}}"),  # Stripe and similar ones
     ("sk_test_", f"{_WORD}{{16,128}}"),
     ("rk_live_", f"{_PLAIN}{{16,128}}"),
     ("rk_test_", f"{_PLAIN}{{16,128}}"),
@@ -179,7 +179,7 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("sk_car_", f"{_PLAIN}{{20,24}}"),  # Cartesia
     ("shippo_live_", f"{_HEX}{{40}}"),
     ("duffel_live_", f"{_WORD}{{43}}"),
-    # Work, data and people
+    # Work, data and social networks
     ("EAA", f"{_PLAIN}{{80,300}}"),  # Facebook
     ("IGQV", f"{_WORD}{{80,300}}"),
     ("lin_api_", f"{_PLAIN}{{40}}"),  # Linear
@@ -244,15 +244,15 @@ _UNLIKE_OTHERS: tuple[tuple[str, str, FindingKind], ...] = (
     ("aad3b435b51404ee", r"[0-9a-f]{32}:[0-9a-f]{32}", FindingKind.PASSWORD),  # Windows
     ("AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}", FindingKind.PRIVATE_KEY),
     ("AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{2,20}-1[0-9A-Z]{20,200}", FindingKind.PRIVATE_KEY),
-    ("sig=", r"(?<=[?&])sig=[\w%+/-]{40,120}", FindingKind.TOKEN),  # Azure's signed addresses
+    ("sig=", r"(?<=[?&])sig=[\w%+/-]{40,120}", FindingKind.TOKEN),  # Azure's signed URLs
     ("Signature=", r"X-Amz-Signature=[0-9a-f]{64}", FindingKind.TOKEN),
     ("$", r"\$(?:2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}|(?:argon2id?|scrypt|[156y]|7|md5)\$"
-          r"[^\s:\"']{8,250})", FindingKind.PASSWORD),  # kept passwords
+          r"[^\s:\"']{8,250})", FindingKind.PASSWORD),  # password hashes
 )  # fmt: skip
 
 
 def token_shapes() -> tuple[TokenFormat, ...]:
-    """All of them, compiled; the ones that others begin with come later."""
+    """Return all formats, compiled; those that are prefixes of others come later."""
     shapes = [
         TokenFormat(piece, _alone(re.escape(piece) + rest), _kind(piece))
         for piece, rest in _PREFIXED
@@ -262,8 +262,8 @@ def token_shapes() -> tuple[TokenFormat, ...]:
 
 
 def _alone(pattern: str) -> re.Pattern[str]:
-    # The literal comes first and what is before it is looked at last: a search for a literal
-    # is many times faster than one that begins with a condition.
+    # The literal comes first and the look-behind last: a search for a literal is many times faster
+    # than one that begins with a condition.
     return re.compile(f"(?:{pattern})(?![A-Za-z0-9])")
 
 

@@ -1,4 +1,4 @@
-"""Keys and tokens by their makers' shapes, and private keys in their usual wrapping."""
+"""Detects keys and tokens by their vendors' formats, and private keys in their usual containers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DUMMY = re.compile(r"(?:[xX*.•…]{6,}|0{12,}|YOUR|your[_-]|example_?key|<)")
 
 
 class TokenDetector:
-    """Keys and tokens that say whose they are."""
+    """Finds keys and tokens with a vendor's prefix."""
 
     name = "tokens"
 
@@ -37,7 +37,7 @@ class TokenDetector:
         self._shapes = token_shapes()
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         words = [text[start:end] for start, end in long_words(text) if end - start >= _LEAST]
         long = "\n".join(words)
         for piece, pattern, kind in self._shapes:
@@ -51,7 +51,7 @@ class TokenDetector:
             yield from self._secrets_near(text, place)
 
     def _secrets_near(self, text: str, place: int) -> Iterator[SensitiveFinding]:
-        """The other half of an AWS key has no shape of its own, but stands close to it."""
+        """Yield secret AWS keys, which have no format of their own, but occur near the key id."""
         for match in _AWS_SECRET.finditer(text, max(0, place - 200), place + 300):
             kinds = (str.isdigit, str.isupper, str.islower)
             if all(any(map(kind, match[0])) for kind in kinds):
@@ -62,12 +62,12 @@ class TokenDetector:
 
 
 class PrivateKeyDetector:
-    """PEM, OpenSSH, PGP, PuTTY, age, JSON web keys and WireGuard."""
+    """Finds PEM, OpenSSH, PGP, PuTTY, age, JSON web keys and WireGuard keys."""
 
     name = "private_keys"
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """Contract of `Detector`."""
+        """See `Detector`."""
         if "----" in text or "PuTTY" in text:
             place = 0
             while (begin := _BLOCKS.search(text, place)) is not None:
@@ -95,5 +95,5 @@ class PrivateKeyDetector:
 
 
 def _begins(text: str, start: int) -> bool:
-    """Whether a token can begin here: behind `=`, a quote, a space, but not inside of a word."""
+    """Whether a token can begin here: after `=`, a quote or a space, but not inside a word."""
     return start == 0 or not (text[start - 1].isalnum() or text[start - 1] in "_-.")
