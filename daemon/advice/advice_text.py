@@ -83,7 +83,7 @@ def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tup
     cache = "" if embeds else f", KV cache in {best.kv_type}"
     yield "context", f"{best.context:,} tokens{cache}"
     if best.draft:
-        yield "guesses", f"of {best.draft}, if they are measured to pay"
+        yield "drafts", f"of {best.draft}, if they are measured to pay"
     yield "memory", _memory(best, site)
     if best.speed is None:
         yield "speed", "unknown: the memory bandwidth of this device is not known"

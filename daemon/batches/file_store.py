@@ -25,7 +25,7 @@ _ABANDONED = 3600.0
 _ID = re.compile(r"file-[0-9a-f]{24}")
 
 
-class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+class UploadedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata of a file; times are Unix seconds."""
 
     id: str
@@ -65,14 +65,14 @@ class FileStore:
         purpose: str,
         lifetime: int | None,
         file_id: str | None = None,
-    ) -> StoredFile:
+    ) -> UploadedFile:
         """Add a complete file; idempotent for the same `file_id`."""
         file_id = file_id or self.new_id()
         target = self._content(file_id)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         failpoint("files.commit")
         is_new, now = content.exists(), int(time.time())
-        stored = StoredFile(
+        stored = UploadedFile(
             id=file_id,
             filename=filename,
             purpose=purpose,
@@ -87,7 +87,7 @@ class FileStore:
             sync_folder(self._folder)
         return stored
 
-    def get(self, file_id: str) -> StoredFile:
+    def get(self, file_id: str) -> UploadedFile:
         """Return one file's metadata; raises `NotFound`."""
         stored = self._read(file_id) if _ID.fullmatch(file_id) else None
         if stored is None:
@@ -102,7 +102,7 @@ class FileStore:
         """Return the path of a file's content; raises `NotFound`."""
         return self._content(self.get(file_id).id)
 
-    def list(self) -> list[StoredFile]:
+    def list(self) -> list[UploadedFile]:
         """Return all files, the newest first."""
         files = [self._read(path.stem) for path in self._folder.glob("file-*.json")]
         present = [stored for stored in files if stored is not None]
@@ -120,10 +120,10 @@ class FileStore:
         facts = self._folder.glob("file-*.json")
         _remove_old(path for path in facts if not self._content(path.stem).exists())
 
-    def _read(self, file_id: str) -> StoredFile | None:
+    def _read(self, file_id: str) -> UploadedFile | None:
         """Return the metadata of a complete file; an expired one is removed."""
         try:
-            stored = msgspec.json.decode(self._facts(file_id).read_bytes(), type=StoredFile)
+            stored = msgspec.json.decode(self._facts(file_id).read_bytes(), type=UploadedFile)
         except (OSError, msgspec.DecodeError):
             return None
         if stored.expired:

@@ -23,7 +23,7 @@ from ..config_editing.document_path import Path as DataPath
 NO_DARING = "It is written in a way that ingle cannot change safely."
 
 
-class Document(Protocol):
+class SettingsDocument(Protocol):
     """A text with editable values."""
 
     @property
@@ -143,12 +143,12 @@ class SettingsFile:
             raise CannotEdit(NO_DARING)
 
 
-def parse(text: str, form: str) -> Document:
+def parse(text: str, form: str) -> SettingsDocument:
     """Return the document, of format json, toml, yaml, vim or lua; raises `CannotEdit`."""
     return _parser(form)(text)
 
 
-def _parser(form: str) -> Callable[[str], Document]:
+def _parser(form: str) -> Callable[[str], SettingsDocument]:
     # Each import brings a parser that the others do not need.
     if form == "json":
         from ..config_editing.json_document import JSONDocument

@@ -12,7 +12,7 @@ import msgspec
 from ..settings.config import Config
 from ..settings.paths import Paths
 from ..stores.log_files import KEPT, LARGEST
-from .stored_files import StoredFile, things_in
+from .stored_files import StoredItem, things_in
 
 Extent = Literal["id", "time", "all"]
 """How a store can be erased: by id, by time, or only as a whole."""
@@ -34,7 +34,7 @@ class DataStore:
     words: bool = False
     other: str = ""
 
-    def things(self, paths: Paths) -> Iterator[StoredFile]:
+    def things(self, paths: Paths) -> Iterator[StoredItem]:
         """Yield its present contents; blocking."""
         return things_in(path for path in self.files(paths) if path.is_file())
 

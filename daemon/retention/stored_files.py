@@ -15,7 +15,7 @@ _NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class StoredFile:
+class StoredItem:
     """One item: `name` is its id in the API, `used` Unix seconds, `size` bytes."""
 
     name: str
@@ -24,7 +24,7 @@ class StoredFile:
     size: int
 
 
-def things_in(paths: Iterable[Path]) -> Iterator[StoredFile]:
+def things_in(paths: Iterable[Path]) -> Iterator[StoredItem]:
     """Return the items that files hold, grouped by id; files that vanish meanwhile are left out."""
     groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
     for path in paths:
@@ -38,19 +38,19 @@ def things_in(paths: Iterable[Path]) -> Iterator[StoredFile]:
                 used, size = max(used, found_now.st_mtime), size + found_now.st_size
                 there.append(path)
         if there:
-            yield StoredFile(name, tuple(there), used, size)
+            yield StoredItem(name, tuple(there), used, size)
 
 
 def chosen(
-    things: Iterable[StoredFile], selection: ErasureSelection, *, limit: int | None = None
-) -> list[StoredFile]:
+    things: Iterable[StoredItem], selection: ErasureSelection, *, limit: int | None = None
+) -> list[StoredItem]:
     """Return the selected items, at most `limit`, least recently used first."""
     found = [thing for thing in things if selection.covers(thing.name, thing.used)]
     found.sort(key=lambda thing: thing.used)
     return found if limit is None else found[:limit]
 
 
-def erase_files(things: Iterable[StoredFile], *, emptied: frozenset[Path] = frozenset()) -> None:
+def erase_files(things: Iterable[StoredItem], *, emptied: frozenset[Path] = frozenset()) -> None:
     """Remove the files, but truncate those that are open for writing; raises `OSError`."""
     for thing in things:
         for path in thing.paths:

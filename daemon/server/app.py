@@ -70,7 +70,7 @@ def create_app(services: Services) -> Starlette:
     return app
 
 
-class NamedRoute(Route):
+class LoggedRoute(Route):
     """A route that stores its path in the ASGI scope, for the access log."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -89,7 +89,7 @@ def _host_names(config: Config) -> list[str]:
 
 
 def _route(spec: RouteSpec) -> Route:
-    route = NamedRoute(spec.path, spec.endpoint, methods=[spec.method])
+    route = LoggedRoute(spec.path, spec.endpoint, methods=[spec.method])
     if spec.stream is not None and route.methods is not None:
         # Starlette adds HEAD to every GET; a HEAD of a stream would never end.
         route.methods.discard("HEAD")

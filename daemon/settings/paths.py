@@ -285,7 +285,7 @@ def _close_to_others(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno == errno.EROFS:  # nobody can write there, neither other users nor ingle
+        if error.errno == errno.EROFS:  # no user can write there, not even this one
             return
         raise FolderUnusable(folder, error) from error
 

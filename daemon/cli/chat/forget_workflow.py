@@ -207,7 +207,7 @@ def _print(
     if not report.erased and not report.unloaded:
         where = "on disk; loaded models will be unloaded, to clear their caches" if asking else ""
         out(f"There is nothing to erase {where}".rstrip() + ".")
-    verb = "Would erase" if report.dry_run else "ErasureResult"
+    verb = "Would erase" if report.dry_run else "Erased"
     for erased in report.erased:
         size = f", {format_bytes(erased.bytes)}" if erased.bytes else ""
         out(f"{verb} {erased.count:6} × {erased.place}: {erased.what}{size}")

@@ -123,7 +123,7 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
     if model["drafted_tokens_total"]:
         right, all_of_them = model["accepted_tokens_total"], model["drafted_tokens_total"]
         share = f"{right / all_of_them:.0%}"
-        yield "guesses", f"{right:,} of {all_of_them:,} became part of an answer ({share})"
+        yield "drafts", f"{right:,} of {all_of_them:,} tokens accepted ({share})"
     if model["kv_type"].startswith("q"):
         yield "note", f"The KV cache is quantised to {model['kv_type']}."
     for warning in model["warnings"]:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, StoredFile
+from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, UploadedFile
 from ...errors import InvalidBody
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
@@ -101,7 +101,7 @@ class FilesApi:
 
     def _keep(
         self, writer: FileWriter, filename: str, purpose: str, lifetime: int | None
-    ) -> StoredFile:
+    ) -> UploadedFile:
         content = writer.finish()
         return self._files.commit(content, filename=filename, purpose=purpose, lifetime=lifetime)
 
@@ -175,7 +175,7 @@ class FilesApi:
         return JSONResponse(FileDeleted(id=file_id))
 
 
-def _file_object(stored: StoredFile) -> FileObject:
+def _file_object(stored: UploadedFile) -> FileObject:
     return FileObject(
         id=stored.id,
         bytes=stored.bytes,

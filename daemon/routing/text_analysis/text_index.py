@@ -21,7 +21,7 @@ Span = tuple[int, int]
 """Start and end in a text."""
 
 
-class Vocabulary(NamedTuple):
+class TextVocabulary(NamedTuple):
     """The words of a text in lower case: `row` in order, `runs` each once, `joined` as one text.
 
     In `row` and `joined` numbers are words too, and letters with digits among them are one; `runs`
@@ -34,13 +34,13 @@ class Vocabulary(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def vocabulary(text: str) -> Vocabulary:
+def vocabulary(text: str) -> TextVocabulary:
     """Return the words of the text."""
     row = _WORD.findall(lowered(text))
     distinct = set(row)
     joined = " ".join(distinct)
     mixed = [word for word in distinct if not word.isalpha()]
-    return Vocabulary(row, frozenset(distinct.union(_LETTERS.findall(" ".join(mixed)))), joined)
+    return TextVocabulary(row, frozenset(distinct.union(_LETTERS.findall(" ".join(mixed)))), joined)
 
 
 @functools.lru_cache(maxsize=4)

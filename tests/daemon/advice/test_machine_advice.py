@@ -89,7 +89,7 @@ def test_the_choice_is_told_with_its_numbers(look: Look) -> None:
     text = advice_text(look("two-3090"), 80, PLAIN, explain=True)
     assert "▸ model:32b  32B · Q4_K_M · 19.2 GB to pull" in text
     assert "llama.cpp on the NVIDIA GeForce RTX 3090" in text  # ours keeps more of it free
-    assert "of model:1b, where they are measured to pay" in text
+    assert "of model:1b, if they are measured to pay" in text
     assert "MB / 608 GB/s" in text
     assert "ingle advise --apply" in text
 

@@ -73,7 +73,7 @@ def test_taken_port_is_told_to_whoever_starts_the_daemon(
     said: Said = []
     client = ensure_daemon(load_config(os.environ), say=said.append, command=serve("portless"))
     client.post("/ingle/v1/shutdown", {})
-    assert any(f"has port {port}:" in text for text in said) is told
+    assert any(f"uses port {port}:" in text for text in said) is told
     assert max(map(len, said)) <= 80
 
 

@@ -274,7 +274,7 @@ def test_ps_tells_what_a_model_holds_and_why(daemon: Any, capsys: Capture) -> No
         "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped, on the GPU\n"
         "           5.0 GB predicted, 5.0 GB taken; conversations hold 55.0 MB on disk\n"
         "  tokens   8,120 read, and 5,413 found in the cache (40%); 611 written at 96.1/s\n"
-        "  guesses  61 of 90 became part of an answer (68%)\n"
+        "  drafts   61 of 90 tokens accepted (68%)\n"
     )
 
 
@@ -285,7 +285,7 @@ def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) ->
     captured = capsys.readouterr()
     assert captured.out == (
         "smollm2:135m is ready on CPU, 2 threads, with a context of 8192 tokens and 420\n"
-        "MB of memory, and stays for 2 h without use. There is no GPU.\n"
+        "MB of memory, and stays loaded for 2 h without use. There is no GPU.\n"
     )
     assert captured.err == "Warning: There is no GPU for its layers.\n"
     assert daemon.asked("POST", "/ingle/v1/load") == [
@@ -297,7 +297,12 @@ def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) ->
     ("arguments", "changes", "asked", "told"),
     [
         (["--pin"], {"pinned": True}, {"pin": True}, "and is pinned."),
-        (["--no-pin"], {"expires_in": 90.0}, {"pin": False}, "stays for 1 min 30 s without use."),
+        (
+            ["--no-pin"],
+            {"expires_in": 90.0},
+            {"pin": False},
+            "stays loaded for 1 min 30 s without use.",
+        ),
         (["--no-pin"], {"expires_in": 0.0}, {"pin": False}, "is unloaded as soon as it is idle."),
         (
             ["--keep-alive", "forever"],
@@ -366,11 +371,11 @@ def test_rm_tells_what_stays(daemon: Any, capsys: Capture) -> None:
     daemon.removal = {"removed": "a:1", "freed": 0, "keeps": ["/lm/t.gguf"], "place": "LM Studio"}
     assert main(["rm", "a"]) == 0
     assert capsys.readouterr().out == (
-        "Removed a:1, which frees nothing.\n/lm/t.gguf stays: LM Studio keeps it.\n"
+        "Removed a:1, which frees nothing.\n/lm/t.gguf stays, since LM Studio uses it.\n"
     )
     daemon.removal = {"removed": "a:1", "freed": 0, "shared_with": ["b:1"]}
     assert main(["rm", "a"]) == 0
-    assert "Its file stays, for b:1 has it, too.\n" in capsys.readouterr().out
+    assert "Its file stays, since b:1 uses it, too.\n" in capsys.readouterr().out
 
 
 def test_rm_says_beforehand_what_would_go(daemon: Any, capsys: Capture) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
-from ingle.daemon.batches.file_store import FileStore, StoredFile
+from ingle.daemon.batches.file_store import FileStore, UploadedFile
 from ingle.daemon.errors import StorageFull
 from ingle.daemon.stores.atomic_file import write_atomically
 from ingle.models import failpoints
@@ -104,7 +104,7 @@ def test_a_file_that_could_not_be_kept_is_not_listed(
     assert [stored.id for stored in store.list()] == [kept.id]
 
 
-def _keep(store: FileStore) -> StoredFile:
+def _keep(store: FileStore) -> UploadedFile:
     writer = store.begin()
     try:
         writer.write(b"content")

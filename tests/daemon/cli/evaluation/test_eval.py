@@ -59,11 +59,11 @@ def test_json_and_a_file_of_prompts(
     [
         (b"", "contains no prompt"),
         (b"\xff\xfe", "not UTF-8 text"),
-        (b"{}\n", "line 1 holds neither"),
-        (b'{"prompt": "a"}\n{"prompt": 3}', "line 2 holds neither"),
+        (b"{}\n", "line 1 has neither"),
+        (b'{"prompt": "a"}\n{"prompt": 3}', "line 2 has neither"),
         (b'{"prompt": "a"\n', "line 1 is not JSON"),
-        (b'{"messages": [{"role": "assistant", "content": "x"}]}', "line 1 holds neither"),
-        (b'{"messages": [{"role": "user", "content": " "}]}', "line 1 holds neither"),
+        (b'{"messages": [{"role": "assistant", "content": "x"}]}', "line 1 has neither"),
+        (b'{"messages": [{"role": "user", "content": " "}]}', "line 1 has neither"),
         (b"[" * 100_000, "line 1 is not JSON"),
     ],
 )

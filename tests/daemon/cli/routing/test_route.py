@@ -40,7 +40,7 @@ def test_a_new_policy_is_right_and_changes_nothing(
     written = path.read_text()
     assert load_policy(path) == Policy()
     assert main(["route", "check"]) == 0
-    assert "is right" in capsys.readouterr().out
+    assert "is valid" in capsys.readouterr().out
     path.write_text("# mine")
     assert main(["route", "new"]) == 1
     assert "already exists" in capsys.readouterr().err

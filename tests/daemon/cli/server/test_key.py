@@ -70,8 +70,8 @@ def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixt
         (["key", "revoke"], 2, "required"),
         (["key", "revoke", "none"], 1, "There is no key 'none'."),
         (["key", "new", "a/b"], 1, "cannot be a key's name"),
-        (["key", "new", "--expires", "soon"], 2, "not a time"),
-        (["key", "new", "--expires", "0"], 2, "not a time"),
+        (["key", "new", "--expires", "soon"], 2, "not a valid lifetime"),
+        (["key", "new", "--expires", "0"], 2, "not a valid lifetime"),
     ],
 )
 def test_what_is_wrong_is_said(
