@@ -13,7 +13,7 @@ class MemoryNeeds(TypedDict):
 
 
 class MemoryShare(TypedDict):
-    """What a model takes of one kind of memory, by what for; bytes."""
+    """What a model takes of one kind of memory, by purpose; bytes."""
 
     weights: int
     kv: int

@@ -123,7 +123,7 @@ def _graphics(gpu: Gpu) -> list[str]:
 
 
 def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
-    """The engines that are installed, and what they were built for."""
+    """Return the installed engines, and what they were built for."""
     return [
         (each.title.removesuffix(" engine"), [each.describe_installation(machine.software)])
         for each in all_engines()

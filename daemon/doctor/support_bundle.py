@@ -206,7 +206,7 @@ def _without(facts: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _choices() -> frozenset[str]:
-    """Values of settings that are one of a few."""
+    """Return the settings whose value is one of a fixed set."""
     from ingle.backends.registry.engines import engine_choices
 
     from ..settings.setting_parsers import (

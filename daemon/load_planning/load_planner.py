@@ -151,7 +151,7 @@ class ModelLoadPlanner:
         available: MemoryNeeds,
         pooling: Pooling | None = None,
     ) -> Placement:
-        """Where a model would run, be it here or not; raises as a call does."""
+        """Return where a model would run, installed or not; raises as a call does."""
         from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.model_placement import select
 
@@ -161,7 +161,7 @@ class ModelLoadPlanner:
     def select_entry(
         self, entry: CatalogEntry, *, available: MemoryNeeds, context: int | None = None
     ) -> Placement:
-        """Where a model of the catalog would run, whose shape is recorded there."""
+        """Return where a catalog model would run, by the shape recorded there."""
         from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.engine_choice import choose_for_types
         from ingle.backends.selection.model_placement import PlacementRequest, select
@@ -291,7 +291,7 @@ class ModelLoadPlanner:
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds
     ) -> LoadPlan:
-        """Add a draft model, whose memory counts too."""
+        """Add a draft model and its memory."""
         from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.draft_costs import draft_needs
         from ingle.backends.selection.load_spec_builder import describe
