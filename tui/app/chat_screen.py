@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Literal, TypeVar
 
 from textual import events, on
@@ -21,6 +21,9 @@ from ..chats.message import Attachment, Message
 from ..chats.queued_prompt import QueuedPrompt
 from ..client.api_types import GaugesEvent, PullProgress
 from ..client.daemon_client import AsyncDaemonClient
+from ..commands.chat_session import FrontEnd
+from ..commands.command_results import CommandRefused, Result
+from ..commands.command_runner import PROBLEMS, Problem
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.feature import Feature
@@ -34,7 +37,7 @@ from ..session.chat_events import (
     PagesMoved,
     PullMoved,
 )
-from ..session.chat_state import ChatState, key_hints
+from ..session.chat_state import ChatState, ChatStatus, key_hints
 from ..session.daemon_link import DaemonLink
 from ..session.failure_notices import failure
 from ..session.path_entries import path_entries
@@ -49,7 +52,7 @@ from ..widgets.composer.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.pull_bar import PullBar
 from ..widgets.route_line import RouteLine
-from ..widgets.status_line import ChatStatus, StatusLine
+from ..widgets.status_line import StatusLine
 from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
 from .feature_set import FeatureSet
@@ -101,6 +104,7 @@ class ChatScreen(PromptScreen[None]):
         super().__init__()
         self.client = client
         self.link = DaemonLink(client, self.post_message, start_daemon)
+        self.front: FrontEnd
         self.state = ChatState(wanted=model)
         self.chat = Chat(temporary=temporary)
         self._turns = TurnRunner(self)
@@ -117,8 +121,6 @@ class ChatScreen(PromptScreen[None]):
         self.features = FeatureSet(
             {
                 "stop": lambda _: self._stop_or_cancel(),
-                "new": lambda _: self.open_chat(Chat()),
-                "temp": lambda _: self.open_chat(Chat(temporary=True)),
                 "interrupt": lambda _: self._interrupt(),
                 "quit": lambda _: self.chat_app.exit(),
             }
@@ -236,6 +238,25 @@ class ChatScreen(PromptScreen[None]):
     ) -> None:
         """Show a sentence for a moment."""
         self.notify(clean(text), severity=severity, markup=False)
+
+    async def present(self, running: Awaitable[Result]) -> None:
+        """Wait for a command, and show what it did or why it was refused."""
+        try:
+            result = await running
+        except PROBLEMS as problem:
+            self.refuse(problem)
+        else:
+            self.front.present(result)
+
+    def refuse(self, problem: Problem) -> None:
+        """Show why a command did nothing."""
+        severity = "warning" if isinstance(problem, CommandRefused) else "error"
+        self.tell(f"{problem.message} {problem.hint or ''}".strip(), severity)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is generated."""
+        return self.turn is not None
 
     def run_task(self, task: Coroutine[Any, Any, None], *, group: str) -> Worker[None]:
         """Run something in the background."""
@@ -383,10 +404,10 @@ class ChatScreen(PromptScreen[None]):
         elif not any(feature.on_escape() for feature in self.features):
             self.composer.focus()
 
-    def edit(self, message: Message) -> None:
+    def edit(self, message: Message, text: str = "") -> None:
         """Put a prompt into the composer; sending it makes a new branch."""
         self._editing = message
-        self.composer.load(message.content, message.attachments)
+        self.composer.load(text or message.content, message.attachments)
         self.composer.focus()
         self.show_state()
 

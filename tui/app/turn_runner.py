@@ -13,6 +13,7 @@ from ..session.answer_takeover import adopt_final_answer, take_over_answer
 from ..session.failure_notices import answer_failed
 from ..session.path_entries import entry_of, place_of
 from ..session.turn import LOCAL, Turn
+from ..session.turn_messages import add_answer, add_prompt
 from ..transcript.entries.all_entries import AnswerEntry
 
 if TYPE_CHECKING:
@@ -77,17 +78,8 @@ class TurnRunner:
     def _add_prompt(self, prompt: QueuedPrompt) -> Message:
         """The prompt as a message behind the last one, or in the place of the one it edits."""
         screen = self._screen
-        chat, leaf = screen.chat, screen.chat.leaf
-        parent = leaf.id if leaf is not None else None
-        if prompt.edits is not None:
-            parent = prompt.edits.parent
-        message = Message(
-            role="user", content=prompt.text, attachments=prompt.attachments, parent=parent
-        )
-        if not chat.messages:
-            screen.history.add_chat(chat)
-        chat.add(message)
-        screen.history.add_message(chat.id, message)
+        chat = screen.chat
+        message = add_prompt(chat, screen.history, prompt.text, prompt.attachments, prompt.edits)
         if prompt.edits is not None:
             screen.show_path()
         else:
@@ -106,18 +98,10 @@ class TurnRunner:
         if turn.ending is None:
             await turn.run(request)
 
-    def _add_answer(self, parent: str | None, content: str = "", reasoning: str = "") -> Message:
-        chat = self._screen.chat
-        answer = Message(
-            role="assistant",
-            parent=parent,
-            model=self._screen.state.model_name or "model",
-            content=content,
-            reasoning=reasoning,
-        )
-        chat.add(answer)
-        self._screen.history.add_message(chat.id, answer)
-        return answer
+    def _add_answer(self, parent: str | None, begun: Message | None = None) -> Message:
+        screen = self._screen
+        model = screen.state.model_name or "model"
+        return add_answer(screen.chat, screen.history, model, parent, begun)
 
     def ask_again(self, prompt: Message) -> None:
         """Have a prompt answered once more; its other answers stay as branches."""
@@ -136,7 +120,7 @@ class TurnRunner:
         def ask() -> None:
             screen.chat.cut_behind(message)
             request = TurnRequest.of(screen.chat, screen.state.model_name, continues=True)
-            answer = self._add_answer(message.parent, message.content, message.reasoning)
+            answer = self._add_answer(message.parent, message)
             screen.show_path()
             self.begin(answer, lambda turn: self._run(turn, request))
 

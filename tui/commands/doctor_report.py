@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import subprocess
@@ -18,6 +19,7 @@ from ..client.daemon_client import AsyncDaemonClient
 from ..settings.chat_folders import ChatFolders
 from ..terminal import clipboard
 from ..text import number_format
+from .chat_session import ChatSession
 
 GLYPHS = "⌂ ☁ ● ○ ▲ ◆ █ ▒ · ▌ ▸ ‹ › │ ╭ ╰ ━ ┄ é 漢"
 PATIENCE = 2.0
@@ -53,6 +55,23 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
     findings: list[DoctorFinding] = []
     fine: list[str] = []
+
+
+async def quick_facts(
+    session: ChatSession, devices: Sequence[DeviceGauges], size: Fact
+) -> list[Fact]:
+    """All facts but the findings of the daemon's doctor, which take a second."""
+    env, state = dict(os.environ), session.state
+    daemon, memory = await daemon_facts(session.client)
+    return [
+        *await asyncio.to_thread(program_facts),
+        *await asyncio.to_thread(terminal_facts, env, size),
+        *await asyncio.to_thread(clipboard_facts, env),
+        *machine_facts(devices, memory),
+        *daemon,
+        *model_facts(state.loaded, state.model_name, speed_of(session.chat.path)),
+        *place_facts(session.folders),
+    ]
 
 
 def program_facts() -> list[Fact]:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
+import msgspec
+
 from ..chats.chat import Chat
 from ..chats.compaction_record import CompactionRecord
+from ..chats.context_view import view_entries
 from ..chats.history_protocol import ChatRecorder
+from ..chats.message_ids import new_id
+from ..client.daemon_client import AsyncDaemonClient
 from .summary_check import CompactionRefused
+from .token_sizes import measure
 
 NONE_TO_UNDO = "There is no compaction here to undo."
 
@@ -38,3 +46,15 @@ def undo(chat: Chat, history: ChatRecorder, name: str = "") -> list[CompactionRe
 def _mark_undone(chat: Chat, history: ChatRecorder, name: str) -> None:
     chat.undo_compaction(name)
     history.undo_compaction(chat.id, name)
+
+
+async def edited(
+    client: AsyncDaemonClient, chat: Chat, model: str | None, text: str
+) -> CompactionRecord:
+    """The last compaction of the chat with another summary, measured; raises `ClientError`."""
+    chain = chat.compaction_chain()
+    changed = msgspec.structs.replace(
+        chain[-1], id=new_id(), created=time.time(), summary=text, seconds=0.0
+    )
+    size = await measure(client, model, view_entries(chat, [*chain[:-1], changed]))
+    return msgspec.structs.replace(changed, tokens_after=size.total)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from ..chats.chat import Chat
 from ..chats.context_view import tail_messages
+from ..text import number_format
 
 SUGGEST_AT = 0.75
 AUTOMATIC_AT = 0.9
@@ -15,6 +17,14 @@ INSTRUCTION = 420
 LEAST_REPLY = 256
 """Tokens of an answer below which a prompt counts as not fitting."""
 TURNS_BETWEEN = 2
+
+Choice = Literal["compact", "send", "trim"]
+CHOICES: tuple[tuple[Choice, str, str], ...] = (
+    ("compact", "Compact, then send", "sums up what was said earlier"),
+    ("send", "Send anyway", "it may be refused"),
+    ("trim", "Trim, then send", "drops old files and long texts"),
+)
+"""What can be done with a prompt that does not fit: name, title and effect."""
 
 
 class CompactionStep(Enum):
@@ -95,3 +105,11 @@ def last_size(chat: Chat) -> tuple[int, int]:
     if active is not None and active.created > answer.created:
         return active.tokens_after, answer.facts.context
     return answer.facts.prompt_tokens + answer.facts.completion_tokens, answer.facts.context
+
+
+def full_sentence(used: int, prompt: int, context: int) -> str:
+    """Why one has to choose; counts are tokens."""
+    return (
+        f"About {number_format.tokens(used + prompt)} of {number_format.tokens(context)} tokens: "
+        "this prompt leaves no room for an answer."
+    )

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from textual.screen import Screen
+
+from ..commands.chat_session import ChatSession
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.worker import Worker
 
-    from ..chats.chat import Chat
-    from ..chats.history_protocol import ChatRecorder
-    from ..chats.message import Attachment, Message
     from ..client.api_types import PullProgress
-    from ..client.daemon_client import AsyncDaemonClient
-    from ..history.history_store import HistoryStore
-    from ..session.chat_state import ChatState
+    from ..commands.command_results import Result
+    from ..commands.command_runner import Problem
     from ..session.daemon_link import DaemonLink
     from ..session.turn import Turn
-    from ..settings.chat_folders import ChatFolders
     from ..settings.preferences import Preferences
     from ..transcript.view.transcript import Transcript
     from ..widgets.composer.composer import Composer
@@ -30,25 +27,14 @@ F = TypeVar("F", bound="Feature")
 R = TypeVar("R")
 
 
-class ChatHost(Protocol):
+class ChatHost(ChatSession, Protocol):
     """The chat screen, as its features see it; everything is used on the event loop."""
 
     @property
     def chat_app(self) -> App[None]: ...
 
     @property
-    def client(self) -> AsyncDaemonClient: ...
-
-    @property
     def link(self) -> DaemonLink: ...
-
-    @property
-    def state(self) -> ChatState: ...
-
-    @property
-    def folders(self) -> ChatFolders | None:
-        """Where history and settings are kept; None keeps nothing."""
-        ...
 
     @property
     def preferences(self) -> Preferences:
@@ -57,21 +43,6 @@ class ChatHost(Protocol):
 
     def set_preferences(self, preferences: Preferences) -> None:
         """Go on with other preferences, and tell the features."""
-        ...
-
-    @property
-    def chat(self) -> Chat:
-        """The chat on the screen."""
-        ...
-
-    @property
-    def history(self) -> ChatRecorder:
-        """Where the chat on the screen is kept; `NullRecorder` for a temporary one."""
-        ...
-
-    @property
-    def store(self) -> HistoryStore | None:
-        """All chats that are kept; None where nothing is."""
         ...
 
     @property
@@ -105,24 +76,12 @@ class ChatHost(Protocol):
         """Put a screen over the chat, and have its result when it is closed."""
         ...
 
-    def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
-        """Show another chat, at the message `at` or at its end; an answer that runs is stopped."""
+    async def present(self, running: Awaitable[Result]) -> None:
+        """Wait for a command, and show what it did or why it was refused."""
         ...
 
-    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """Send a prompt, or queue it while an answer runs."""
-        ...
-
-    def ask_again(self, parent: Message) -> None:
-        """Have the prompt `parent` answered; what answered it before stays as another branch."""
-        ...
-
-    def continue_answer(self, message: Message) -> None:
-        """Have a broken-off answer, the last message, gone on with as another branch."""
-        ...
-
-    def edit(self, message: Message) -> None:
-        """Put a prompt into the composer; sending it makes a new branch."""
+    def refuse(self, problem: Problem) -> None:
+        """Show why a command did nothing."""
         ...
 
     def send_next(self) -> None:
@@ -131,10 +90,6 @@ class ChatHost(Protocol):
 
     def return_queue(self) -> None:
         """Put waiting prompts back into the composer."""
-        ...
-
-    def copy(self, text: str) -> None:
-        """Copy text, and say how."""
         ...
 
     def add_failure(self, message: str, hint: str | None, keys: str) -> None:

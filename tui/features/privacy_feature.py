@@ -10,21 +10,13 @@ from typing import TYPE_CHECKING
 
 from textual.css.query import NoMatches
 
-from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
 from ..client.client_errors import ClientError
-from ..client.routing_requests import (
-    LedgerTotals,
-    Routing,
-    RoutingExplanation,
-    explain,
-    read_routing,
-    read_totals,
-)
+from ..client.routing_requests import Routing, explain
+from ..commands import privacy_commands
+from ..commands.privacy_commands import CHOICES, routing_of
 from ..composing.file_mentions import find_mentions
-from ..history.database.history_errors import HistoryError
-from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, chosen_route, previewed
-from ..privacy.egress_summary import egress_sentence, ledger_sentence
+from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, previewed
 from ..privacy.route_consent import request_with_consent
 from ..widgets.route_line import RouteLine
 from ..widgets.title_bar import TitleBar
@@ -39,7 +31,6 @@ SCAN_SECONDS = 0.25
 """The draft is looked at so often at most."""
 QUICK = 4_000
 """Characters that are looked at in passing; a longer draft is looked at in a thread."""
-CHOICES = (AUTO, LOCAL, ASK)
 NEXT = {"": AUTO, LOCAL: AUTO, AUTO: ASK}
 """What `/route` without a word goes on to; it is `LOCAL` from all others."""
 
@@ -57,17 +48,12 @@ class PrivacyFeature(Feature):
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
-        return {
-            "route": self.choose_route,
-            "why": self.explain,
-            "redact": self.preview,
-            "sent": self.tell_what_left,
-        }
+        return {"route": self.choose_route}
 
     @property
     def route(self) -> ChatRoute:
         """Where the next message goes."""
-        return chosen_route(self.host.client.endpoint, self.routing, self._choice)
+        return privacy_commands.route_of(self.host, self.routing)
 
     @property
     def _choice(self) -> str:
@@ -86,10 +72,7 @@ class PrivacyFeature(Feature):
         self.host.run_task(self._learn_routes(), group="routing")
 
     async def _learn_routes(self) -> None:
-        try:
-            self.routing = await read_routing(self.host.client)
-        except ClientError:  # a daemon from before there were routes has none
-            self.routing = Routing()
+        self.routing = await routing_of(self.host)
         self._show_route()
 
     def _show_route(self) -> None:
@@ -107,19 +90,9 @@ class PrivacyFeature(Feature):
         if not self.routing.has_choice:
             return request
         tell = partial(self.host.tell, severity="warning")
-        return await request_with_consent(self.host.client, request, self._choice, self._ask, tell)
-
-    async def _ask(self, said: RoutingExplanation) -> str:
-        from ..screens.route_choice_screen import RouteChoiceScreen
-
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def chosen(choice: str | None) -> None:
-            if not answer.done():
-                answer.set_result(choice or LOCAL)
-
-        self.host.show_screen(RouteChoiceScreen(said), chosen)
-        return await answer
+        return await request_with_consent(
+            self.host.client, request, self._choice, self.host.front.pick_route, tell
+        )
 
     def on_draft_changed(self, text: str) -> None:
         """See `Feature`."""
@@ -137,93 +110,9 @@ class PrivacyFeature(Feature):
     async def choose_route(self, argument: str) -> None:
         """`/route`: where messages of this chat may go; without a word the next choice."""
         await self._learn_routes()  # a provider may have been added since
-        if not self.routing.has_choice:
-            self._tell_only_route(argument)
-            return
-        known = (*CHOICES, *self.routing.names)
         choice = argument or NEXT.get(self._choice, LOCAL)
-        if choice not in known:
-            self.host.tell(f"/route takes {', '.join(known)}.", "warning")
-            return
-        chat = self.host.chat
-        chat.settings.route = choice
-        if chat.messages:
-            self.host.history.set_settings(chat.id, chat.settings)
+        await self.host.present(privacy_commands.route(self.host, choice))
         self._show_route()
-        route = self.route
-        self.host.tell(f"{route.mark} {route.word}: {route.reason}")
-
-    def _tell_only_route(self, argument: str) -> None:
-        if argument and argument not in CHOICES:
-            self.host.tell("/route takes auto, local or ask.", "warning")
-            return
-        route = self.route
-        if route.kind != "local":
-            self.host.tell(f"{route.mark} {route.word}: {route.reason}")
-            return
-        answer = {
-            "": "There is one route now: this machine. No cloud provider is configured.",
-            "local": "Local only: it is the one route there is now.",
-        }.get(argument, "No cloud provider is configured, so there is nothing to choose from.")
-        self.host.tell(f"{route.mark} {route.word}: {answer}")
-
-    def explain(self, _argument: str) -> None:
-        """`/why`: what decided where the message goes."""
-        route = self.route
-        model = self.host.state.model_name or "the model"
-        self.host.tell(f"{route.mark} {model}: {route.reason}")
-
-    async def tell_what_left(self, _argument: str) -> None:
-        """`/sent`: what left the machine, of this chat and of all that are kept."""
-        messages = list(self.host.chat.messages.values())
-        totals = await self._totals()
-        told = egress_sentence(messages, await self._all())
-        self.host.tell(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
-
-    async def _totals(self) -> LedgerTotals:
-        """What the daemon's ledger has of this month, nothing where it keeps none."""
-        try:
-            return await read_totals(self.host.client)
-        except ClientError:
-            return LedgerTotals()
-
-    async def _all(self) -> dict[str, int] | None:
-        """How many answers of all chats went which way, where they are kept and can be read."""
-        store = self.host.store
-        if store is None:
-            return None
-        try:
-            return await asyncio.to_thread(store.route_counts)
-        except HistoryError:
-            return None
-
-    def preview(self, _argument: str) -> None:
-        """`/redact`: the draft, or else the last prompt, with masks."""
-        self.host.run_task(self._preview(), group="redact")
-
-    async def _preview(self) -> None:
-        text = await self._text_to_preview()
-        if not text:
-            self.host.tell("There is no text to look at: write something first.", "warning")
-            return
-        from ..privacy.pii_scanner import scan
-        from ..screens.redaction_screen import RedactionScreen
-
-        findings = await asyncio.to_thread(scan, text)
-        self.host.show_screen(RedactionScreen(text, findings), self._copy)
-
-    async def _text_to_preview(self) -> str:
-        """What the model would read of the draft, with its files; else of the last prompt."""
-        composer = self.host.composer
-        if composer.text.strip():
-            attachments, _ = await composer.attaching.read(composer.text)
-            return Message(role="user", content=composer.text.strip(), attachments=attachments).text
-        prompts = [message for message in self.host.chat.path if message.role == "user"]
-        return prompts[-1].text if prompts else ""
-
-    def _copy(self, text: str | None) -> None:
-        if text is not None:
-            self.host.copy(text)
 
     def _look(self) -> None:
         self._timer = None

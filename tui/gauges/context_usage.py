@@ -168,6 +168,14 @@ class Savings(msgspec.Struct, frozen=True):
     trim: int = 0
 
 
+class ContextReport(msgspec.Struct, frozen=True):
+    """What takes how many tokens, and what compacting and trimming would save."""
+
+    parts: list[ContextPart]
+    use: ContextUse
+    savings: Savings
+
+
 def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int]) -> Savings:
     """What compacting and trimming would save now, as they themselves would choose.
 

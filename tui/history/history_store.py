@@ -142,6 +142,15 @@ class HistoryStore(ChatRecorder):
             self._known[chat] = row_writes.encode_settings(loaded.settings)
         return loaded
 
+    def load_at(self, chat: str, message: str | None) -> Chat | None:
+        """The chat with `message` on its path, so that it continues there; None if deleted."""
+        loaded = self.load(chat)
+        found = loaded.messages.get(message) if loaded is not None and message is not None else None
+        if loaded is not None and found is not None and found not in loaded.path:
+            loaded.choose(found)
+            self.choose(chat, found.id)
+        return loaded
+
     def draft(self, chat: str) -> str:
         """What stood in the composer of a chat."""
         return self._read(lambda connection: row_reads.load_draft(connection, chat))

@@ -1,4 +1,4 @@
-"""`Files`: what goes along with a prompt."""
+"""Files that are sent along with a prompt of the plain chat."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Reads the files that are named, and says what could not be read."""
+    """Reads the files that are named, and reports what could not be read."""
 
     def __init__(self, session: PlainSession) -> None:
         self._session = session
 
     def of(self, text: str) -> list[Attachment] | None:
-        """The files that a prompt mentions as `@name`; None where it is not to be sent.
+        """The files that a prompt mentions as `@name`; None if it is not to be sent.
 
-        Only what somebody types is looked at: text from a pipe may be anybody's.
+        Text from a pipe is not searched for mentions, since anyone may have written it.
         """
         if "@" not in text or not self._session.reader.is_person:
             return []

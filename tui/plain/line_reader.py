@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import TextIO
 
 from ..text import number_format
@@ -87,11 +89,32 @@ class LineReader:
         """One line of text, "" for none."""
         return (self._line(question) or "").strip()
 
+    def secret(self, label: str) -> str:
+        """What is typed unseen, "" for nothing."""
+        from getpass import getpass
+
+        try:
+            with _interruptible():
+                return getpass(clean(label))
+        except EOFError:
+            return ""
+
+    def in_editor(self, text: str) -> str | None:
+        """The text as it was left in the user's editor; None if that failed."""
+        from ..terminal.external_editor import EditorFailed, edit_text
+
+        try:
+            return edit_text(text)
+        except EditorFailed as error:
+            self._output.error(str(error))
+            return None
+
     def _line(self, label: str) -> str | None:
         if not self.is_person:
             return self._read()
         try:
-            return input(clean(label))
+            with _interruptible():
+                return input(clean(label))
         except EOFError:
             self._output.line()
             return None
@@ -109,6 +132,16 @@ class LineReader:
             limit = number_format.tokens(LONGEST_LINE)
             self._output.error(f"A line of more than {limit} characters is left out.")
         return None
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let ctrl+c raise `KeyboardInterrupt` at once, also while an event loop handles it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _load_readline() -> None:

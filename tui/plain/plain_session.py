@@ -1,27 +1,36 @@
-"""`PlainSession`: one chat as lines, from the first prompt to the end of the input."""
+"""The plain chat: reads prompts and commands line by line, and writes answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
 from ..chats.turn_request import TurnRequest
-from ..client.api_types import ModelEntry, ModelList
+from ..client.api_types import ModelEntry, ModelList, PullProgress
 from ..client.client_errors import ClientError, DaemonUnreachable
 from ..client.daemon_client import AsyncDaemonClient
+from ..client.model_pull import pull
+from ..commands.chat_session import FrontEnd
+from ..commands.command_runner import PROBLEMS
 from ..commands.command_table import parse_slash
+from ..commands.privacy_commands import routing_of
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import route_to
-from ..session.model_choice import choose_model
+from ..privacy.route_consent import request_with_consent
+from ..session.chat_state import ChatState
 from ..session.turn import Turn
+from ..session.turn_messages import add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
+from .attached_files import Files
+from .line_front import LineFront
 from .line_reader import LineReader
 from .plain_commands import PlainCommands
+from .plain_compaction import PlainCompaction
 from .plain_output import PlainOutput
 from .sentence_writer import SPEAKER, SentenceWriter
 
@@ -31,18 +40,17 @@ if TYPE_CHECKING:
 
 YOU = "You"
 LONG_PROMPT = 2000
-"""Tokens to be read that are worth a line."""
+"""Tokens of prefill that are worth a line."""
+SHOWN_MESSAGES = 4
 INTERRUPTED = 130
 """128 and the number of the signal, as shells count."""
 
-R = TypeVar("R")
-
 
 class PlainSession:
-    """Reads prompts and commands, and writes answers; `store` keeps the chats, where there is one.
+    """See `ChatSession`; everything is done one after the other.
 
-    Everything is done one after the other: while an answer comes, only ctrl+c is heard. Where
-    nobody types, that ends the program.
+    While an answer is generated, only ctrl+c is heard. If the input is a pipe, that ends the
+    program.
     """
 
     def __init__(
@@ -64,13 +72,16 @@ class PlainSession:
         self.preferences = load_preferences(None if folders is None else folders.config)
         self.store = store
         self.chat = Chat(temporary=temporary)
-        self.wanted = model
-        self.model: ModelEntry | None = None
+        self.state = ChatState(wanted=model)
+        self.is_answering = False
         self.attachments: list[Attachment] = []
-        """What goes along with the next prompt."""
+        """What is sent along with the next prompt."""
+        self.files = Files(self)
+        self.front: FrontEnd = LineFront(self)
+        self._compaction = PlainCompaction(self)
         self._start_daemon = start_daemon
         self._commands = PlainCommands(self)
-        self._runner = asyncio.Runner()
+        self._later: list[Coroutine[Any, Any, object]] = []
         self._over = False
         self._interrupted = False
 
@@ -79,11 +90,13 @@ class PlainSession:
         """Where the chat is kept."""
         return NullRecorder() if self.chat.temporary or self.store is None else self.store
 
+    # The loop
+
     def run(self) -> int:
-        """Chat until the input ends; 0, or 1 where something failed and nobody sat there."""
-        with self._runner:
+        """Chat until the input ends; 0, or 1 if something failed and the input is a pipe."""
+        with asyncio.Runner() as runner:
             if self.reader.is_person:
-                self._welcome()
+                runner.run(self._welcome())
             while not self._over:
                 try:
                     text = self.reader.prompt(f"{YOU}: ")
@@ -95,7 +108,8 @@ class PlainSession:
                     continue
                 if text is None:
                     break
-                self._take(text.strip())
+                if text.strip():
+                    self._take(runner, text.strip())
         if self._interrupted:
             return INTERRUPTED
         return 1 if self.output.failures and not self.reader.is_person else 0
@@ -105,224 +119,308 @@ class PlainSession:
         self._over = True
 
     def _interrupt(self) -> bool:
-        """ctrl+c: where nobody types it ends the program; whether it does."""
+        """Handle ctrl+c: if the input is a pipe, it ends the program; whether it does."""
         self._interrupted = self._over = not self.reader.is_person
         return self._interrupted
 
-    def wait(self, task: Coroutine[Any, Any, R]) -> R:
-        """Run something to its end; ctrl+c raises `KeyboardInterrupt`."""
-        return self._runner.run(task)
+    def _take(self, runner: asyncio.Runner, text: str) -> None:
+        """Run a command, or send a prompt, and what either asked to do afterwards."""
+        if not self.reader.is_person:
+            self.output.line(f"{YOU}: {text}")
+        try:
+            runner.run(self._handle(text))
+        except KeyboardInterrupt:
+            self.output.line("Stopped.")
+            self._interrupt()
+        except PROBLEMS as problem:
+            self.output.error(problem.message, problem.hint)
+        finally:
+            for task in self._later:
+                task.close()
+            self._later.clear()
 
-    def _welcome(self) -> None:
+    async def _handle(self, text: str) -> None:
+        slash = parse_slash(text)
+        if slash is not None:
+            await self._commands.run(*slash)
+        else:
+            self.send(text)
+        while self._later:
+            await self._later.pop(0)
+
+    def then(self, task: Coroutine[Any, Any, object]) -> None:
+        """Run `task` after the command."""
+        self._later.append(task)
+
+    async def _welcome(self) -> None:
         if self.preferences.trouble:
             self.output.line(self.preferences.trouble)
-        if self.connect():
-            name = self.model.name if self.model is not None else "no model"
+        if await self._connect():
+            name = self.state.model_name or "no model"
             kind = "Temporary chat" if self.chat.temporary else "Chat"
             route = route_to(self.client.endpoint)
             where = "on this machine. Nothing you type leaves it."
             if route.kind != "local":
                 where = f"which {route.promise}."
             self.output.line(f"{kind} with {name}, {where}")
-            self._look_into_history()
+            await self.read_history()
         self.output.line("/help lists the commands. Ctrl+C stops an answer. Ctrl+D leaves.")
 
-    def _look_into_history(self) -> None:
-        """Offer earlier prompts to the key up, and complete what a program that died has left."""
+    async def read_history(self) -> None:
+        """Offer earlier prompts to the key up, and complete what an earlier program has left."""
         if self.store is None or self.store.database.is_locked:
             return
         from .unfinished_answers import complete_unfinished
 
         try:
             self.reader.remember(reversed(self.store.prompts()))
-            complete_unfinished(self)
+            await complete_unfinished(self)
         except HistoryError as error:
             self.output.error(error.message, error.hint)
 
-    def _take(self, text: str) -> None:
-        """Run a command, or send a prompt."""
-        if not text:
-            return
-        if not self.reader.is_person:
-            self.output.line(f"{YOU}: {text}")
-        slash = parse_slash(text)
-        try:
-            if slash is not None:
-                self._commands.run(*slash)
-            else:
-                self.send(text)
-        except KeyboardInterrupt:
-            self.output.line("Stopped.")
-            self._interrupt()
-        except (ClientError, HistoryError) as error:
-            self.output.error(error.message, error.hint)
+    # The daemon and its models
 
-    # The daemon
-
-    def connect(self) -> bool:
-        """Know the models, starting the daemon where it does not run; tells what fails."""
+    async def refresh_models(self) -> None:
+        """Read the models, starting the daemon if it does not run; raises `ClientError`."""
         try:
-            models = self.models()
-        except ClientError as error:
-            self.output.error(error.message, error.hint)
-            return False
-        self.model = choose_model(models, self.model.name if self.model else self.wanted)
-        if self.model is None:
-            what = f"There is no model {self.wanted}." if self.wanted else "There is no model yet."
-            self.output.error(what, "/model lists what can be downloaded.")
-        return self.model is not None
-
-    def models(self) -> list[ModelEntry]:
-        """The models there are; raises `ClientError`."""
-        request = self.client.request(ModelList, "GET", "/ingle/v1/models")
-        try:
-            return self.wait(request).models
+            models = await self._models()
         except DaemonUnreachable:
             if self._start_daemon is None:
                 raise
-        self.output.line("Starting the daemon.")
+            self.output.line("Starting the daemon.")
+            try:
+                self._start_daemon()
+            except Exception as error:  # it may be any that has a sentence for people
+                message, hint = str(getattr(error, "message", error)), getattr(error, "hint", None)
+                raise DaemonUnreachable(message, hint) from error
+            models = await self._models()
+        self.state.connect(models)
+
+    async def _models(self) -> list[ModelEntry]:
+        return (await self.client.request(ModelList, "GET", "/ingle/v1/models")).models
+
+    async def _connect(self) -> bool:
+        """Choose a model; whether there is one. Failures are reported."""
         try:
-            self._start_daemon()
-        except Exception as error:  # it may be anything that has a sentence for people
-            message, hint = str(getattr(error, "message", error)), getattr(error, "hint", None)
-            raise DaemonUnreachable(message, hint) from error
-        return self.wait(self.client.request(ModelList, "GET", "/ingle/v1/models")).models
-
-    def can_ask(self) -> bool:
-        """Whether there is a model that answers, fetched first where that is wanted."""
-        if self.model is None and not self.connect():
+            await self.refresh_models()
+        except ClientError as error:
+            self.output.error(error.message, error.hint)
             return False
-        assert self.model is not None
-        if not self.model.writes:
-            self.output.error(f"{self.model.name} does not chat.", "/model lists others.")
+        wanted = self.state.wanted
+        if self.state.model is None:
+            what = f"There is no model {wanted}." if wanted else "There is no model yet."
+            self.output.error(what, "/model lists what can be downloaded.")
+        return self.state.model is not None
+
+    async def can_ask(self) -> bool:
+        """Whether a model can answer; one that is missing is offered for download first."""
+        state = self.state
+        if (not state.connected or state.model is None) and not await self._connect():
             return False
-        return self.model.installed or self._commands.models.offer_pull(self.model)
+        if state.model is not None and not state.model.writes:
+            self.output.error(f"{state.model.name} does not chat.", "/model lists others.")
+            return False
+        return state.can_ask or await self.offer_pull()
 
-    # Sending
+    async def offer_pull(self) -> bool:
+        """Ask whether to download the model of the chat, and do so; whether it is here then."""
+        model = self.state.model
+        if model is None:
+            return False
+        size = f" ({number_format.size(model.size)})" if model.size else ""
+        self.output.line(f"{model.name}{size} is not on this machine yet.")
+        if not self.reader.is_person:
+            self.output.error(f"{model.name} is missing.", f"`ingle pull {model.name}`.")
+            return False
+        return self.reader.confirm("Download it?") and await self.pull(model.name)
 
-    def send(
-        self, text: str, attachments: tuple[Attachment, ...] = (), *, edits: Message | None = None
-    ) -> None:
-        """Ask the model, and write its answer; with `edits` in the place of that prompt."""
-        if not self.can_ask():
-            return
-        files = self._commands.files.of(text)
-        if files is None:
-            return
-        attachments = (*attachments, *self.attachments, *files)
-        size = len(text) + sum(len(attachment.text) for attachment in attachments)
-        if edits is None and not self._commands.context.make_room(size):
-            return
-        self.attachments = []
-        leaf = self.chat.leaf
-        parent = edits.parent if edits is not None else leaf.id if leaf is not None else None
-        prompt = Message(role="user", content=text, attachments=attachments, parent=parent)
-        if not self.chat.messages:
-            self.history.add_chat(self.chat)
-        self.chat.add(prompt)
-        self.history.add_message(self.chat.id, prompt)
-        self.answer(prompt)
+    async def pull(self, name: str) -> bool:
+        """Download a model; whether it is here then. Raises `ClientError`."""
+        self.output.line(f"Downloading {name}. Ctrl+C leaves that to the daemon.")
+        try:
+            entry = await pull(self.client, name, self._show_pull)
+        except asyncio.CancelledError:
+            self.output.line(f"{name} goes on downloading in the daemon.")
+            raise
+        self.output.line(f"{entry.name} is here.")
+        self.output.bell()
+        if self.state.model is None or self.state.model_name in (name, entry.name):
+            self.state.pulled(entry)
+        else:
+            self.output.line(f"/model {entry.name} goes over to it.")
+        return True
 
-    def again(self, prompt: Message) -> None:
-        """Have a prompt answered once more; its other answers stay as branches."""
-        if self.can_ask():
-            self.chat.cut_behind(prompt)
-            self.answer(prompt)
+    def _show_pull(self, progress: PullProgress) -> None:
+        parts = [f"Downloading {progress.model}"]
+        if progress.total:
+            parts.append(number_format.percent(progress.received / progress.total))
+        if progress.eta is not None:
+            parts.append(f"{number_format.remaining(progress.eta)} left")
+        self.output.news(f"{', '.join(parts)}.")
 
-    def answer(self, prompt: Message) -> None:
-        """Have the last prompt of the path answered."""
-        request = self._commands.routes.prepare(TurnRequest.of(self.chat, self._model_name))
-        turn = self._turn(self._add_answer(prompt.id))
-        self._finish(turn, turn.run(request))
+    # The chat
 
-    def go_on(self, message: Message) -> None:
-        """Have a broken-off answer gone on with, as another branch that begins alike."""
-        if not self.can_ask():
-            return
-        self.chat.cut_behind(message)
-        request = TurnRequest.of(self.chat, self._model_name, continues=True)
-        request = self._commands.routes.prepare(request)
-        turn = self._turn(self._add_answer(message.parent, message.content, message.reasoning))
-        self._finish(turn, turn.run(request))
+    def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
+        """Open a chat, and read out its end or the messages from `at` on."""
+        before = [message.content for message in self.chat.path]
+        path, self.chat = chat.path, chat
+        is_known = [message.content for message in path] == before[: len(path)]
+        if path and not is_known:
+            found = next((i for i, message in enumerate(path) if message.id == at), None)
+            first = max(0, len(path) - SHOWN_MESSAGES) if found is None else found
+            shown = path[first : first + SHOWN_MESSAGES]
+            read = f"Read out: {first + 1} to {first + len(shown)}."
+            self.output.line(f"{chat.title}: {len(path)} messages. {read}")
+            for message in shown:
+                self._speak(message)
+        if chat.settings.model is not None:
+            self.state.want(chat.settings.model)
+        if path and path[-1].is_open and self.store is not None:
+            self.then(self._take_over(path[-1], self.store))
 
-    @property
-    def _model_name(self) -> str:
-        assert self.model is not None
-        return self.model.name
+    def read_out(self, name: str) -> None:
+        """Write the messages of the path from this one on."""
+        path = self.chat.path
+        first = next((i for i, message in enumerate(path) if message.id == name), len(path))
+        for message in path[first:]:
+            self._speak(message)
 
-    def _add_answer(self, parent: str | None, content: str = "", reasoning: str = "") -> Message:
-        answer = Message(
-            role="assistant",
-            parent=parent,
-            model=self._model_name,
-            content=content,
-            reasoning=reasoning,
-        )
-        self.chat.add(answer)
-        self.history.add_message(self.chat.id, answer)
-        return answer
-
-    def take_up(self, message: Message) -> None:
-        """Follow an answer that another program began, and may still write down."""
-        assert self.store is not None
-        turn = self._turn(message, NullRecorder())
-        turn.is_watched = True
-        self._finish(turn, self._take_up(turn, self.store))
-
-    @staticmethod
-    async def _take_up(turn: Turn, store: HistoryStore) -> None:
-        from ..session.answer_takeover import adopt_final_answer, take_over_answer
-
-        if not await take_over_answer(turn, store):
-            await adopt_final_answer(turn.message, store)
-
-    def speak(self, message: Message) -> None:
-        """Read out a message that was said before."""
+    def _speak(self, message: Message) -> None:
         self.output.line(f"{YOU if message.role == 'user' else SPEAKER}: {message.content}")
         for attachment in message.attachments:
             self.output.line(f"Attached: {attachment.name}.")
 
-    def keep_settings(self) -> None:
-        """Keep what the chat is held with; its first message brings it along otherwise."""
-        if self.chat.messages:
-            self.history.set_settings(self.chat.id, self.chat.settings)
+    def copy(self, text: str) -> None:
+        """Copy text, and report how."""
+        from ..terminal.clipboard import copy
 
-    def _turn(self, message: Message, history: ChatRecorder | None = None) -> Turn:
-        entry, kept_in = SentenceWriter(message.model, self.output), history or self.history
-        turn = Turn(self.client, kept_in, message, entry, lambda: self._tell_progress(turn))
+        copied = copy(text)
+        self.output.ask_terminal(copied.sequence)
+        self.output.line(copied.sentence)
+
+    # Sending; each is done after the command that asks for it
+
+    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Send a prompt, and write the answer."""
+        self.then(self._send(text, attachments))
+
+    def edit(self, message: Message, text: str = "") -> None:
+        """Ask for another wording of a prompt, and send it in the place of the prompt."""
+        new: str | None = text
+        if not text and "\n" in message.content and self.reader.is_person:
+            new = self.reader.in_editor(message.content)
+        elif not text:
+            new = self.reader.edit("You, edited: ", message.content)
+        if new is None or not new.strip() or new.strip() == message.content.strip():
+            self.output.line("Nothing is changed. /again asks the same once more.")
+            return
+        self.then(self._send(new.strip(), message.attachments, edits=message))
+
+    def ask_again(self, parent: Message) -> None:
+        """Generate another answer to a prompt; the others stay as branches."""
+        self.then(self._ask_again(parent))
+
+    def continue_answer(self, message: Message) -> None:
+        """Continue an interrupted answer, as another branch that begins alike."""
+        self.then(self._continue(message))
+
+    async def _send(
+        self, text: str, attachments: tuple[Attachment, ...], *, edits: Message | None = None
+    ) -> None:
+        if not await self.can_ask():
+            return
+        files = self.files.of(text)
+        if files is None:
+            return
+        attachments = (*attachments, *self.attachments, *files)
+        size = len(text) + sum(len(attachment.text) for attachment in attachments)
+        if edits is None and not await self._compaction.make_room(size):
+            return
+        self.attachments = []
+        prompt = add_prompt(self.chat, self.history, text, attachments, edits)
+        await self._answer(prompt.id)
+
+    async def _ask_again(self, prompt: Message) -> None:
+        if await self.can_ask():
+            self.chat.cut_behind(prompt)
+            await self._answer(prompt.id)
+
+    async def _continue(self, message: Message) -> None:
+        if await self.can_ask():
+            self.chat.cut_behind(message)
+            await self._answer(message.parent, message)
+
+    async def _answer(self, parent: str | None, begun: Message | None = None) -> None:
+        """Have the end of the path answered, or the answer `begun` continued."""
+        name = self.state.model_name
+        request = TurnRequest.of(self.chat, name, continues=begun is not None)
+        request = await self._prepared(request)
+        answer = add_answer(self.chat, self.history, name or "model", parent, begun)
+        turn = self._turn(answer, self.history)
+        await self._finish(turn, turn.run(request))
+
+    async def _prepared(self, request: TurnRequest) -> TurnRequest:
+        """The request with its route; the user has agreed to what leaves this machine."""
+        routing = await routing_of(self)
+        route = routing.of_chat(self.chat.settings.route, request.model)
+        if not route or not routing.has_choice:
+            return request
+        pick = self.front.pick_route
+        return await request_with_consent(self.client, request, route, pick, self.output.line)
+
+    async def _take_over(self, message: Message, store: HistoryStore) -> None:
+        """Follow an answer that another program began, and may still write to the history."""
+        from ..session.answer_takeover import adopt_final_answer, take_over_answer
+
+        turn = self._turn(message, NullRecorder())
+        turn.is_watched = True
+
+        async def follow() -> None:
+            if not await take_over_answer(turn, store):
+                await adopt_final_answer(turn.message, store)
+
+        await self._finish(turn, follow())
+
+    def _turn(self, message: Message, history: ChatRecorder) -> Turn:
+        entry = SentenceWriter(message.model, self.output)
+        turn = Turn(self.client, history, message, entry, lambda: self._show_progress(turn))
         return turn
 
-    def _finish(self, turn: Turn, task: Coroutine[Any, Any, None]) -> None:
-        if self.wait(self._follow(turn, task)):
-            self._interrupt()
+    async def _finish(self, turn: Turn, task: Coroutine[Any, Any, None]) -> None:
+        self.is_answering = True
+        try:
+            if await self._follow(turn, task):
+                self._interrupt()
+        finally:
+            self.is_answering = False
         if turn.error is not None:
             self.output.error(turn.error.message, turn.error.hint)
-            if isinstance(turn.error, DaemonUnreachable) and self.model is not None:
-                # The next prompt looks for the daemon again, and for this model there.
-                self.wanted, self.model = self.model.name, None
+            if isinstance(turn.error, DaemonUnreachable):
+                # The next prompt looks for the daemon again.
+                self.state.lose(turn.error.message, turn.error.hint)
         self.output.bell()
-        self._commands.context.tell_fill()
+        self._compaction.report_fill()
 
     @staticmethod
     async def _follow(turn: Turn, task: Coroutine[Any, Any, None]) -> bool:
         """Run a turn to its end; whether ctrl+c ended it."""
         try:
             await task
-        except asyncio.CancelledError:  # ctrl+c: what is there stays
+        except asyncio.CancelledError:  # ctrl+c: what was generated stays
             me = asyncio.current_task()
             assert me is not None
             me.uncancel()
             turn.stop()
             await turn.cancel()
             return True
-        except (OSError, SystemExit):  # nobody reads any more, or a signal ends the program
+        except (OSError, SystemExit):  # the reader is gone, or a signal ends the program
             turn.stop()
             if not turn.is_watched:
                 await turn.cancel()
             raise
         return False
 
-    def _tell_progress(self, turn: Turn) -> None:
+    def _show_progress(self, turn: Turn) -> None:
         if turn.ending is not None or turn.text:
             return
         if turn.loading is not None and turn.loading < 1:

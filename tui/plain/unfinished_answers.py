@@ -1,4 +1,4 @@
-"""`complete_unfinished`: answers that were being written when a program died are completed."""
+"""Completes answers that were being generated when an earlier program ended."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .plain_session import PlainSession
 
 PATIENCE = 2.0
-"""Seconds within which what the daemon has finished is here."""
+"""Seconds to wait for an answer that the daemon has finished."""
 
 
-def complete_unfinished(session: PlainSession) -> None:
-    """Fetch the ends of answers from the daemon, and say which are there; raises `HistoryError`."""
+async def complete_unfinished(session: PlainSession) -> None:
+    """Fetch the ends of answers from the daemon, and report each; raises `HistoryError`."""
     store = session.store
     if store is None:
         return
@@ -28,17 +28,17 @@ def complete_unfinished(session: PlainSession) -> None:
         if answer.generation is None:
             store.end_message(answer.message, "interrupted", MessageFacts())
         else:
-            _complete(session, store, answer)
+            await _complete(session, store, answer)
 
 
-def _complete(session: PlainSession, store: HistoryStore, answer: UnfinishedAnswer) -> None:
+async def _complete(session: PlainSession, store: HistoryStore, answer: UnfinishedAnswer) -> None:
     chat = store.load(answer.chat)
     message = chat.messages.get(answer.message) if chat is not None else None
     if chat is None or message is None:
         return
     message.generation = answer.generation
     turn = Turn(session.client, store, message, AnswerEntry(""), _nobody_looks)
-    session.wait(_for_a_moment(turn.resume(store.given(message.id))))
+    await _for_a_moment(turn.resume(store.given(message.id)))
     state = "is still being written" if turn.ending is None else "is there now"
     session.output.line(f"The last answer in “{chat.title}” {state}; /open shows the chats.")
 

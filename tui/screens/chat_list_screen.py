@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual import events, on
@@ -18,12 +18,13 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..chats.automatic_title import shorten
+from ..commands.history_commands import FOLDER_LEGEND, change_chat, delete_chat
 from ..history.database.history_errors import HistoryError
 from ..text.relative_dates import day_group, moment
 from ..text.terminal_safe_text import clean
-from .dialogs.confirm_screen import ConfirmScreen
 
 if TYPE_CHECKING:
+    from ..commands.chat_session import ChatSession
     from ..history.database.row_reads import ChatSummary
     from ..history.history_store import HistoryStore
 
@@ -36,15 +37,6 @@ LEGEND = (
     "ctrl+r search inside · esc"
 )
 SHORT_LEGEND = "enter open · f2 name f3 pin f4 folder f8 delete · esc"
-
-
-class ChatActions(Protocol):
-    """What can be done to a chat of the list."""
-
-    async def rename_chat(self, chat: str, title: str) -> None: ...
-    async def pin_chat(self, chat: str, pinned: bool) -> None: ...
-    async def move_chat(self, chat: str, folder: str) -> None: ...
-    async def delete_chat(self, chat: str) -> None: ...
 
 
 class ChatListScreen(ModalScreen[str | None]):
@@ -66,19 +58,12 @@ class ChatListScreen(ModalScreen[str | None]):
     ]
 
     def __init__(
-        self,
-        store: HistoryStore,
-        actions: ChatActions,
-        *,
-        current: str,
-        push: Callable[[ModalScreen[Any], Callable[[Any], None]], None],
-        on_search: Callable[[str], None],
+        self, store: HistoryStore, session: ChatSession, text: str, on_search: Callable[[str], None]
     ) -> None:
         super().__init__()
         self._store = store
-        self._actions = actions
-        self._current = current
-        self._push = push
+        self._session = session
+        self._text = text
         self._on_search = on_search
         self._chats: list[ChatSummary] = []
         self._words: dict[str, str] = {}
@@ -88,7 +73,7 @@ class ChatListScreen(ModalScreen[str | None]):
         self._folder: str | None = None
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder=PLACEHOLDER)
+        yield Input(self._text, placeholder=PLACEHOLDER)
         yield Static(id="folder", markup=False)
         yield OptionList(markup=False)
         yield Static(id="hint", markup=False)
@@ -98,7 +83,7 @@ class ChatListScreen(ModalScreen[str | None]):
         line = self.query_one(Input)
         line.cursor_blink = False
         line.focus()
-        self.run_worker(partial(self._read, self._current), group="read", exclusive=True)
+        self.run_worker(partial(self._read, self._session.chat.id), group="read", exclusive=True)
 
     def on_resize(self, event: events.Resize) -> None:
         """Lines are as wide as the screen."""
@@ -151,44 +136,40 @@ class ChatListScreen(ModalScreen[str | None]):
 
     def action_rename(self) -> None:
         """Give the highlighted chat another title."""
-        from .dialogs.line_input_screen import LineInputScreen
+        self._act(self._rename)
 
-        chat = self._highlighted()
-        if chat is not None:
-            title = clean(chat.title)
-            self._ask(LineInputScreen("Title", title), self._actions.rename_chat, chat)
+    async def _rename(self, chat: ChatSummary) -> None:
+        title = await self._session.front.line("Title", clean(chat.title))
+        if title is not None:
+            await change_chat(self._session, chat.id, title=title)
 
     def action_move_to(self) -> None:
         """Put the highlighted chat into a folder."""
-        from .dialogs.line_input_screen import LineInputScreen
+        self._act(self._move)
 
-        chat = self._highlighted()
-        if chat is not None:
-            asked = LineInputScreen(
-                "Folder",
-                chat.folder,
-                legend="enter keeps it · empty takes it out · → completes · esc",
-                suggestions=self._folders,
-            )
-            self._ask(asked, self._actions.move_chat, chat)
+    async def _move(self, chat: ChatSummary) -> None:
+        folder = await self._session.front.line(
+            "Folder", chat.folder, legend=FOLDER_LEGEND, suggestions=self._folders
+        )
+        if folder is not None:
+            await change_chat(self._session, chat.id, folder=folder)
 
     def action_pin(self) -> None:
         """Keep the highlighted chat at the top, or no longer."""
-        chat = self._highlighted()
-        if chat is not None and chat.messages:
-            self._act(self._actions.pin_chat(chat.id, not chat.pinned), chat.id)
+        self._act(self._pin)
+
+    async def _pin(self, chat: ChatSummary) -> None:
+        if chat.messages:
+            await change_chat(self._session, chat.id, pinned=not chat.pinned)
 
     def action_delete(self) -> None:
         """Delete the highlighted chat, after asking."""
-        chat = self._highlighted()
-        if chat is None:
-            return
+        self._act(self._delete)
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._act(self._actions.delete_chat(chat.id), self._neighbour(chat))
-
-        self._push(deletion_screen(chat.title, chat.messages), answered)
+    async def _delete(self, chat: ChatSummary) -> str | None:
+        done = await delete_chat(self._session, chat.id, chat.title, chat.messages)
+        self._session.front.present(done)
+        return self._neighbour(chat)
 
     def action_search(self) -> None:
         """Search inside the chats for what is typed."""
@@ -200,24 +181,21 @@ class ChatListScreen(ModalScreen[str | None]):
         """End without a choice."""
         self.dismiss(None)
 
-    def _ask(
-        self,
-        question: ModalScreen[str | None],
-        act: Callable[[str, str], Awaitable[None]],
-        chat: ChatSummary,
+    def _act(self, action: Callable[[ChatSummary], Awaitable[str | None]]) -> None:
+        """Do something with the highlighted chat, and highlight the chat that it returns, or it."""
+        chat = self._highlighted()
+        if chat is not None:
+            self.run_worker(self._done(action, chat), group="act")
+
+    async def _done(
+        self, action: Callable[[ChatSummary], Awaitable[str | None]], chat: ChatSummary
     ) -> None:
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self._act(act(chat.id, text), chat.id)
-
-        self._push(question, answered)
-
-    def _act(self, action: Awaitable[None], then: str | None) -> None:
-        async def act() -> None:
-            await action
-            await self._read(then)
-
-        self.run_worker(act(), group="act")
+        try:
+            then = await action(chat)
+        except HistoryError as error:
+            self.notify(error.message, severity="warning", markup=False)
+            then = None
+        await self._read(then or chat.id)
 
     async def _read(self, highlight: str | None) -> None:
         try:
@@ -286,7 +264,7 @@ class ChatListScreen(ModalScreen[str | None]):
             count = f"{chat.messages} msg" if chat.messages else ""
             wide = [shorten(clean(chat.folder), 16), shorten(clean(chat.model), 24), count, facts]
             facts = "  ".join(fact for fact in wide if fact)
-        mark = "▸ " if chat.id == self._current else "◆ " if chat.pinned else "  "
+        mark = "▸ " if chat.id == self._session.chat.id else "◆ " if chat.pinned else "  "
         room = max(8, width - cell_len(facts) - 4)
         title = shorten(" ".join(clean(chat.title).split()) or "Untitled", room)
         draft = ""
@@ -317,15 +295,3 @@ class ChatListScreen(ModalScreen[str | None]):
 def searched_words(chat: ChatSummary) -> str:
     """What the filter looks at."""
     return f"{chat.title}\n{chat.model}\n{chat.folder}\n{chat.draft}".casefold()
-
-
-def deletion_screen(title: str, messages: int) -> ConfirmScreen:
-    """Asks with what would go, and that it would not come back."""
-    name = shorten(" ".join(clean(title).split()) or "Untitled", 60)
-    what = "1 message" if messages == 1 else f"{messages} messages in all its branches"
-    return ConfirmScreen(
-        f"Delete “{name}”?",
-        f"It has {what}. Nothing of it is kept, and it cannot be undone.",
-        yes="deletes it for good",
-        no="keeps it",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import textwrap
 from typing import TYPE_CHECKING, ClassVar
@@ -20,7 +19,7 @@ from ..text.terminal_safe_text import clean
 
 if TYPE_CHECKING:
     from ..client.api_types import DeviceGauges
-    from ..features.chat_host import ChatHost
+    from ..commands.chat_session import ChatSession
 
 NAME_WIDTH = 13
 AROUND = 8
@@ -39,9 +38,9 @@ class DoctorScreen(ModalScreen[None]):
         Binding("y", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, host: ChatHost, devices: list[DeviceGauges]) -> None:
+    def __init__(self, session: ChatSession, devices: list[DeviceGauges]) -> None:
         super().__init__()
-        self._host = host
+        self._session = session
         self._devices = devices
         self._facts: list[Fact] = []
 
@@ -57,23 +56,11 @@ class DoctorScreen(ModalScreen[None]):
         self.run_worker(self._examine)
 
     async def _examine(self) -> None:
-        daemon, memory = await doctor_report.daemon_facts(self._host.client)
-        host, env = self._host, dict(os.environ)
-        terminal = await asyncio.to_thread(doctor_report.terminal_facts, env, self._size_fact())
-        self._facts = [
-            *await asyncio.to_thread(doctor_report.program_facts),
-            *terminal,
-            *await asyncio.to_thread(doctor_report.clipboard_facts, env),
-            *doctor_report.machine_facts(self._devices, memory),
-            *daemon,
-            *doctor_report.model_facts(
-                host.state.loaded, host.state.model_name, doctor_report.speed_of(host.chat.path)
-            ),
-            *doctor_report.place_facts(host.folders),
-        ]
+        session, size = self._session, self._size_fact()
+        self._facts = await doctor_report.quick_facts(session, self._devices, size)
         self._show()
         # The machine is looked at last: that can take a second.
-        self._facts += await doctor_report.finding_facts(host.client)
+        self._facts += await doctor_report.finding_facts(session.client)
         self._show()
 
     def on_resize(self) -> None:
@@ -102,10 +89,9 @@ class DoctorScreen(ModalScreen[None]):
 
     @property
     def _sync_available(self) -> bool:
-        app = self._host.chat_app
-        return app._sync_available  # pyright: ignore[reportPrivateUsage]
+        return self.app._sync_available  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
 
     def action_copy(self) -> None:
         """Copy the report."""
         if self._facts:
-            self._host.copy(doctor_report.report(self._facts))
+            self._session.copy(doctor_report.report(self._facts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,6 +15,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..client.api_types import ModelEntry, ModelList
+from ..commands.chat_session import ModelAction, ModelPick
 from ..session.model_choice import custom_model
 from ..session.model_descriptions import (
     WARM,
@@ -34,14 +35,6 @@ KEYS = "p pull · u unload · d delete · c compare · / filter · esc closes"
 SHORT_KEYS = "p pull · u unload · d delete · c compare · esc"
 BESIDE_THE_LIST = 12
 """Rows of the dialog for other things than the list, and around it."""
-Action = Literal["use", "pull", "cancel", "delete", "unload", "compare"]
-
-
-class ModelPick(NamedTuple):
-    """What is to be done, and with which model."""
-
-    action: Action
-    model: ModelEntry
 
 
 class ModelPicker(ModalScreen[ModelPick | None]):
@@ -251,7 +244,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
         """Go back to the filter."""
         self.query_one(Input).focus()
 
-    def action_choose(self, action: Action) -> None:
+    def action_choose(self, action: ModelAction) -> None:
         """End with what is to be done, where that is possible for this model."""
         model = self._chosen()
         if model is None:
@@ -261,8 +254,8 @@ class ModelPicker(ModalScreen[ModelPick | None]):
         if action in self._possible(model):
             self.dismiss(ModelPick(action, model))
 
-    def _possible(self, model: ModelEntry) -> set[Action]:
-        actions: set[Action] = {"use"}
+    def _possible(self, model: ModelEntry) -> set[ModelAction]:
+        actions: set[ModelAction] = {"use"}
         if model.state == "downloading":
             actions.add("cancel")
         elif not model.installed:

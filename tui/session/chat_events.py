@@ -6,6 +6,9 @@ from textual.message import Message
 
 from ..client.api_types import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
 
+ENDED = frozenset({"done", "failed"})
+"""The states of a download that is over."""
+
 
 class DaemonConnected(Message):
     """The daemon answers; these are its models."""

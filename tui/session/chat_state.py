@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ..client.api_types import LoadedModel, ModelEntry
 from ..text import number_format
 from ..text.terminal_safe_text import clean
-from ..widgets.status_line import ChatStatus
 from .model_choice import choose_model
 from .turn import Turn
+
+
+class ChatStatus(msgspec.Struct, frozen=True):
+    """What the status line shows; None and 0 stand for unknown numbers."""
+
+    model: str = ""
+    state: str = "connecting"
+    good: bool = False
+    bad: bool = False
+    speed: float | None = None
+    first_token: float | None = None
+    context_used: int = 0
+    context: int = 0
 
 
 @dataclass(slots=True)

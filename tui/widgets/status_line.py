@@ -16,6 +16,7 @@ from ..commands.answer_statistics import reuse
 from ..gauges.apportionment import apportion
 from ..gauges.context_usage import ContextUse, Role
 from ..gauges.memory_usage import MemoryUse, binary_size
+from ..session.chat_state import ChatStatus
 from ..text import number_format
 from .gauges.context_ribbon import percent, ribbon_line
 from .gauges.glyph_text import StyledText, signs
@@ -25,19 +26,6 @@ WIDEST_RIBBON = 40
 BAR_WIDTH = 12
 STYLES = ("$primary", "$success", "$edge")
 """Of cache that is used, kept, and free."""
-
-
-class ChatStatus(msgspec.Struct, frozen=True):
-    """What the line shows; None and 0 where a number is not known."""
-
-    model: str = ""
-    state: str = "connecting"
-    good: bool = False
-    bad: bool = False
-    speed: float | None = None
-    first_token: float | None = None
-    context_used: int = 0
-    context: int = 0
 
 
 class MemoryStatus(msgspec.Struct, frozen=True):

@@ -44,8 +44,8 @@ async def test_a_hit_on_another_branch_is_gone_over_to(
 
 async def test_finding_in_the_open_chat(piped: Piped) -> None:
     _, out, _ = await piped("Tides?\n/find HELLO\n/find nowhere\n")
-    assert "Message 2, Model: Hello there.\n1 of 2 messages have it.\n" in out
-    assert "0 of 2 messages have it.\n" in out
+    assert "1 of 2 messages have it:\nMessage 2, Model: Hello there.\n" in out
+    assert "0 of 2 messages have it:\n" in out
 
 
 async def test_a_chat_is_sorted_and_written_to_a_file(piped: Piped, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_a_chat_is_sorted_and_written_to_a_file(piped: Piped, tmp_path: Pa
     assert "Hello there." in (tmp_path / "A-name.md").read_text()
     exported = tmp_path / "A-name.json"
     _, out, _ = await piped("/open\n1\n/delete\nyes\n/open\n")
-    assert "The chat is deleted. A new one begins." in out
+    assert "The chat is deleted." in out
     assert "There are no chats yet." in out
     _, out, errors = await piped(f"/import {exported}\n/import {tmp_path / 'none.json'}\n")
     assert "Imported 1 new chat with 2 messages." in out
@@ -65,7 +65,7 @@ async def test_a_chat_is_sorted_and_written_to_a_file(piped: Piped, tmp_path: Pa
 
 async def test_a_temporary_chat_is_nowhere(piped: Piped, tmp_path: Path) -> None:
     _, _, errors = await piped("/temp\nHi\n/keep\n/delete\n")
-    assert "This chat is temporary: it is not kept." in errors
+    assert "This chat is temporary: it is not kept, so there is nothing to pin." in errors
     assert "This chat is not kept, so there is nothing to delete." in errors
     store = open_history(tmp_path / "chats", pytest.fail)
     assert store.recent() == []
@@ -87,7 +87,7 @@ async def test_chats_are_locked_and_unlocked(
             terminal.type("/encrypt\n")
             terminal.until(lambda screen: "New passphrase" in screen)
             terminal.type("open sesame\n")
-            terminal.until(lambda screen: "The same once more:" in screen)
+            terminal.until(lambda screen: "The same once more (empty: not now):" in screen)
             terminal.type("open sesame\n")
             terminal.until(lambda screen: "The chats are encrypted." in screen)
             terminal.until(lambda screen: screen.rstrip().endswith("You:"))
@@ -98,7 +98,7 @@ async def test_chats_are_locked_and_unlocked(
             terminal.type("open sesame\n")
             terminal.until(lambda screen: screen.rstrip().endswith("You:"))
             terminal.type("/encrypt off\n")
-            terminal.until(lambda screen: "Keep them in the clear? Yes or no:" in screen)
+            terminal.until(lambda screen: "Keep the chats in the clear? Yes or no:" in screen)
             terminal.type("yes\n")
             terminal.until(lambda screen: "in the clear again." in screen)
             terminal.type("/open\n")

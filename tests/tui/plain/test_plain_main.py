@@ -154,7 +154,7 @@ async def test_no_title_reaches_the_terminal_as_a_sequence(
             terminal.type("/open\n")
             terminal.until(lambda screen: "Number, or enter for none:" in screen)
             terminal.type("1\n/delete\n")
-            terminal.until(lambda screen: "Delete Eviltitle for good? Yes or no:" in screen)
+            terminal.until(lambda screen: "Delete “Eviltitle”? Yes or no:" in screen)
             terminal.type("no\n")
             terminal.until(lambda screen: screen.rstrip().endswith("You:"))
             terminal.type("\x04")

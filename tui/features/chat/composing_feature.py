@@ -14,11 +14,12 @@ from textual.app import SuspendNotSupported
 from ...chats.message import Message
 from ...client.api_types import TokenCounts
 from ...client.client_errors import ClientError
+from ...commands.chat_commands import template_folder
 from ...composing.completer import Completer
 from ...composing.completion_item import CompletionItem
 from ...composing.draft_token_counter import DraftCounter
 from ...composing.file_mentions import resolve
-from ...composing.prompt_templates import load_templates
+from ...composing.prompt_templates import Template, load_templates
 from ...history.database.history_errors import HistoryError
 from ...text.fuzzy_match import rank
 from ...text.terminal_safe_text import clean
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 CHATS = 20
 """How many chats are offered."""
 MAX_TITLE = 40
-TEMPLATES = "prompts"
-"""The folder of templates, within the one of settings."""
 
 
 class ComposingFeature(Feature):
@@ -40,6 +39,7 @@ class ComposingFeature(Feature):
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         self._completer = Completer(Path.cwd(), host.can_run)
+        self._templates = template_folder(host)
         self._counter = DraftCounter(self._count, self._show_count)
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -47,7 +47,6 @@ class ComposingFeature(Feature):
             "editor": lambda _: self.edit_draft(),
             "attach": self.attach,
             "paste": lambda _: self.host.composer.action_paste(),
-            "template": self.template,
         }
 
     def on_ready(self) -> None:
@@ -57,19 +56,11 @@ class ComposingFeature(Feature):
         if self.host.store is not None:
             composer.earlier_prompts = self._earlier_prompts
             self._completer.find_chats = self._find_chats
-        if self._folder is not None:
-            self.host.run_task(self._load_templates(), group="templates")
+        if self._templates is not None:
+            self.host.run_task(self._load_templates(self._templates), group="templates")
 
-    @property
-    def _folder(self) -> Path | None:
-        folders = self.host.folders
-        return None if folders is None else folders.config / TEMPLATES
-
-    async def _load_templates(self) -> None:
-        """Read the templates again; they may have been changed since."""
-        folder = self._folder
-        if folder is not None:
-            self._completer.templates = await asyncio.to_thread(load_templates, folder)
+    async def _load_templates(self, folder: Path) -> None:
+        self._completer.templates = await asyncio.to_thread(load_templates, folder)
 
     async def _earlier_prompts(self) -> Sequence[str]:
         store = self.host.store
@@ -166,30 +157,25 @@ class ComposingFeature(Feature):
     def _is_there(self, argument: str) -> bool:
         return resolve(argument, self.host.composer.folder).exists()
 
-    async def template(self, name: str) -> None:
-        """Put a template into the draft; without a name, say which there are."""
-        await self._load_templates()
-        templates = self._completer.templates
-        found = next((template for template in templates if template.name == name), None)
-        if found is not None:
-            composer = self.host.composer
-            composer.insert(found.text, maintain_selection_offset=False)
-            composer.move_cursor((0, 0))
-            if not composer.select_place():
-                composer.move_cursor(composer.document.end)
-            composer.focus()
-            return
-        known = ", ".join(template.name for template in templates)
-        if self._folder is None:
-            self.host.tell("There is no folder of templates here.", "warning")
-        elif not templates:
-            self.host.tell(
-                f"Put prompts as .md files into {self._folder}; {{{{name}}}} is a place."
-            )
-        elif name:
-            self.host.tell(f"There is no template {name}. There are: {known}.", "warning")
-        else:
-            self.host.tell(f"Templates: {known}. /template NAME, or /NAME, inserts one.")
+    def insert_template(self, template: Template) -> None:
+        """Put a template into the draft, with its first place selected."""
+        composer = self.host.composer
+        composer.insert(template.text, maintain_selection_offset=False)
+        composer.move_cursor((0, 0))
+        if not composer.select_place():
+            composer.move_cursor(composer.document.end)
+        composer.focus()
+        if self._templates is not None:  # they may have changed since the start
+            self.host.run_task(self._load_templates(self._templates), group="templates")
+
+    async def full_draft(self) -> str:
+        """The draft as the model would read it, with its files; "" without one."""
+        composer = self.host.composer
+        text = composer.text.strip()
+        if not text:
+            return ""
+        attachments, _ = await composer.attaching.read(composer.text)
+        return Message(role="user", content=text, attachments=attachments).text
 
     async def edit_draft(self) -> None:
         """Write the draft, or the chip at the cursor, in the user's editor."""

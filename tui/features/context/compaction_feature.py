@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from ...commands.chat_session import SummaryRequest
+from ...commands.command_results import CommandRefused
+from ...commands.context_commands import summarise, trim
+from ...compaction.compaction_planner import (
+    CompactionStep,
+    ContextFill,
+    fill_of,
+    fits,
+    is_worth_it,
+    last_size,
+    next_step,
+)
+from ...compaction.token_sizes import CHARACTERS_A_TOKEN
 from ...widgets.compaction_bar import (
     BarText,
     CompactionBar,
@@ -15,7 +26,6 @@ from ...widgets.compaction_bar import (
     suggestion_text,
 )
 from ..feature import Feature, Handler
-from .trim_feature import TrimFeature
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -25,17 +35,14 @@ if TYPE_CHECKING:
     from ...chats.compaction_record import CompactionRecord
     from ...chats.queued_prompt import QueuedPrompt
     from ...client.api_types import GaugesEvent, PagesEvent
-    from ...compaction.compaction_planner import ContextFill
-    from ...compaction.compactor import Compactor, Progress
-    from ...compaction.context_full_choices import Choice
+    from ...compaction.compaction_planner import Choice
+    from ...compaction.compactor import Progress
     from ...screens.context.compact_choice import CompactChoice
-    from ...screens.context.summary_screen import SummaryAction
     from ...session.turn import Turn
     from ..chat_host import ChatHost
 
 NOTICE_SECONDS = 6
 """How long an automatic compaction is announced before it begins."""
-CHARACTERS_A_TOKEN = 3.6
 
 
 class CompactionFeature(Feature):
@@ -45,7 +52,8 @@ class CompactionFeature(Feature):
         super().__init__(host)
         self._bar: CompactionBar | None = None
         self._worker: Worker[None] | None = None
-        self._compactor: Compactor | None = None
+        self._request: SummaryRequest | None = None
+        self._chain: list[CompactionRecord] = []
         self._by_itself = False
         self._timer: Timer | None = None
         self._seconds_left = 0
@@ -60,10 +68,8 @@ class CompactionFeature(Feature):
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
         return {
-            "compact": lambda focus: self.compact(focus),
+            "compact": lambda focus: self.start(SummaryRequest(focus)),
             "compact_ask": self.compact_and_ask,
-            "undo": self.undo,
-            "summary": self.show_summary,
         }
 
     @property
@@ -80,18 +86,18 @@ class CompactionFeature(Feature):
         self._say(None)
 
     def on_path_changed(self) -> None:
-        """See `Feature`: another branch has another size."""
-        leaf = self.host.chat.leaf
-        active = self.host.chat.active_compaction()
-        if active is not None and active.trims:
-            self._used = active.tokens_after
-        if leaf is None or leaf.id == self._leaf:
+        """See `Feature`: another branch has another size, and so has a compacted one."""
+        chat, known = self.host.chat, self._chain
+        self._chain = chat.compaction_chain()
+        if chat.leaf is not None and chat.leaf.id != self._leaf:
+            self._leaf = chat.leaf.id
+            self._used, context = last_size(chat)
+            self._context = context or self._context
             return
-        from ...compaction.compaction_planner import last_size
-
-        self._leaf = leaf.id
-        self._used, context = last_size(self.host.chat)
-        self._context = context or self._context
+        undone = [step for step in known if step not in self._chain]
+        self._used += sum(step.tokens_before - step.tokens_after for step in undone)
+        if self._chain and self._chain[-1] not in known:
+            self._used = self._chain[-1].tokens_after
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
         """See `Feature`."""
@@ -117,8 +123,6 @@ class CompactionFeature(Feature):
             return
         self._used, self._context = turn.context_used, turn.context or self._context
         self._leaf = turn.message.id
-        from ...compaction.compaction_planner import CompactionStep, is_worth_it, next_step
-
         fill = self._fill()
         # The program that asked for the answer compacts the chat, and not each that looks on.
         step = CompactionStep.NOTHING if turn.is_watched else next_step(fill)
@@ -154,8 +158,6 @@ class CompactionFeature(Feature):
         """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
         if (self.running and not self._by_itself) or self._is_asking:
             return False
-        from ...compaction.compaction_planner import fits
-
         size = round(sum(map(len, _texts(prompt))) / CHARACTERS_A_TOKEN)
         known = self._used and prompt.edits is None
         agreed = prompt is self._send_anyway
@@ -185,75 +187,51 @@ class CompactionFeature(Feature):
 
     # Compacting
 
-    def compact(self, focus: str = "", *, by_itself: bool = False) -> None:
-        """Have what was said earlier summed up, with special care for `focus`."""
-        self._start(focus, self.host.chat.compaction_chain(), by_itself=by_itself)
+    def start(self, request: SummaryRequest) -> None:
+        """Make a summary in the background; a `batch` gives way to what the user does."""
+        self._stop_notice()
+        state = self.host.state
+        if self.running or self.host.turn is not None:
+            self.host.tell("Something is being written already; esc stops it.", "warning")
+        elif not state.connected or not state.can_ask:
+            self.host.tell("There is no model at hand that could write a summary.", "warning")
+        else:
+            self._request = request
+            self._by_itself = request.batch
+            task = self._run(request, self.host.chat)
+            self._worker = self.host.run_task(task, group="compaction")
 
     def compact_and_ask(self, question: str) -> None:
-        """Sum up, then send the question."""
+        """Summarise, then send the question."""
         if not question:
-            self.host.tell("/compact+ takes the question that is to be sent afterwards.", "warning")
+            self.host.tell("Say what to ask then: /compact+ QUESTION.", "warning")
             return
         if self.running:
-            self._by_itself = False  # it is needed now, and no longer done in passing
+            self._by_itself = False  # it is needed now
         else:
-            self.compact()
+            self.start(SummaryRequest())
         if self.running:
             self.host.send(question)
         else:
             self.host.composer.replace_text(question)
 
-    def _start(
-        self, focus: str, chain: Sequence[CompactionRecord], *, by_itself: bool, replaces: str = ""
-    ) -> None:
-        self._stop_notice()
-        state = self.host.state
-        if self.running or self.host.turn is not None:
-            self.host.tell("Something is being written already; esc stops it.", "warning")
-            return
-        if not state.connected or not state.can_ask:
-            self.host.tell("There is no model at hand that could write a summary.", "warning")
-            return
-        from ...compaction.compactor import Compactor
-
-        self._by_itself = by_itself
-        self._compactor = Compactor(
-            self.host.client,
-            self.host.chat,
-            state.model_name,
-            focus=focus,
-            batch=by_itself,
-            chain=chain,
-            changed=self._show_progress,
-        )
-        task = self._run(self._compactor, self.host.chat, replaces)
-        self._worker = self.host.run_task(task, group="compaction")
-
-    async def _run(self, compactor: Compactor, chat: Chat, replaces: str) -> None:
-        """Make the summary, put it into the chat, and have its view computed."""
-        from ...client.client_errors import ClientError
-        from ...compaction.summary_check import CompactionRefused
-
+    async def _run(self, request: SummaryRequest, chat: Chat) -> None:
+        """Make the summary, and send what waits for it."""
         try:
-            compaction = await compactor.run()
-        except CompactionRefused as refused:
-            self._fail(str(refused), chat)
-        except ClientError as error:
-            self._fail(f"{error.message} Nothing was changed.", chat)
+            done = await summarise(self.host, request, self._show_progress, self._page_tokens)
+        except CommandRefused as refused:
+            self._fail(f"{refused.message} {refused.hint or ''}".strip(), chat)
         else:
-            self._ended(compactor)
+            self._ended(request)
             if self.host.chat is chat:
-                self._add(chat, compaction, replaces)
-                self._used = compaction.tokens_after
-                self.host.run_task(self._warm_up(), group="compaction-warm-up")
+                self.host.front.present(done)
                 self.host.send_next()
         finally:
-            self._ended(compactor)
+            self._ended(request)
 
-    def _ended(self, compactor: Compactor) -> None:
-        if self._compactor is compactor:
-            self._compactor = None
-            self._worker = None
+    def _ended(self, request: SummaryRequest) -> None:
+        if self._request is request:
+            self._request = self._worker = None
             self._by_itself = False
             self._say(None)
 
@@ -267,100 +245,17 @@ class CompactionFeature(Feature):
         self.host.tell(sentence, "warning")
         self.host.return_queue()
 
-    def _add(self, chat: Chat, compaction: CompactionRecord, replaces: str = "") -> None:
-        from ...compaction.apply_compaction import apply
-
-        saved = max(0, compaction.tokens_before - compaction.tokens_after)
-        pages = saved // self._page_tokens if self._page_tokens else 0
-        compaction = msgspec.structs.replace(compaction, kv_pages=pages)
-        apply(chat, self.host.history, compaction, replaces=replaces)
-        self.host.show_path()
-
-    async def _warm_up(self) -> None:
-        """Have the new view computed in idle time, so that the next first token does not wait."""
-        from ...compaction.context_prefill import warm_up
-
-        await warm_up(self.host.client, self.host.chat, self.host.state.model_name)
-
     def _give_up(self) -> None:
-        """Break off what runs; nothing of it remains."""
+        """Stop the summary that is being made; nothing of it remains."""
         self._stop_notice()
-        worker, compactor = self._worker, self._compactor
-        self._worker = self._compactor = None
+        worker, self._worker, self._request = self._worker, None, None
         self._by_itself = False
         if worker is not None:
             worker.cancel()
-        if compactor is not None:
-            self.host.run_task(compactor.cancel(), group="compaction-cancel")
-
-    # Undo, trim, summary
-
-    def undo(self, name: str = "") -> None:
-        """Send the originals again, those behind the compaction `name` or the last one."""
-        from ...compaction.apply_compaction import undo
-        from ...compaction.summary_check import CompactionRefused
-
-        if self.host.turn is not None:
-            self.host.tell("An answer is still running; esc stops it.", "warning")
-            return
-        try:
-            undone = undo(self.host.chat, self.host.history, name)
-        except CompactionRefused as refused:
-            self.host.tell(str(refused), "warning")
-            return
-        self._used += sum(step.tokens_before - step.tokens_after for step in undone)
-        self.host.show_path()
-        sentence = "The originals are sent again, word for word."
-        if self._context and self._used > self._context:
-            sentence += " They no longer fit into the context, though: F6 compacts."
-        self.host.tell(sentence)
-
-    def show_summary(self, name: str = "") -> None:
-        """Open a summary, the last one without a name."""
-        chain = [step for step in self.host.chat.compaction_chain() if not step.trims]
-        shown = next((step for step in chain if step.id == name), chain[-1] if chain else None)
-        if shown is None:
-            self.host.tell("There is no summary in this chat yet; F6 makes one.", "warning")
-            return
-        from ...screens.context.summary_screen import SummaryScreen
-
-        chat = self.host.chat
-        self.host.show_screen(SummaryScreen(shown), lambda wish: self._act(chat, shown, wish))
-
-    def _act(self, chat: Chat, shown: CompactionRecord, wish: SummaryAction | None) -> None:
-        if wish is None or self.host.chat is not chat:
-            return
-        chain = chat.compaction_chain()
-        if wish.act == "undo":
-            self.undo(shown.id)
-        elif shown is not chain[-1]:
-            self.host.tell("Only the last summary can be changed; F7 undoes it.", "warning")
-        elif wish.act == "redo":
-            self._start(wish.text, chain[:-1], by_itself=False, replaces=shown.id)
-        else:
-            self.host.run_task(self._edit(chat, shown, wish.text), group="compaction-edit")
-
-    async def _edit(self, chat: Chat, shown: CompactionRecord, text: str) -> None:
-        """Put an edited summary in the place of the old one, which history keeps."""
-        from ...client.client_errors import ClientError
-        from ...compaction.edited_summary import edited
-
-        try:
-            compaction = await edited(self.host.client, chat, self.host.state.model_name, text)
-        except ClientError as error:
-            self.host.tell(f"{error.message} The summary is as it was.", "warning")
-            return
-        if self.host.chat is not chat or self.host.turn is not None:
-            return
-        self._add(chat, compaction, shown.id)
-        self._used = compaction.tokens_after
-        await self._warm_up()
 
     # When
 
     def _fill(self) -> ContextFill:
-        from ...compaction.compaction_planner import fill_of
-
         said = self.host.preferences
         at = said.compact_at / 100 if said.auto_compact else None
         return fill_of(
@@ -375,7 +270,7 @@ class CompactionFeature(Feature):
             return
         self._send_anyway = asked[0]
         if choice == "compact":
-            self.compact()
+            self.start(SummaryRequest())
             if not self.running:
                 self.host.return_queue()
         elif choice == "trim":
@@ -384,7 +279,7 @@ class CompactionFeature(Feature):
             self.host.send_next()
 
     async def _trim_and_send(self) -> None:
-        await self.host.feature(TrimFeature).trim()
+        await self.host.present(trim(self.host, ""))
         self.host.send_next()
 
     # The line
@@ -397,7 +292,7 @@ class CompactionFeature(Feature):
     def _tick(self) -> None:
         if self._seconds_left <= 0:
             self._stop_notice()
-            self.compact(by_itself=True)
+            self.start(SummaryRequest(batch=True))
             return
         self._say(notice_text(self._fill().share, self._seconds_left))
         self._seconds_left -= 1
@@ -408,9 +303,8 @@ class CompactionFeature(Feature):
             self._timer = None
 
     def _show_progress(self, progress: Progress) -> None:
-        if self._compactor is None:
-            return
-        self._say(progress_text(progress))
+        if self._request is not None:
+            self._say(progress_text(progress))
 
     def _say(self, said: BarText | None) -> None:
         """Show a line, or none; the widget is made when there is something to show first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
@@ -14,14 +14,15 @@ from ...chats.message import Message
 from ...client.api_types import GaugesEvent, PagesEvent, PullProgress
 from ...gauges.cached_prompts import CachedPrompts
 from ...gauges.context_counter import ContextCounter
+from ...gauges.context_usage import ContextUse
 from ...gauges.gauge_state import GaugeState, RouteRow
 from ...gauges.page_map_cells import chat_of
 from ...gauges.prefill_cost import PrefillCost
 from ...history.database.history_errors import HistoryError
+from ...session.chat_events import ENDED
 from ...text.terminal_safe_text import clean
 from ...widgets.status_line import StatusLine, memory_status
 from ..feature import Feature, Handler
-from ..models.pulls_feature import ENDED
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -67,8 +68,6 @@ class GaugesFeature(Feature):
         return {
             "gauges": lambda _: self.cycle(),
             "kv": lambda _: self.show_map(),
-            "stats": lambda _: self.show_figures(),
-            "context": lambda _: self.show_context(),
         }
 
     # Events
@@ -341,71 +340,18 @@ class GaugesFeature(Feature):
         self.host.show_screen(screen, closed)
         screen.call_after_refresh(self.draw)
 
-    def show_figures(self) -> None:
-        """Figures of the last answer and of the chat."""
-        from ...commands.answer_statistics import answer_rows, chat_rows
-        from ...screens.context.statistics_screen import StatisticsScreen
-
-        path = self.host.chat.path
-        answers = [m for m in path if m.role == "assistant" and not m.is_open]
-        if not answers:
-            self.host.tell("There are no figures before the first answer.", "warning")
-            return
-        tables = {"The last answer": answer_rows(answers[-1].facts), "This chat": chat_rows(path)}
-        self.host.show_screen(StatisticsScreen(tables))
-
-    async def show_context(self) -> None:
-        """What takes how many tokens."""
-        from ...gauges.context_usage import savings
-        from ...screens.context.context_table import ContextTable
-
+    async def count_context(self) -> tuple[ContextCounter, ContextUse]:
+        """What takes how many tokens of the next prompt."""
         await self._look(self.host.chat, self.host.state.model_name or "")
         self._collect()
-        if not self.counter.parts:
-            self.host.tell("Nothing is sent yet: the chat is empty.", "warning")
-            return
-        saved = savings(self.host.chat, self.counter.parts, self.counter.estimate)
-        table = ContextTable(self.counter.parts, self.state.use, saved)
-        self.host.show_screen(table, self._go_to)
+        return self.counter, self.state.use
 
-    def _go_to(self, message: str | None) -> None:
-        if message is not None:
-            self.host.show_path(at=message)
-
-    # Prices
-
-    def price_of(self, wanted: list[dict[str, str]], model: str | None = None) -> PrefillCost:
-        """What sending these messages costs; without a last prompt that is new in any case.
-
-        `model` is the chat's own where it is left out.
-        """
-        name = model or self.host.state.model_name or ""
+    def prefill_cost(self, wanted: list[dict[str, str]]) -> PrefillCost:
+        """What sending these messages computes again, but for the next prompt itself."""
+        name = self.host.state.model_name or ""
         loaded = [] if self.state.gauges is None else self.state.gauges.models
         rate = next((m.prompt_rate for m in loaded if m.name == name), 0.0)
         return self._sent.price(wanted, name, self.counter.count, rate)
-
-    def price_of_system(self, text: str) -> PrefillCost:
-        """What another system prompt has read again."""
-        settings = self.host.chat.settings
-        before, settings.system = settings.system, text
-        try:
-            return self.price_of(request_messages(self.host.chat))
-        finally:
-            settings.system = before
-
-    def pay(self, price: PrefillCost, action: Callable[[], None], what: str) -> None:
-        """Do something that throws the cache away: at once, or after asking where it is dear."""
-        if not price.needs_consent:
-            action()
-            return
-        from ...screens.dialogs.confirm_screen import ConfirmScreen
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                action()
-
-        question = ConfirmScreen(what, f"With the next prompt {price.sentence}.", yes="does it")
-        self.host.show_screen(question, answered)
 
 
 def _route_row(answer: Message) -> RouteRow:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...client.api_types import ModelEntry
+from ...commands.model_commands import switch_cost, talk_to
 from ...session.model_choice import find_model
 from ..feature import Feature, Handler
-from .models_feature import ModelsFeature
 
 if TYPE_CHECKING:
     from ...chats.message import Message
@@ -41,8 +41,7 @@ class CompareFeature(Feature):
     def _open(self, here: ModelEntry, other: ModelEntry) -> None:
         from ...screens.compare_screen import CompareScreen
 
-        models = self.host.feature(ModelsFeature)
-        together = not models.price(other).evicted
+        together = not switch_cost(self.host, other).evicted
         screen = CompareScreen(
             self.host.client,
             self.host.chat,
@@ -60,5 +59,8 @@ class CompareFeature(Feature):
         self.host.history.choose(chat.id, leaf.id)
         self.host.show_path()
         if leaf.model and leaf.model != self.host.state.model_name:
-            self.host.feature(ModelsFeature).go_on_with(leaf.model)
+            model = find_model(self.host.state.models, leaf.model)
+            if model is not None:
+                talk_to(self.host, model)
+                self.host.show_state()
         self.host.tell("Both answers are in the chat; alt+← and alt+→ go from one to the other.")

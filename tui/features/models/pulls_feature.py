@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...client.api_types import ModelEntry, PullProgress
 from ...client.client_errors import ClientError, DaemonUnreachable
+from ...session.chat_events import ENDED
 from ...widgets.pull_bar import PullBar
 from ...widgets.title_bar import TitleBar
 from ...widgets.welcome import Welcome
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from ..chat_host import ChatHost
-
-ENDED = frozenset({"done", "failed"})
 
 
 class PullsFeature(Feature):

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...compaction.context_full_choices import CHOICES, Choice, full_sentence
+from ...compaction.compaction_planner import CHOICES, Choice, full_sentence
 
 LEGEND = "enter chooses  ·  esc gives the prompt back"
 

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...gauges.context_usage import ContextPart, ContextUse, Role, Savings
+from ...gauges.context_usage import ContextPart, ContextReport, Role
 from ...text import number_format
 from ...text.terminal_safe_text import clean
 from ...transcript.markdown.markdown_preview import preview
@@ -42,11 +42,11 @@ class ContextTable(ModalScreen[str | None]):
     }
     """
 
-    def __init__(self, parts: Sequence[ContextPart], use: ContextUse, saved: Savings) -> None:
+    def __init__(self, report: ContextReport) -> None:
         super().__init__()
-        self._savings = saved
-        self._parts = list(parts)
-        self._use = use
+        self._savings = report.savings
+        self._parts = report.parts
+        self._use = report.use
         self._by_size = True
 
     def compose(self) -> ComposeResult:

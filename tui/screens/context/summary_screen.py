@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual import on
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -14,20 +13,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
 from ...chats.compaction_record import CompactionRecord
+from ...commands.chat_session import SummaryAction
 from ...terminal.external_editor import EditorFailed, edit_text
 from ...text import number_format
 from ...text.terminal_safe_text import clean
 
 LEGEND = "ctrl+s keep · ctrl+x $EDITOR · ctrl+r redo · F7 undo · esc close"
 FOCUS = "Take special care of … (enter sums up again)"
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryAction:
-    """What to do with a summary: `edit` it to a text, `redo` it with a focus, or `undo` it."""
-
-    act: Literal["edit", "redo", "undo"]
-    text: str = ""
 
 
 class SummaryScreen(ModalScreen[SummaryAction | None]):

@@ -36,9 +36,9 @@ class ProgressScreen(ModalScreen[None]):
         """Look for news from time to time."""
         self._timer = self.set_interval(0.1, self._show)
 
-    def tell(self, line: str) -> None:
+    def report(self, text: str) -> None:
         """How far it is now."""
-        self._line = line
+        self._line = text
 
     def finish(self) -> None:
         """It is over: close as soon as that can be."""

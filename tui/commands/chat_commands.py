@@ -1,0 +1,213 @@
+"""Commands of the open chat: branches, system prompt, sampling, templates, copy."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ..chats.branch_off import branch_off
+from ..chats.chat import Chat
+from ..chats.context_view import request_messages
+from ..chats.message import Message
+from ..text.terminal_safe_text import clean
+from .chat_session import ChatSession, keep_settings, refuse_while_answering
+from .command_results import CommandRefused, Done
+from .sampling_options import THINKING, changed_sampling
+
+TEMPLATES = "prompts"
+"""The folder of templates inside the folder of settings."""
+
+
+def new(session: ChatSession, _argument: str) -> Done:
+    """Open an empty chat."""
+    session.open_chat(Chat())
+    return Done("A new chat begins.", is_visible=True)
+
+
+def temp(session: ChatSession, _argument: str) -> Done:
+    """Open an empty chat that is never written."""
+    session.open_chat(Chat(temporary=True))
+    return Done("A new chat begins; it is never written down.", is_visible=True)
+
+
+# Branches; the argument is the id of a message, else the last one that fits is meant
+
+
+def again(session: ChatSession, name: str) -> Done:
+    """Generate another answer to a prompt, beside the ones it has."""
+    refuse_while_answering(session)
+    message = session.chat.messages.get(name)
+    if message is not None and message.role == "assistant" and message.parent is not None:
+        message = session.chat.messages[message.parent]
+    if message is None or message.role != "user":
+        message = _last(session.chat, "user")
+    if message is None:
+        raise CommandRefused("There is no prompt to ask again.")
+    session.ask_again(message)
+    return Done()
+
+
+def continue_(session: ChatSession, name: str) -> Done:
+    """Continue an interrupted answer."""
+    refuse_while_answering(session)
+    message = _message(session.chat, name, "assistant")
+    if message is None or not message.content:
+        raise CommandRefused("There is no answer to continue.")
+    session.continue_answer(message)
+    return Done()
+
+
+def edit(session: ChatSession, argument: str) -> Done:
+    """Change a prompt, given by its id, or the last prompt to the text that is given."""
+    message = _message(session.chat, argument, "user")
+    if message is None:
+        raise CommandRefused("There is no prompt to edit.")
+    session.edit(message, "" if argument in session.chat.messages else argument)
+    return Done()
+
+
+async def rewind(session: ChatSession, _argument: str) -> Done:
+    """Choose an earlier prompt and edit it."""
+    prompts = [message for message in session.chat.path if message.role == "user"]
+    if not prompts:
+        raise CommandRefused("There is no prompt to go back to.")
+    chosen = await session.front.pick_prompt(prompts)
+    if chosen is not None:
+        session.edit(chosen)
+    return Done()
+
+
+def branch(session: ChatSession, name: str) -> Done:
+    """Open a new chat that begins with the messages up to this one."""
+    last = _message(session.chat, name, None)
+    if last is None:
+        raise CommandRefused("There is nothing to branch from.")
+    chat = branch_off(session.chat, last, session.history)
+    session.open_chat(chat)
+    return Done(f"From here on this is a chat of its own: {chat.title}.", is_visible=True)
+
+
+def previous(session: ChatSession, name: str) -> Done:
+    """Show the branch before."""
+    return _switch(session, name, -1)
+
+
+def next_(session: ChatSession, name: str) -> Done:
+    """Show the branch after."""
+    return _switch(session, name, 1)
+
+
+def _switch(session: ChatSession, name: str, step: int) -> Done:
+    refuse_while_answering(session)
+    chat = session.chat
+    forks = (message for message in reversed(chat.path) if len(chat.siblings(message)) > 1)
+    message = chat.messages.get(name) or next(forks, None)
+    if message is None:
+        raise CommandRefused("This chat has one branch only.", "/again makes another.")
+    other = chat.neighbour(message, step)
+    chat.choose(other)
+    session.history.choose(chat.id, other.id)
+    siblings = chat.siblings(other)
+    place = f"Branch {siblings.index(other) + 1} of {len(siblings)}."
+    return Done(place, "path", at=other.id, is_visible=True)
+
+
+def _message(chat: Chat, name: str, role: str | None) -> Message | None:
+    named = chat.messages.get(name)
+    return named if named is not None and role in (None, named.role) else _last(chat, role)
+
+
+def _last(chat: Chat, role: str | None) -> Message | None:
+    return next((m for m in reversed(chat.path) if role in (None, m.role)), None)
+
+
+# What every following prompt is sent with
+
+
+async def system(session: ChatSession, text: str) -> Done:
+    """Set the system prompt; `off` empties it, nothing opens it for editing."""
+    chat = session.chat
+    current = chat.settings.system
+    new_text = "" if text == "off" else text
+    if not text:
+        edited = await session.front.long_text("System prompt of this chat", current)
+        new_text = current if edited is None else edited
+    if new_text == current:
+        return Done()
+    chat.settings.system = new_text
+    cost = session.front.prefill_cost(request_messages(chat))
+    chat.settings.system = current
+    if cost.needs_consent and not await session.front.accept_cost(
+        "Change the system prompt of this chat?",
+        f"With the next prompt {cost.sentence}.",
+        yes="does it",
+    ):
+        return Done()
+    chat.settings.system = new_text
+    keep_settings(session)
+    done = "The system prompt is set" if new_text else "The system prompt is empty"
+    return Done(f"{done}; {cost.sentence}." if cost.sentence else f"{done}.", "path")
+
+
+def sampling(session: ChatSession, text: str) -> Done:
+    """Set `name=value` pairs; `name=` takes the model's own value, `off` all of them."""
+    settings = session.chat.settings
+    if text == "off":
+        settings.sampling = {}
+    elif text:
+        try:
+            settings.sampling = changed_sampling(settings.sampling, text)
+        except ValueError as error:
+            raise CommandRefused(str(error)) from None
+    keep_settings(session)
+    pairs = ", ".join(f"{name}={value:g}" for name, value in settings.sampling.items())
+    return Done(f"Sampling: {pairs or 'as the model recommends'}.")
+
+
+def think(session: ChatSession, effort: str) -> Done:
+    """Set how much reasoning precedes an answer; nothing leaves that to the model."""
+    if effort and effort not in THINKING:
+        raise CommandRefused(f"/think takes one of {', '.join(THINKING)}, or nothing.")
+    session.chat.settings.thinking = effort
+    keep_settings(session)
+    return Done(f"Thinking: {effort or 'as the model does by itself'}.")
+
+
+# Texts
+
+
+async def template(session: ChatSession, name: str) -> Done:
+    """Use a saved prompt; without a name, list those there are."""
+    from ..composing.prompt_templates import load_templates
+
+    folder = template_folder(session)
+    if folder is None:
+        raise CommandRefused("There is no folder of templates here.")
+    templates = await asyncio.to_thread(load_templates, folder)
+    found = next((template for template in templates if template.name == name), None)
+    if found is not None:
+        session.front.insert_template(found)
+        return Done()
+    if not templates:
+        return Done(f"Put prompts as .md files into {folder}; {{{{name}}}} is a place.")
+    known = f"Templates: {', '.join(template.name for template in templates)}."
+    if name:
+        raise CommandRefused(f"There is no template {name}.", known)
+    return Done(f"{known} /template NAME uses one.")
+
+
+def template_folder(session: ChatSession) -> Path | None:
+    """Where templates are kept; None without a folder of settings."""
+    return None if session.folders is None else session.folders.config / TEMPLATES
+
+
+def copy(session: ChatSession, name: str) -> Done:
+    """Copy a message, or the last answer."""
+    message = session.chat.messages.get(name)
+    if message is None:
+        answers = (m for m in reversed(session.chat.path) if m.role == "assistant" and m.content)
+        message = next(answers, None)
+    if message is None:
+        raise CommandRefused("There is no answer to copy yet.")
+    session.copy(clean(message.content))
+    return Done()

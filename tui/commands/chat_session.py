@@ -1,0 +1,236 @@
+"""What a chat command may use: the open chat (`ChatSession`) and the front end (`FrontEnd`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from ..chats.compaction_record import CompactionRecord
+from ..client.api_types import ModelEntry
+from .command_results import CommandRefused, Done, Result
+
+if TYPE_CHECKING:
+    from ..chats.chat import Chat
+    from ..chats.history_protocol import ChatRecorder
+    from ..chats.message import Attachment, Message
+    from ..client.api_types import LoadedModel, ModelList
+    from ..client.daemon_client import AsyncDaemonClient
+    from ..client.routing_requests import RoutingExplanation
+    from ..composing.prompt_templates import Template
+    from ..gauges.context_counter import ContextCounter
+    from ..gauges.context_usage import ContextReport, ContextUse
+    from ..gauges.prefill_cost import PrefillCost
+    from ..history.chat_search import SearchHit
+    from ..history.history_store import HistoryStore
+    from ..privacy.private_span import PrivateSpan
+    from ..session.chat_state import ChatState
+    from ..settings.chat_folders import ChatFolders
+
+
+KEEPS = "keeps all as it is"
+"""What "no" does unless a question says otherwise."""
+
+
+ModelAction = Literal["use", "pull", "cancel", "unload", "delete", "compare"]
+
+
+class ModelPick(NamedTuple):
+    """What to do with which model of the list."""
+
+    action: ModelAction
+    model: ModelEntry
+
+
+class SummaryAction(NamedTuple):
+    """What to do with a summary: `edit` it to a text, `redo` it with a focus, or `undo` it."""
+
+    act: Literal["edit", "redo", "undo"]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """What to summarise: with care for `focus`, behind `chain`, in the place of `replaces`.
+
+    A `batch` runs when the daemon has nothing else to do.
+    """
+
+    focus: str = ""
+    chain: Sequence[CompactionRecord] | None = None
+    replaces: str = ""
+    batch: bool = False
+
+
+class LongTask(Protocol):
+    """A task whose progress is shown; any thread may report."""
+
+    @property
+    def is_cancelled(self) -> bool: ...
+
+    def report(self, text: str) -> None: ...
+
+
+class FrontEnd(Protocol):
+    """What a command has its user asked and shown; a question without an answer returns None."""
+
+    @property
+    def is_person(self) -> bool:
+        """Whether a user can answer questions."""
+        ...
+
+    async def confirm(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
+        """Ask before something that cannot be taken back."""
+        ...
+
+    async def accept_cost(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
+        """Ask before something that costs time or memory; True if no user can answer."""
+        ...
+
+    async def line(
+        self,
+        label: str,
+        text: str = "",
+        *,
+        note: str = "",
+        legend: str = "",
+        suggestions: Sequence[str] = (),
+    ) -> str | None:
+        """One line of text, with `text` to begin with."""
+        ...
+
+    async def secret(self, label: str, *, note: str = "", legend: str = "") -> str | None:
+        """A line that is not shown while it is typed."""
+        ...
+
+    async def long_text(self, title: str, text: str) -> str | None:
+        """A text of several lines, changed."""
+        ...
+
+    async def pick_hit(self, store: HistoryStore, text: str) -> SearchHit | None: ...
+    async def pick_chat(self, store: HistoryStore, text: str) -> str | None: ...
+    async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None: ...
+    async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None: ...
+    async def pick_model(self, listing: ModelList) -> ModelPick | None: ...
+    async def pick_route(self, said: RoutingExplanation) -> str: ...
+    async def summary_action(
+        self, record: CompactionRecord, *, is_last: bool
+    ) -> SummaryAction | None: ...
+    async def show_context(self, report: ContextReport) -> str | None:
+        """Show what takes how many tokens; the message to go to."""
+        ...
+
+    async def count_context(self) -> tuple[ContextCounter, ContextUse]:
+        """The tokens of what the next prompt is sent with."""
+        ...
+
+    async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None: ...
+
+    def progress(self, text: str) -> None:
+        """Report how far a command is; a later text replaces it."""
+        ...
+
+    def long_task(self, title: str) -> AbstractContextManager[LongTask]:
+        """Show the progress of a task that the user can stop."""
+        ...
+
+    def present(self, result: Result) -> None:
+        """Show what a command did."""
+        ...
+
+    async def summarise(self, request: SummaryRequest) -> Done:
+        """Run `context_commands.summarise`, showing its progress; raises `CommandRefused`."""
+        ...
+
+    async def draft(self) -> str:
+        """The unsent prompt as the model would read it, with its files; "" if there is none."""
+        ...
+
+    def insert_template(self, template: Template) -> None: ...
+
+    def history_unlocked(self) -> None:
+        """Read what could not be read while the chats were locked."""
+        ...
+
+    def loaded_models(self) -> list[LoadedModel]:
+        """The models in memory as last reported."""
+        ...
+
+    def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
+        """What sending `messages` computes again."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Free RAM in bytes; None if unknown."""
+        ...
+
+    def fetch(self, name: str, *, use: bool = False) -> None:
+        """Download a model; with `use` the chat waits for it."""
+        ...
+
+    def act_on_model(self, picked: ModelPick) -> None:
+        """Download, compare, or stop the download of a model."""
+        ...
+
+    def prefill(self) -> None:
+        """Have the daemon prefill the view of the chat that the next prompt is sent with."""
+        ...
+
+    def model_chosen(self, name: str) -> None:
+        """Load the chosen model and prefill the chat."""
+        ...
+
+
+class ChatSession(Protocol):
+    """The open chat and what it is connected to."""
+
+    front: FrontEnd
+
+    @property
+    def client(self) -> AsyncDaemonClient: ...
+
+    @property
+    def state(self) -> ChatState: ...
+
+    @property
+    def store(self) -> HistoryStore | None:
+        """All kept chats; None if none are kept."""
+        ...
+
+    @property
+    def folders(self) -> ChatFolders | None: ...
+
+    @property
+    def chat(self) -> Chat: ...
+
+    @property
+    def history(self) -> ChatRecorder:
+        """Where the open chat is kept; `NullRecorder` for a temporary one."""
+        ...
+
+    @property
+    def is_answering(self) -> bool: ...
+
+    def open_chat(self, chat: Chat, *, at: str | None = None) -> None: ...
+    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None: ...
+    def ask_again(self, parent: Message) -> None: ...
+    def continue_answer(self, message: Message) -> None: ...
+
+    def edit(self, message: Message, text: str = "") -> None:
+        """Let the user change a prompt (to `text`, if given) and send it as a new branch."""
+        ...
+
+    def copy(self, text: str) -> None: ...
+
+
+def keep_settings(session: ChatSession) -> None:
+    """Write the settings of the open chat; one without messages is written with its first."""
+    if session.chat.messages:
+        session.history.set_settings(session.chat.id, session.chat.settings)
+
+
+def refuse_while_answering(session: ChatSession) -> None:
+    """Raise `CommandRefused` while an answer is generated."""
+    if session.is_answering:
+        raise CommandRefused("An answer is still running; esc stops it.")

@@ -1,0 +1,43 @@
+"""Results of chat commands; the screen and the plain chat present them, neither computes them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Rows = list[tuple[str, str]]
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """A command that ran, with a sentence for the user and what has to be drawn again.
+
+    `changed` is "path" if other messages are sent, "pin" if the message `at` was pinned or
+    unpinned, "state" if the title, the settings or the model changed; else `at` is the message to
+    show. `is_visible` is True if a screen shows the change anyway, so that only the plain chat
+    needs the sentence.
+    """
+
+    sentence: str = ""
+    changed: Literal["", "path", "pin", "state"] = ""
+    at: str | None = None
+    is_visible: bool = False
+    is_warning: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, tag="facts"):
+    """Tables of names and values, by their titles."""
+
+    tables: dict[str, Rows]
+
+
+Result = Done | Facts
+
+
+class CommandRefused(Exception):
+    """A command that changed nothing: why, and what to do instead."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint

@@ -1,0 +1,39 @@
+"""Runs the commands that the screen and the plain chat share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import cast
+
+from ..client.client_errors import ClientError
+from ..history.database.history_errors import HistoryError
+from .chat_session import ChatSession
+from .command_results import CommandRefused, Result
+from .command_table import COMMANDS, Command
+
+Implementation = Callable[[ChatSession, str], Result | Awaitable[Result]]
+Problem = CommandRefused | ClientError | HistoryError
+PROBLEMS = (CommandRefused, ClientError, HistoryError)
+"""What a command raises; each has a `message` and a `hint` for the user."""
+
+
+def implementation(command: Command) -> Implementation | None:
+    """The function of a command, imported on first use; None if the front end implements it."""
+    if command.run is None:
+        return None
+    module, _, function = command.run.partition(".")
+    return cast(Implementation, getattr(import_module(f"{__package__}.{module}"), function))
+
+
+def import_commands() -> None:
+    """Import all implementations, so that the first command does not wait for that."""
+    for command in COMMANDS:
+        implementation(command)
+
+
+def run(command: Command, session: ChatSession, argument: str) -> Result | Awaitable[Result]:
+    """Run a command that has an implementation; raises or awaits to one of `PROBLEMS`."""
+    function = implementation(command)
+    assert function is not None
+    return function(session, argument)

@@ -1,0 +1,213 @@
+"""Commands of the model that answers: choose, download, unload, load with another context."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from ..client.api_types import ModelEntry, ModelList
+from ..client.model_requests import load_with, parse_context
+from ..client.model_requests import unload as unload_model
+from ..gauges.model_switch_cost import (
+    ModelSwitchCost,
+    price_of_switch,
+    reading_rate,
+    view_tokens,
+)
+from ..session.model_choice import custom_model, find_model
+from ..session.model_descriptions import fit_sentence, lacks_room
+from ..text import number_format
+from .chat_session import ChatSession, keep_settings, refuse_while_answering
+from .command_results import CommandRefused, Done
+
+
+class _Removed(msgspec.Struct, frozen=True):
+    freed: int = 0
+
+
+async def model(session: ChatSession, reference: str) -> Done:
+    """Answer with another model; without a name, choose from a list."""
+    if reference:
+        found = find_model(session.state.models, reference) or custom_model(reference)
+        return await use_model(session, found or _unlisted(reference))
+    listing = await session.client.request(ModelList, "GET", "/ingle/v1/models")
+    session.state.models = listing.models
+    picked = await session.front.pick_model(listing)
+    if picked is None:
+        return Done()
+    match picked.action:
+        case "use":
+            return await use_model(session, picked.model, listing.disk_free)
+        case "unload":
+            return await unload(session, picked.model.name)
+        case "delete":
+            return await delete(session, picked.model)
+        case _:
+            session.front.act_on_model(picked)
+            return Done()
+
+
+def _unlisted(reference: str) -> ModelEntry:
+    """A model that the daemon does not list; downloading it reports whether it exists."""
+    return ModelEntry(name=reference, installed=False, state="available")
+
+
+async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | None = None) -> Done:
+    """Answer with this model; download it first if it is missing, and ask if that costs much."""
+    front = session.front
+    if not model.writes:
+        purpose = "embeddings" if model.task == "embed" else "ranking"
+        raise CommandRefused(
+            f"{model.name} is there for {purpose} and does not chat.", "/model lists others."
+        )
+    done = f"Talking to {model.name} from now on."
+    if model.installed:
+        if model.name == session.state.model_name and session.state.model is not None:
+            talk_to(session, model)
+            return Done(done, is_visible=True)
+        cost = switch_cost(session, model)
+        if cost.must_ask and not await front.accept_cost(
+            f"Go over to {model.name}?", cost.sentence(), yes="goes over", no="stays"
+        ):
+            return Done()
+        talk_to(session, model)
+        front.model_chosen(model.name)
+        is_told = cost.must_ask or not cost.tokens
+        return Done(done if is_told else cost.sentence(), "state", is_visible=is_told)
+    doubts: list[str] = []
+    if model.fit is not None and model.fit.state == "no":
+        doubts.append(f"It {fit_sentence(model.fit)}.")
+    if disk_free is not None and lacks_room(model.size, disk_free):
+        size, free = number_format.size(model.size or 0), number_format.size(disk_free)
+        doubts.append(f"It is {size}, and the disk has {free} free.")
+    if doubts and not await front.confirm(
+        f"Download {model.name} all the same?", "\n".join(doubts), yes="downloads it"
+    ):
+        return Done()
+    talk_to(session, model)
+    front.fetch(model.name, use=True)
+    return Done(done, "state", is_visible=True)
+
+
+def switch_cost(session: ChatSession, model: ModelEntry) -> ModelSwitchCost:
+    """What it costs if `model` continues the chat."""
+    state, path = session.state, session.chat.path
+    loaded = session.front.loaded_models()
+    sizes = {entry.name: entry.parameters or 0 for entry in state.models}
+    return price_of_switch(
+        model,
+        current=state.model_name,
+        loaded=loaded,
+        tokens=view_tokens(path),
+        rate=reading_rate(model, path, sizes, loaded),
+        free_bytes=session.front.free_bytes(),
+    )
+
+
+def talk_to(session: ChatSession, model: ModelEntry) -> None:
+    """Set the model of the chat."""
+    state = session.state
+    state.wanted = model.name
+    if state.model is None or state.model.name != model.name:
+        state.choose(model)
+        state.loaded = next(
+            (m for m in session.front.loaded_models() if m.name == model.name), None
+        )
+    session.chat.settings.model = model.name
+    keep_settings(session)
+
+
+async def unload(session: ChatSession, reference: str) -> Done:
+    """Give a model's memory back."""
+    name = reference or session.state.model_name
+    if not name:
+        raise CommandRefused("Say which model: /unload NAME.")
+    if not reference:
+        refuse_while_answering(session)
+    held = next((m for m in session.front.loaded_models() if m.name == name), None)
+    if held is None and session.state.model_name == name:
+        held = session.state.loaded  # loaded since the daemon reported its figures
+    if not await unload_model(session.client, name):
+        return Done(f"{name} is not loaded.")
+    size = held.weights_bytes + held.kv_bytes + held.compute_bytes if held else 0
+    freed = f"; about {number_format.size(size)} are free again" if size else ""
+    return Done(f"{name} is unloaded{freed}. The next prompt loads it.")
+
+
+async def ctx(session: ChatSession, argument: str) -> Done:
+    """Load the model again with another context, after saying what that costs."""
+    state = session.state
+    context = parse_context(argument)
+    if context is None:
+        now = ""
+        if state.loaded is not None and state.loaded.context:
+            now = f"Now it has {number_format.tokens(state.loaded.context)}."
+        raise CommandRefused("/ctx takes a number of tokens, as in /ctx 16384.", now)
+    name = state.model_name
+    if name is None or not state.can_ask:
+        raise CommandRefused("There is no model to load.", "/model lists all.")
+    refuse_while_answering(session)
+    wanted = number_format.tokens(context)
+    if not await session.front.accept_cost(
+        f"Load {name} again with {wanted} tokens of context?",
+        _context_cost(session, name, context),
+        yes="loads it again",
+    ):
+        return Done()
+    session.front.progress(f"Loading {name} with {wanted} tokens of context.")
+    loaded = await load_with(session.client, name, context)
+    if state.model_name == name:
+        state.loaded = loaded
+    session.front.model_chosen(name)
+    asked = "" if loaded.context == context else f", not the {wanted} asked for"
+    got = number_format.tokens(loaded.context)
+    return Done(f"{name} has {got} tokens of context{asked}.", "state")
+
+
+def _context_cost(session: ChatSession, name: str, context: int) -> str:
+    """What is lost with the cache, and what the new context takes, a line each."""
+    lines: list[str] = []
+    front, model = session.front, find_model(session.state.models, name)
+    cost = switch_cost(session, model) if model is not None else None
+    if cost is not None and cost.tokens:
+        time = f", about {number_format.duration(cost.seconds)}" if cost.seconds else ""
+        lines.append(
+            f"Its cache is lost: {number_format.tokens(cost.tokens)} tokens are read again{time}."
+        )
+    held = next((m for m in front.loaded_models() if m.name == name and m.kv_capacity), None)
+    if held is not None and held.kv_bytes:
+        takes = held.kv_bytes * context // held.kv_capacity
+        now = number_format.size(held.kv_bytes)
+        lines.append(f"The KV cache will take about {number_format.size(takes)}, now {now}.")
+    if model is not None and model.context and context > model.context:
+        trained = number_format.tokens(model.context)
+        lines.append(f"It was trained for {trained} tokens; beyond that answers get worse.")
+    free = front.free_bytes()
+    if free:
+        lines.append(f"{number_format.size(free)} of RAM are available.")
+    return "\n".join(lines) or "It takes the time of a start."
+
+
+async def delete(session: ChatSession, model: ModelEntry) -> Done:
+    """Delete a model's files, after asking."""
+    freed = f"{number_format.size(model.size)} of the disk are free then. " if model.size else ""
+    again = "It can be downloaded again."
+    if model.place:
+        freed, again = "", f"Its file stays: {model.place} keeps it."
+    if not await session.front.confirm(
+        f"Delete {model.name}?",
+        f"{freed}Your chats stay; what the daemon has stored of their cache goes. {again}",
+        yes="deletes it",
+        no="keeps it",
+    ):
+        return Done()
+    path = f"/ingle/v1/models/{quote(model.name, safe='')}"
+    done = await session.client.request(_Removed, "DELETE", path)
+    listing = await session.client.request(ModelList, "GET", "/ingle/v1/models")
+    state = session.state
+    state.models = listing.models
+    if state.model_name == model.name:
+        state.choose(find_model(listing.models, model.name))
+    freed = number_format.size(done.freed)
+    return Done(f"{model.name} is deleted; {freed} are free again.", "state")

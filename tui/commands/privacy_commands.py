@@ -1,0 +1,80 @@
+"""Commands of privacy: where messages go, why, what left this machine, what would be masked."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from ..client.client_errors import ClientError
+from ..client.routing_requests import LedgerTotals, Routing, read_routing, read_totals
+from ..history.database.history_errors import HistoryError
+from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, chosen_route
+from ..privacy.egress_summary import egress_sentence, ledger_sentence
+from .chat_session import ChatSession, keep_settings
+from .command_results import CommandRefused, Done
+
+CHOICES = (AUTO, LOCAL, ASK)
+
+
+async def routing_of(session: ChatSession) -> Routing:
+    """The routes that the daemon offers; none from a daemon without routing."""
+    try:
+        return await read_routing(session.client)
+    except ClientError:
+        return Routing()
+
+
+def route_of(session: ChatSession, routing: Routing) -> ChatRoute:
+    """The route of the next message."""
+    choice = routing.of_chat(session.chat.settings.route, session.state.model_name)
+    return chosen_route(session.client.endpoint, routing, choice)
+
+
+def route_sentence(route: ChatRoute) -> str:
+    """A route and its reason."""
+    return f"Route: {route.word.lower()}. {route.reason}"
+
+
+async def route(session: ChatSession, choice: str) -> Done:
+    """Set where messages of this chat may go; without a choice, say where they go."""
+    routing = await routing_of(session)
+    known = (*CHOICES, *routing.names)
+    if choice and choice not in known:
+        there = ", ".join(dict.fromkeys(known))
+        raise CommandRefused(f"There is no route {choice}.", f"/route takes {there}.")
+    if choice and routing.has_choice:
+        session.chat.settings.route = choice
+        keep_settings(session)
+    return Done(route_sentence(route_of(session, routing)), "state")
+
+
+async def why(session: ChatSession, _argument: str) -> Done:
+    """Say what decides where the next message goes."""
+    return Done(route_sentence(route_of(session, await routing_of(session))))
+
+
+async def sent(session: ChatSession, _argument: str) -> Done:
+    """Say what left this machine, of this chat, of all kept chats, and of all programs."""
+    kept: dict[str, int] | None = None
+    if session.store is not None:
+        with suppress(HistoryError):  # locked: then of this chat only
+            kept = await asyncio.to_thread(session.store.route_counts)
+    told = egress_sentence(list(session.chat.messages.values()), kept)
+    try:
+        totals = await read_totals(session.client)
+    except ClientError:  # a daemon without a ledger
+        totals = LedgerTotals()
+    return Done(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
+
+
+async def redact(session: ChatSession, text: str) -> Done:
+    """Show a text, the draft, or else the last prompt, with masks over private data."""
+    prompts = [message for message in session.chat.path if message.role == "user"]
+    text = text or await session.front.draft() or (prompts[-1].text if prompts else "")
+    if not text:
+        raise CommandRefused("There is no text to look at.", "Write something first.")
+    from ..privacy.pii_scanner import scan
+
+    spans = await asyncio.to_thread(scan, text)
+    await session.front.show_redaction(text, spans)
+    return Done()

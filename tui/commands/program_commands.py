@@ -1,0 +1,18 @@
+"""Commands of the program itself: what is known about terminal, machine and daemon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from . import doctor_report
+from .chat_session import ChatSession
+from .command_results import Facts
+
+
+async def doctor(session: ChatSession, _argument: str) -> Facts:
+    """Report on terminal, machine and daemon, and what is wrong with them."""
+    size = shutil.get_terminal_size()
+    shown = doctor_report.size_fact(dict(os.environ), size.columns, size.lines, sync=False)
+    facts = await doctor_report.quick_facts(session, [], shown)
+    return Facts({"Doctor": facts + await doctor_report.finding_facts(session.client)})

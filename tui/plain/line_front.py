@@ -1,0 +1,338 @@
+"""Lines of text as the front end of chat commands: questions are typed, lists are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..chats.automatic_title import shorten
+from ..commands.chat_session import KEEPS, ModelPick, SummaryAction, SummaryRequest
+from ..commands.command_results import CommandRefused, Done, Facts, Result
+from ..compaction.compaction_planner import last_size
+from ..gauges.context_counter import ContextCounter
+from ..gauges.context_usage import Role
+from ..gauges.prefill_cost import PrefillCost
+from ..privacy.chat_route import LOCAL
+from ..text import number_format
+
+if TYPE_CHECKING:
+    from ..chats.compaction_record import CompactionRecord
+    from ..chats.message import Message
+    from ..client.api_types import LoadedModel, ModelEntry, ModelList
+    from ..client.routing_requests import RoutingExplanation
+    from ..compaction.compactor import Progress
+    from ..composing.prompt_templates import Template
+    from ..gauges.context_usage import ContextReport, ContextUse
+    from ..history.chat_search import SearchHit
+    from ..history.database.row_reads import ChatSummary
+    from ..history.history_store import HistoryStore
+    from ..privacy.private_span import PrivateSpan
+    from .plain_session import PlainSession
+
+SHOWN_CHATS = 20
+SHOWN_PARTS = 10
+NEWEST = 1000
+"""Among so many chats a title is looked for."""
+LONGEST_LINE = 200
+
+
+class _LineTask:
+    """A task whose progress is written every few seconds."""
+
+    is_cancelled = False
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def report(self, text: str) -> None:
+        self._write(f"{text}.")
+
+
+class LineFront:
+    """See `FrontEnd`; what takes long is done after the command, in the order it was asked for."""
+
+    def __init__(self, session: PlainSession) -> None:
+        self._session = session
+        self._output = session.output
+        self._reader = session.reader
+
+    @property
+    def is_person(self) -> bool:
+        """Whether prompts are typed."""
+        return self._reader.is_person
+
+    def present(self, result: Result) -> None:
+        """Write a result as sentences."""
+        if isinstance(result, Facts):
+            for title, rows in result.tables.items():
+                self._output.line(f"{title}:")
+                for name, value in rows:
+                    self._output.line(f"{name}: {value}" if name else value)
+            return
+        if result.sentence:
+            self._output.line(result.sentence)
+        if result.at is not None and result.changed != "pin":
+            self._session.read_out(result.at)
+
+    # Questions
+
+    async def confirm(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
+        """Whether yes was typed."""
+        self._output.line(details)
+        return self._reader.confirm(question)
+
+    async def accept_cost(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
+        """As `confirm`; text from a pipe is no answer."""
+        if self.is_person:
+            return await self.confirm(question, details, yes=yes, no=no)
+        self._output.line(details)
+        return True
+
+    async def line(
+        self,
+        label: str,
+        text: str = "",
+        *,
+        note: str = "",
+        legend: str = "",
+        suggestions: Sequence[str] = (),
+    ) -> str | None:
+        """What a user types; None from a pipe."""
+        if not self.is_person:
+            return None
+        if note:
+            self._output.line(note)
+        return self._reader.edit(f"{label}: ", text)
+
+    async def secret(self, label: str, *, note: str = "", legend: str = "") -> str | None:
+        """What is typed unseen, None for nothing."""
+        if note:
+            self._output.line(note)
+        return self._reader.secret(f"{label} (empty: not now): ") or None
+
+    async def long_text(self, title: str, text: str) -> str | None:
+        """Write the text; it is changed by the command's argument."""
+        self._output.line(f"{title}: {text or 'empty'}")
+        return None
+
+    async def pick_hit(self, store: HistoryStore, text: str) -> SearchHit | None:
+        """One of the best hits."""
+        text = text or (await self.line("Search for") or "")
+        if not text:
+            raise CommandRefused("Say what to look for: /search TEXT.")
+        hits = store.search(text, SHOWN_CHATS)
+        if not hits:
+            self._output.line(f"Nothing is found for {text}.")
+            return None
+        index = self._reader.choose("Found, the best first:", [_hit(hit) for hit in hits])
+        return None if index is None else hits[index]
+
+    async def pick_chat(self, store: HistoryStore, text: str) -> str | None:
+        """One of the newest chats whose title has `text`."""
+        wanted = text.casefold()
+        chats = [chat for chat in store.recent(NEWEST) if wanted in chat.title.casefold()]
+        if not chats:
+            none = f"No chat is called {text}." if text else "There are no chats yet."
+            self._output.line(none)
+            return None
+        shown = chats[:SHOWN_CHATS]
+        index = self._reader.choose("Chats, newest first:", [_summary(chat) for chat in shown])
+        return None if index is None else shown[index].id
+
+    async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None:
+        """One of the prompts."""
+        lines = [_one_line(prompt.content) for prompt in prompts]
+        index = self._reader.choose("Prompts, the first one first:", lines)
+        return None if index is None else prompts[index]
+
+    async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None:
+        """A message to unpin."""
+        if not pinned:
+            self._output.line("Nothing is pinned. /pin keeps the last message word for word.")
+            return None
+        lines = [_one_line(message.text) for message in pinned]
+        if not self.is_person:
+            self._output.line("\n".join(lines))
+            return None
+        index = self._reader.choose("Kept word for word; a number unpins:", lines)
+        return None if index is None else ("unpin", pinned[index].id)
+
+    async def pick_model(self, listing: ModelList) -> ModelPick | None:
+        """A model to use."""
+        models = [model for model in listing.models if model.writes]
+        index = self._reader.choose("Models:", [_model(model) for model in models])
+        return None if index is None else ModelPick("use", models[index])
+
+    async def pick_route(self, said: RoutingExplanation) -> str:
+        """Where a prompt is answered; here, if no user can be asked."""
+        output = self._output
+        if not self.is_person:
+            output.line(f"Answered here: nobody is there to ask. {said.reason}")
+            return LOCAL
+        output.line(f"{said.target} would see this. {said.reason}")
+        if said.kinds:
+            output.line(f"Found: {said.kinds}.")
+        choices = [(LOCAL, "Answer here.")]
+        if "redact" in said.consents:
+            for part in said.redacted:
+                output.line(f"With placeholders, {part.name}: {part.text}")
+            choices.append(("redact", "Send with placeholders."))
+        if "cloud" in said.consents:
+            choices.append(("cloud", "Send as it is."))
+        index = self._reader.choose("Where?", [words for _, words in choices])
+        return LOCAL if index is None else choices[index][0]
+
+    async def summary_action(
+        self, record: CompactionRecord, *, is_last: bool
+    ) -> SummaryAction | None:
+        """Read the summary out, and ask what to do with it."""
+        self._output.line(record.summary)
+        if not self.is_person or not is_last:
+            return None
+        acts = ["Edit it in your editor", "Make it again with a focus", "Undo it"]
+        index = self._reader.choose("What about it?", acts)
+        if index == 0:
+            text = self._reader.in_editor(record.summary)
+            return None if text is None else SummaryAction("edit", text.strip())
+        if index == 1:
+            return SummaryAction("redo", self._reader.ask("Take special care of: "))
+        return SummaryAction("undo") if index == 2 else None
+
+    async def show_context(self, report: ContextReport) -> str | None:
+        """Write the sums, and the largest messages."""
+        use, line = report.use, self._output.line
+        about = "" if use.exact else "About "
+        of = f" of {number_format.tokens(use.context)}" if use.context else ""
+        line(f"{about}{number_format.tokens(use.used)}{of} tokens are in use.")
+        for role in Role:
+            if use.roles[role]:
+                line(f"{role.word}: {number_format.tokens(use.roles[role])}.")
+        line("The largest:")
+        for part in sorted(report.parts, key=lambda part: -part.tokens)[:SHOWN_PARTS]:
+            text = _one_line(part.text)
+            line(f"{number_format.tokens(part.tokens)} tokens, {part.role.word}: {text}")
+        saved = report.savings
+        for name, tokens in (("compact", saved.compact), ("trim", saved.trim)):
+            if tokens:
+                line(f"/{name} saves about {number_format.tokens(tokens)}.")
+        return None
+
+    async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None:
+        """Write the text with its masks."""
+        from ..privacy.text_redaction import redact
+
+        found = f"{len(spans)} found." if spans else "Nothing was found to mask."
+        self._output.line(f"{found} Names have no shape by which they could be found.")
+        self._output.line(redact(text, spans))
+
+    # Progress
+
+    def progress(self, text: str) -> None:
+        """Write a sentence."""
+        self._output.line(text)
+
+    @contextmanager
+    def long_task(self, title: str) -> Generator[_LineTask]:
+        """Write what is reported every few seconds."""
+        self._output.line(f"{title}. Ctrl+C stops it.")
+        yield _LineTask(self._output.news)
+
+    async def summarise(self, request: SummaryRequest) -> Done:
+        """Make the summary now."""
+        from ..commands.context_commands import NOTHING_CHANGED, summarise
+
+        if not await self._session.can_ask():
+            raise CommandRefused(NOTHING_CHANGED)
+        self._output.line("Summing up what was said earlier. Ctrl+C leaves all as it was.")
+        return await summarise(self._session, request, self._summary_progress)
+
+    def _summary_progress(self, progress: Progress) -> None:
+        words = progress.words
+        if progress.written:
+            words = f"{number_format.tokens(progress.written)} tokens written"
+        self._output.news(f"Summing up: {words}.")
+
+    # What the session knows and does
+
+    async def draft(self) -> str:
+        """Nothing: a prompt is sent as soon as it is typed."""
+        return ""
+
+    def insert_template(self, template: Template) -> None:
+        """Ask for what belongs into the places of a template, and send it."""
+        from ..composing.prompt_templates import PLACE
+
+        filled = {place: self._reader.ask(f"{place}: ") for place in template.places}
+        self._session.send(PLACE.sub(lambda match: filled[match[1]], template.text))
+
+    def history_unlocked(self) -> None:
+        """Complete what a chat that ended has left."""
+        self._then(self._session.read_history())
+
+    def loaded_models(self) -> list[LoadedModel]:
+        """None: this front end does not follow the daemon's figures."""
+        return []
+
+    def free_bytes(self) -> int | None:
+        """Unknown."""
+        return None
+
+    def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
+        """Unknown."""
+        return PrefillCost()
+
+    async def count_context(self) -> tuple[ContextCounter, ContextUse]:
+        """The tokens of what the next prompt is sent with."""
+        session = self._session
+        counter = ContextCounter()
+        counter.look(session.chat, session.state.model_name or "")
+        if await counter.ask(session.client):
+            counter.look(session.chat, counter.model)
+        return counter, counter.use(last_size(session.chat)[1], session.chat.settings.sampling)
+
+    def fetch(self, name: str, *, use: bool = False) -> None:
+        """Download a model; one that the chat is to use is offered first."""
+        session = self._session
+        self._then(session.offer_pull() if use else session.pull(name))
+
+    def act_on_model(self, picked: ModelPick) -> None:
+        """Nothing: the list offers only to use a model."""
+
+    def model_chosen(self, name: str) -> None:
+        """Nothing: the next prompt loads it."""
+
+    def prefill(self) -> None:
+        """Have the daemon prefill the new view."""
+        from ..compaction.context_prefill import begin_warm_up
+
+        session = self._session
+        self._then(begin_warm_up(session.client, session.chat, session.state.model_name))
+
+    def _then(self, task: Coroutine[Any, Any, object]) -> None:
+        self._session.then(task)
+
+
+def _one_line(text: str) -> str:
+    return shorten(" ".join(text[: 4 * LONGEST_LINE].split()), LONGEST_LINE)
+
+
+def _summary(chat: ChatSummary) -> str:
+    pinned = "pinned, " if chat.pinned else ""
+    folder = f", in {chat.folder}" if chat.folder else ""
+    return f"{chat.title}, {pinned}{chat.messages} messages{folder}"
+
+
+def _hit(hit: SearchHit) -> str:
+    if hit.message is None:
+        return f"{hit.title}, by its title"
+    author = "you" if hit.role == "user" else hit.model or "the model"
+    return f"{hit.title}, {author}: {hit.snippet.text}"
+
+
+def _model(model: ModelEntry) -> str:
+    place = "on this machine" if model.installed else "can be downloaded"
+    if model.state == "ready":
+        place = "loaded"
+    size = f", {number_format.size(model.size)}" if model.size else ""
+    return f"{model.name}{size}, {place}"
