@@ -161,7 +161,7 @@ def sampling(session: ChatSession, text: str) -> Done:
             raise CommandRefused(str(error)) from None
     keep_settings(session)
     pairs = ", ".join(f"{name}={value:g}" for name, value in settings.sampling.items())
-    return Done(f"Sampling: {pairs or 'as the model recommends'}.")
+    return Done(f"Sampling of this chat: {pairs or 'as the model recommends'}.")
 
 
 def think(session: ChatSession, effort: str) -> Done:
@@ -170,7 +170,7 @@ def think(session: ChatSession, effort: str) -> Done:
         raise CommandRefused(f"/think takes one of {', '.join(THINKING)}, or nothing.")
     session.chat.settings.thinking = effort
     keep_settings(session)
-    return Done(f"Thinking: {effort or 'as the model does by itself'}.")
+    return Done(f"Thinking in this chat: {effort or 'as the model does by itself'}.")
 
 
 # Texts

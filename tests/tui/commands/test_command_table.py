@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.tui.commands.command_runner import implementation
 from ingle.tui.commands.command_table import COMMANDS, command_table, find_slash, parse_slash
 
 if TYPE_CHECKING:
@@ -46,3 +47,9 @@ def test_the_page_of_the_chat_lists_all_of_them() -> None:
 async def test_every_command_is_answered(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         assert not [c.name for c in COMMANDS if not chat.screen.can_run(c.name)]
+
+
+def test_every_shared_command_has_its_function() -> None:
+    functions = [implementation(command) for command in COMMANDS if command.run is not None]
+    assert len(functions) > 40
+    assert all(callable(function) for function in functions)

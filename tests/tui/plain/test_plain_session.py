@@ -43,7 +43,7 @@ async def test_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     commands = ["/system Be brief.", "/sampling temperature=0.5", "/model qwen", "Hi", "/again"]
     status, out, errors = await piped("\n".join([*commands, "/stats", "/bogus", "/help"]))
     assert "Talking to qwen:1b from now on." in out
-    assert "Sampling: temperature=0.5." in out
+    assert "Sampling of this chat: temperature=0.5." in out
     assert "answer: 2 tokens\n" in out
     assert "/open: Chats, newest first." in out
     assert errors == "Error: There is no command /bogus here. /help lists them.\n"

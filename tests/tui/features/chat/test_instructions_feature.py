@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.features.chat.instructions_feature import changed_sampling
+from ingle.tui.commands.sampling_options import changed_sampling
 
 if TYPE_CHECKING:
     from ...conftest import FakeDaemon, OpenChat
