@@ -47,23 +47,23 @@ async def test_a_long_draft_is_looked_at_too(open_chat: OpenChat) -> None:
 async def test_the_route_has_one_choice(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.send("/route")
-        await chat.until_told("There is one route now: this machine.")
-        await chat.send("/route local")
-        await chat.until_told("Local only")
+        only = "Route: local. The model runs on this machine, and no cloud provider is configured."
+        await chat.until_told(only)
         await chat.send("/route ask")
-        await chat.until_told("nothing to choose from")
+        await chat.until(lambda: chat.told.count(only) == 2)
+        assert chat.screen.chat.settings.route == ""
         await chat.send("/route moon")
-        await chat.until_told("takes auto, local or ask")
+        await chat.until_told("There is no route moon. /route takes auto, local, ask.")
         await chat.pilot.press("shift+tab")
-        await chat.until(lambda: chat.told.count("There is one route now") == 2)
+        await chat.until(lambda: chat.told.count(only) == 3)
 
 
-async def test_why_names_the_model_and_the_reason(open_chat: OpenChat) -> None:
+async def test_why_names_the_route_and_the_reason(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("/why")
         await chat.until_told("no cloud provider is configured")
-        assert "smollm2:135m: The model runs on this machine" in chat.told
+        assert "Route: local. The model runs on this machine" in chat.told
 
 
 async def test_masks_are_lifted_one_by_one(open_chat: OpenChat) -> None:

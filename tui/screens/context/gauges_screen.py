@@ -107,7 +107,7 @@ class GaugesScreen(_MapScreen):
         & #body { height: 1fr; }
         & #facts { width: 46; padding: 1 2 0 2; scrollbar-size-vertical: 0; }
         & #cache { width: 1fr; padding: 1 2 0 1; }
-        & #facts > Lines { margin-bottom: 1; }
+        & #facts > LinesWidget { margin-bottom: 1; }
         & ContextRibbon { margin: 0 2; }
         &.-thin #body { layout: vertical; overflow-y: auto; scrollbar-size-vertical: 1; }
         &.-thin #facts { width: 100%; height: auto; padding: 1 1 0 1; }

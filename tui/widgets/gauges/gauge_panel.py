@@ -144,7 +144,7 @@ class GaugePanel(VerticalScroll, can_focus=False):
         padding: 0 0 0 1;
         border-left: solid $edge;
         scrollbar-size-vertical: 0;
-        & > Lines, & > PageMap { margin: 0 1 0 0; }
+        & > LinesWidget, & > PageMap { margin: 0 1 0 0; }
         & > ContextFacts, & > PageLegend, & > SpeedChart, & > RouteLines { margin: 0 1 1 0; }
         & > PageMap:hover { background: $panel; }
     }

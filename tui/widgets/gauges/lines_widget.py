@@ -16,7 +16,7 @@ class LinesWidget(Widget):
     Gauges hear the same figures again and again, and must not keep the terminal busy with them.
     """
 
-    DEFAULT_CSS = "Lines { height: auto; width: 100%; }"
+    DEFAULT_CSS = "LinesWidget { height: auto; width: 100%; }"
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -11,6 +11,7 @@ from textual.widgets import Input, OptionList, TextArea
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Message
+from ingle.tui.commands.chat_session import SummaryRequest
 from ingle.tui.compaction.summary_prompt import HEADINGS
 from ingle.tui.features.context import compaction_feature
 from ingle.tui.features.context.compaction_feature import CompactionFeature
@@ -139,7 +140,7 @@ async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
     async with open_chat(size=(100, 30)) as chat:
         made = await begin(chat)
         fake_daemon.script(NOTES, gate_before=0)
-        chat.screen.feature(CompactionFeature).compact(by_itself=True)
+        chat.screen.feature(CompactionFeature).start(SummaryRequest(batch=True))
         await chat.send("/compact+ What is the code?")
         await chat.until(lambda: len(chat.screen.queue) == 1)
         fake_daemon.gate.set()

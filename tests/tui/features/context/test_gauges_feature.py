@@ -334,18 +334,19 @@ async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: 
         await chat.send("word " * 40)
         await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
         sent = fake_daemon.prompts[0]
-        assert feature.price_of(sent).tokens == 0
-        price = feature.price_of([{"role": "system", "content": "Be brief. " * 400}, *sent])
+        assert feature.prefill_cost(sent).tokens == 0
+        text = "Be brief. " * 400
+        price = feature.prefill_cost([{"role": "system", "content": text}, *sent])
         assert price.tokens > 900
         assert price.seconds is not None
-        done: list[bool] = []
-        feature.pay(price, lambda: done.append(True), "Change the system prompt?")
-        await chat.until_shown("Change the system prompt?")
-        await chat.until_shown("this re-reads")
-        assert not done
-        await chat.pilot.press("enter")
-        await chat.until(lambda: done)
-        assert feature.price_of(sent, "other").tokens > 40
+        settings = chat.screen.chat.settings
+        for key in ("escape", "enter"):
+            chat.screen.run_command("system", text)
+            await chat.until_shown("Change the system prompt of this chat?")
+            await chat.until_shown("this re-reads")
+            assert settings.system == ""
+            await chat.pilot.press(key)
+        await chat.until(lambda: settings.system == text)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from ingle.tui.commands.sampling_options import changed_sampling
 
 if TYPE_CHECKING:
-    from ...conftest import FakeDaemon, OpenChat
+    from ..conftest import FakeDaemon, OpenChat
 
 
 async def test_a_system_prompt_goes_first(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:

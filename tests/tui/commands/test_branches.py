@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ...conftest import Chat, FakeDaemon, OpenChat
+    from ..conftest import Chat, FakeDaemon, OpenChat
 
 
 async def _two_answers(chat: Chat, fake_daemon: FakeDaemon) -> None:

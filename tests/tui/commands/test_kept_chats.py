@@ -16,7 +16,7 @@ from ingle.tui.history.history_store import HistoryStore, open_history
 from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
-    from ...conftest import OpenChat
+    from ..conftest import OpenChat
 
 SIZES = [(60, 20), (80, 24), (160, 45)]
 
