@@ -30,7 +30,8 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
-from ingle.backends.worker.worker_loop import Inbox, Stop, WorkerLoop
+from ingle.backends.worker.inbox import Inbox
+from ingle.backends.worker.worker_loop import Stop, WorkerLoop
 from ingle.backends.worker.worker_protocol import FromWorker, Generate
 from ingle.models.fit.paged_fit import PAGE_SIZE
 

@@ -1,4 +1,4 @@
-"""What one step computes."""
+"""A batch: the tokens that one step computes, and what is sampled from it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .sequence import Sequence
 class ScheduledChunk:
     """The next `count` uncomputed tokens of a sequence; `samples` when they are its last.
 
-    `drafts` are guesses at the tokens that follow: they are computed along, and those that the
-    sampler would have chosen anyway stay. Where nobody knows the token yet, which is the only one
-    then, it is what sampling row `awaits` of the batch launched before draws.
+    `drafts` are draft tokens that follow: they are computed along, and accepted if the sampler
+    would have chosen them. If `awaits` is set, the one token is not known yet: sampling row
+    `awaits` of the batch launched before yields it.
     """
 
     sequence: Sequence
@@ -37,15 +37,15 @@ class Batch:
     num_tokens: int = 0
 
     def add(self, sequence: Sequence, count: int, drafts: tuple[int, ...] = ()) -> None:
-        """Append the sequence's next `count` tokens, and guesses where they are its last."""
+        """Append the sequence's next `count` tokens, and draft tokens if they are its last."""
         samples = count == sequence.num_pending
         awaits = sequence.awaited_row if samples and sequence.num_awaited else None
         chunk = ScheduledChunk(sequence, count, samples, drafts, awaits)
         self.chunks.append(chunk)
         self.num_tokens += chunk.num_tokens
 
-    def take_off(self) -> None:
-        """Note in the sequences that the batch was launched."""
+    def mark_launched(self) -> None:
+        """Record in the sequences that the batch was launched."""
         row = 0
         for chunk in self.chunks:
             sequence = chunk.sequence
@@ -55,20 +55,20 @@ class Batch:
                 sequence.awaited_row = row
                 row += 1 + len(chunk.drafts)
 
-    def land(self) -> None:
-        """Note in the sequences that the batch was collected."""
+    def complete(self) -> None:
+        """Record in the sequences that the batch was collected."""
         for chunk in self.chunks:
             chunk.sequence.num_in_flight -= chunk.count
             chunk.sequence.num_awaited -= chunk.samples
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of sequences that are not decoding; to be asked before the batch is launched."""
+        """Prefill tokens; valid until the batch is launched."""
         return sum(chunk.count for chunk in self.chunks if not chunk.sequence.is_decoding)
 
     @property
     def has_drafts(self) -> bool:
-        """Whether anything in it is a guess."""
+        """Whether it has draft tokens."""
         return any(chunk.drafts for chunk in self.chunks)
 
     @property
@@ -79,10 +79,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one chunk got: the drafts that were accepted, then one token of the sampler's own.
+    """The tokens of one chunk: the accepted drafts, then one sampled token.
 
-    After a `complete` one its sequence's constraint lets nothing follow. With an `error` the
-    constraint cannot be kept any more, and the last token means nothing.
+    If `complete`, the sequence's constraint allows no further token. With an `error` the constraint
+    can no longer be followed, and the last token is invalid.
     """
 
     token_ids: list[int]

@@ -1,4 +1,4 @@
-"""The step loop. It knows nothing of text: tokens in, tokens out."""
+"""The engine: the step loop over scheduler and model runner; tokens in, tokens out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .throughput_meter import ThroughputMeter
 
 @dataclass(frozen=True)
 class InFlightBatch:
-    """A batch that was launched and not collected yet, scheduling begun at `began`."""
+    """A batch that was launched and not collected; its scheduling began at `began`."""
 
     batch: Batch
     began: float
@@ -30,8 +30,8 @@ class InFlightBatch:
 class Engine:
     """Runs sequences on a model, many at a time; not thread-safe.
 
-    Where the runner can run ahead, a step launches the batch behind the one that it collects, so
-    that the device has something to do while tokens become text and the next step is prepared.
+    If the runner can run ahead, a step launches the next batch before it collects the previous one,
+    so that the device is busy while tokens become text and the next step is prepared.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Engine:
         store: KVStore | None = None,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """`wake` is called from another thread when `has_work` became true by itself."""
+        """`wake` is called from another thread when a KV fetch makes `has_work` true."""
         self.runner = runner
         self._store = store
         self.scheduler = Scheduler(runner, speculator, store, wake)
-        self._flight: InFlightBatch | None = None
+        self._in_flight: InFlightBatch | None = None
         self._collected_at = 0.0
         self._prompt_tokens = 0
         self._completion_tokens = 0
@@ -61,75 +61,74 @@ class Engine:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether sequences wait for the store, and `has_work` may become true by itself."""
+        """Whether sequences wait for the KV store, after which `has_work` becomes true."""
         return self.scheduler.fetching > 0
 
     @property
     def reads_prompt(self) -> bool:
-        """Whether the next step may be long, since a prompt is read in it."""
-        if self._flight is not None and self._flight.prompt_tokens:
+        """Whether the next step has prefill, and so may be long."""
+        if self._in_flight is not None and self._in_flight.prompt_tokens:
             return True
         return any(not sequence.is_decoding for sequence in self.scheduler.running)
 
     @property
     def saves(self) -> bool:
-        """Whether what is computed can outlive the process."""
+        """Whether the KV store writes to disk."""
         return self._store is not None and self._store.writes_disk
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether `save` has something to do, or the disk is still busy with it."""
+        """Whether `save` has something to write, or the disk is still busy with it."""
         return self.scheduler.kv.unsaved or (self._store is not None and self._store.unsaved)
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence; raises ValueError when its prompt leaves no room in the context."""
+        """Queue a sequence; raises ValueError if its prompt fills the context."""
         self.scheduler.add(sequence)
 
     def finish(self, sequence: Sequence, reason: FinishReason) -> None:
         """End a sequence between two steps."""
         self.scheduler.finish(sequence, reason)
 
-    def dictate(self, sequence: Sequence, token_ids: list[int]) -> list[int]:
-        """Have a sequence say these tokens next, between two steps; returns those it will say.
+    def force_tokens(self, sequence: Sequence, token_ids: list[int]) -> list[int]:
+        """Append tokens to a paused sequence, between two steps; returns those appended.
 
-        It is one that pauses, so that nothing of it is in flight. The last token that it has room
-        for is its own, and those that its constraint forbids are left out.
+        The last token of its context stays free, and tokens that its constraint forbids are left
+        out. Raises ValueError if a token of the sequence is in flight.
         """
-        return self.scheduler.dictate(sequence, token_ids)
+        return self.scheduler.force_tokens(sequence, token_ids)
 
     def admit(self) -> list[Sequence]:
-        """The sequences that begin with the next step, which is then told not to admit more."""
+        """Return the sequences that begin with the next step, before `step(admits=False)`."""
         return self.scheduler.admit()
 
     def share_machine(self, contended: bool) -> None:
-        """Say before a step whether another model waits for the same processors."""
+        """Set before a step whether another model waits for the same CPUs."""
         self.scheduler.share_machine(contended)
 
     def step(self, *, admits: bool = True) -> list[SequenceOutput]:
-        """Compute one batch; returns what happened to the sequences that got a token.
+        """Compute one batch; returns the outputs of the sequences that got a token.
 
-        Unless it `admits`, only those that `admit` returned begin: whose keys and values have been
-        read from the store since then would begin unseen.
+        Unless it `admits`, only sequences that `admit` returned begin.
         """
         if admits:
             self.scheduler.admit()
-        flight = self._flight
-        if flight is None:
+        in_flight = self._in_flight
+        if in_flight is None:
             if not self.scheduler.running:
-                return []  # who waits waits for the store
-            flight = self._launch()
-        self._flight = self._launch_ahead(flight)
-        return self._land(flight)
+                return []  # all waiting sequences await KV fetches
+            in_flight = self._launch()
+        self._in_flight = self._launch_ahead(in_flight)
+        return self._complete(in_flight)
 
     def drain(self) -> list[SequenceOutput]:
-        """Collect what is in flight and launch nothing; returns what `step` would."""
-        flight, self._flight = self._flight, None
-        return self._land(flight) if flight is not None else []
+        """Collect the batch in flight and launch none; returns what `step` would."""
+        in_flight, self._in_flight = self._in_flight, None
+        return self._complete(in_flight) if in_flight is not None else []
 
     def save(self, seconds: float, *, hurry: bool = False) -> None:
-        """Hand what ended sequences left to the disk, for about so many seconds of this thread.
+        """Write the cached tokens of finished sequences to disk, for about so many seconds.
 
-        In a `hurry` a power cut may cost what is saved from now on.
+        In a `hurry` the files are not synchronised, so that a power cut may lose them.
         """
         if self._store is not None:
             self._store.hurry = hurry
@@ -137,7 +136,7 @@ class Engine:
             self._store.flush()
 
     def trim(self) -> None:
-        """Give back the memory that only serves to compute less later."""
+        """Free the memory of the KV store."""
         if self._store is not None:
             self._store.trim()
 
@@ -164,7 +163,7 @@ class Engine:
         )
 
     def page_map(self) -> PageMap:
-        """What is in each page of the KV cache now."""
+        """Return what each block of the KV cache holds."""
         return self.scheduler.kv.page_map()
 
     def _launch(self) -> InFlightBatch:
@@ -172,47 +171,50 @@ class Engine:
         while True:
             batch = self.scheduler.schedule()
             try:
-                return self._take_off(batch, began)
+                return self._launch_batch(batch, began)
             except KVCacheFull:
-                # Book and cache disagree (a model with cells of its own kind): make room. Nobody
-                # is admitted before the next step, or the one who made room would be back at once.
-                if not self.scheduler.relieve():
+                # The cache holds fewer tokens than its manager counts (some models have several
+                # kinds of cells). Nothing is admitted before the next step: a preempted one would
+                # take the freed cells again.
+                if not self.scheduler.evict_or_preempt():
                     raise
 
-    def _launch_ahead(self, flight: InFlightBatch) -> InFlightBatch | None:
-        """The batch behind the one in flight, where it can be told already what is in it."""
+    def _launch_ahead(self, previous: InFlightBatch) -> InFlightBatch | None:
+        """Launch the batch after the one in flight, if its tokens are known."""
         began = time.monotonic()
-        batch = self.scheduler.schedule_ahead(flight.batch)
+        batch = self.scheduler.schedule_ahead(previous.batch)
         if batch is None:
             return None
         try:
-            return self._take_off(batch, began)
+            return self._launch_batch(batch, began)
         except KVCacheFull:
             return None
 
-    def _take_off(self, batch: Batch, began: float) -> InFlightBatch:
-        flight = InFlightBatch(batch, began, batch.prompt_tokens)
+    def _launch_batch(self, batch: Batch, began: float) -> InFlightBatch:
+        in_flight = InFlightBatch(batch, began, batch.prompt_tokens)
         self.runner.launch(batch)
-        self.scheduler.take_off(batch)
-        return flight
+        self.scheduler.mark_launched(batch)
+        return in_flight
 
-    def _land(self, flight: InFlightBatch) -> list[SequenceOutput]:
+    def _complete(self, in_flight: InFlightBatch) -> list[SequenceOutput]:
         sampled = self.runner.collect()
         now = time.monotonic()
-        # A batch that was launched ahead began when the one before it was done.
-        seconds = now - max(flight.began, self._collected_at)
+        # A batch that was launched ahead began when the previous one was complete.
+        seconds = now - max(in_flight.began, self._collected_at)
         self._collected_at = now
-        outputs = self.scheduler.update(flight.batch, sampled, seconds)
-        self._count(flight, outputs, seconds)
+        outputs = self.scheduler.update(in_flight.batch, sampled, seconds)
+        self._count(in_flight, outputs, seconds)
         return outputs
 
-    def _count(self, flight: InFlightBatch, outputs: list[SequenceOutput], seconds: float) -> None:
-        batch = flight.batch
+    def _count(
+        self, in_flight: InFlightBatch, outputs: list[SequenceOutput], seconds: float
+    ) -> None:
+        batch = in_flight.batch
         self._steps += 1
-        self._prompt_tokens += flight.prompt_tokens
+        self._prompt_tokens += in_flight.prompt_tokens
         generated = sum(len(output.token_ids) for output in outputs)
         self._completion_tokens += generated
-        self._rates.observe(batch, flight.prompt_tokens, generated, seconds)
+        self._rates.observe(batch, in_flight.prompt_tokens, generated, seconds)
         if batch.has_drafts:
             self._drafted += sum(len(chunk.drafts) for chunk in batch.chunks)
             self._accepted += generated - len(outputs)

@@ -32,7 +32,7 @@ from .worker_protocol import (
 )
 
 if TYPE_CHECKING:
-    from .worker_loop import Inbox
+    from .inbox import Inbox
 
 _BROKEN = 3
 

@@ -20,8 +20,8 @@ from ..base.model_info import Gauges
 from ..base.requests import EmbedRequest, RerankRequest, TokenizeRequest
 from ..engine.text_encoder import TextEncoder
 from .compute_lease import ComputeLease
+from .inbox import Inbox, Wake, rejected
 from .request_preparer import Admitted, Stop
-from .worker_loop import Inbox, Wake, rejected
 from .worker_protocol import (
     Cancel,
     Drain,

@@ -29,7 +29,8 @@ from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.templates.chat_template import ChatTemplate, default_template
 from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
-from .worker_loop import Inbox, Wake, WorkerLoop
+from .inbox import Inbox, Wake
+from .worker_loop import WorkerLoop
 from .worker_protocol import FromWorker, Loading
 
 _CLOSING_SECONDS = 0.2

@@ -21,11 +21,11 @@ from ingle.backends.base.requests import (
     RerankRequest,
     TokenizeRequest,
 )
+from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.request_preparer import Stop
 from ingle.backends.worker.supervisor.pending_answers import PendingAnswers
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
-from ingle.backends.worker.worker_loop import Inbox
 from ingle.backends.worker.worker_protocol import (
     Drain,
     FromWorker,

@@ -160,7 +160,7 @@ class Histories(RuleBasedStateMachine):
         self.cache.reserve(batch)
         self._check_targets(batch)
         self.runner.launch(batch)
-        batch.take_off()
+        batch.mark_launched()
         self.flights.append(batch)
 
     @precondition(lambda self: self.flights)
@@ -169,7 +169,7 @@ class Histories(RuleBasedStateMachine):
         """What was launched first is known now."""
         chance, batch = random.Random(seed), self.flights.popleft()
         results = iter(self.runner.collect())
-        batch.land()
+        batch.complete()
         for chunk in batch.chunks:
             drawn: list[int] = next(results).token_ids if chunk.samples else []
             if chunk.sequence in self.leaving:

@@ -23,8 +23,8 @@ from ingle.backends.testing.byte_tokenizer import BOS, EOS, ByteTokenizer
 from ingle.backends.text.tokenization.embedding_inputs import TextInputs
 from ingle.backends.text.tokenization.rerank_pairs import PairMarks, TextPairs
 from ingle.backends.worker.embedding_loop import EmbeddingLoop, normalized, scores
+from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.request_preparer import Stop
-from ingle.backends.worker.worker_loop import Inbox
 from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,

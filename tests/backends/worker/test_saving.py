@@ -17,8 +17,8 @@ from ingle.backends.base.events import Finished, Started
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.model_info import Gauges
 from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.model_loader import load_model
-from ingle.backends.worker.worker_loop import Inbox
 from ingle.backends.worker.worker_protocol import (
     Drain,
     FromWorker,

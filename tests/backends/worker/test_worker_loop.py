@@ -26,8 +26,9 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.prompts.prompt_builder import Prompt, PromptBuilder
+from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.model_loader import load_model
-from ingle.backends.worker.worker_loop import Inbox, WorkerLoop
+from ingle.backends.worker.worker_loop import WorkerLoop
 from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,

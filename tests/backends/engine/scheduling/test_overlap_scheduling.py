@@ -19,7 +19,8 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
-from ingle.backends.worker.worker_loop import Inbox, WorkerLoop
+from ingle.backends.worker.inbox import Inbox
+from ingle.backends.worker.worker_loop import WorkerLoop
 from ingle.backends.worker.worker_protocol import Drain, FromWorker, Generate, Outputs
 
 MakeRunner = Callable[..., Any]
@@ -210,7 +211,7 @@ def test_words_are_put_into_a_mouth_that_pauses(number_runner: MakeRunner, ahead
         engine.step()
     assert told.num_awaited == 0
     assert (other.num_in_flight > 0) is ahead, "nobody else waits"
-    assert engine.dictate(told, dictated) == dictated
+    assert engine.force_tokens(told, dictated) == dictated
     told.pauses_at = None
     run(engine)
     before = runner.answer(prompt, 9)
@@ -228,7 +229,7 @@ def test_only_what_fits_is_dictated(runner: Any, pause: int, most: int, fit: int
     engine.add(sequence)
     while sequence.num_generated < pause:
         engine.step()
-    assert engine.dictate(sequence, [5, 6, 7, 8]) == [5, 6, 7, 8][:fit]
+    assert engine.force_tokens(sequence, [5, 6, 7, 8]) == [5, 6, 7, 8][:fit]
     run(engine)
     assert len(said(sequence)) == most
     assert sequence.finish_reason is FinishReason.LENGTH
@@ -240,7 +241,7 @@ def test_nothing_is_dictated_in_flight(runner: Any) -> None:
     engine.add(sequence)
     engine.step()
     with pytest.raises(ValueError, match="in flight"):
-        engine.dictate(sequence, [1])
+        engine.force_tokens(sequence, [1])
 
 
 def test_who_must_know_each_token_has_it_land_first(runner: Any, log: Log) -> None:

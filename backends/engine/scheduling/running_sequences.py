@@ -1,0 +1,94 @@
+"""The sequences that hold KV blocks: those that run, and those whose last batch is computed."""
+
+from __future__ import annotations
+
+from ...base.requests import Priority
+from ..kv_cache import KVCache
+from ..model_runner import ModelRunner
+from ..sequence import Sequence
+from .overlap_scheduling import is_last
+from .waiting_queue import WaitingQueue
+
+
+class RunningSequences:
+    """Running sequences, and preemption among them.
+
+    A preempted sequence gives up its blocks and goes back to the waiting queue; what is lost of its
+    keys and values is computed again later. Batch sequences are preempted first, the youngest of
+    them before the others.
+    """
+
+    def __init__(self, runner: ModelRunner, kv: KVCache, waiting: WaitingQueue) -> None:
+        self._runner = runner
+        self._kv = kv
+        self._waiting = waiting
+        self.running: list[Sequence] = []
+        self.leaving: list[Sequence] = []
+        """Finished sequences that a batch in flight still writes to."""
+        self.preemptions = 0
+
+    @property
+    def slots_taken(self) -> int:
+        """The number of sequences that hold KV blocks."""
+        return len(self.running) + len(self.leaving)
+
+    @property
+    def decoding(self) -> list[Sequence]:
+        """The running sequences that need one more token."""
+        context = self._runner.context
+        return [s for s in self.running if s.is_decoding and not is_last(s, context)]
+
+    @property
+    def decode_demand(self) -> int:
+        """KV tokens to allocate for one more token of every decoding sequence."""
+        return sum(self._kv.growth(sequence, 1) for sequence in self.decoding)
+
+    def reserve_decode(self) -> None:
+        """Preempt until every decoding sequence can take one more token."""
+        while self.decode_demand > self._kv.available:
+            if not self.preempt_one():
+                return
+
+    def preempt_one(self) -> bool:
+        """Preempt one of several running sequences; False if there are fewer than two."""
+        if len(self.running) < 2:
+            return False
+        self._preempt(_preemption_victim(self.running))
+        return True
+
+    def preempt_batch(self) -> None:
+        """Preempt a sequence of priority `BATCH`; there must be one."""
+        self._preempt(_preemption_victim(self.batch_sequences))
+
+    @property
+    def batch_sequences(self) -> list[Sequence]:
+        """The running sequences of priority `BATCH`."""
+        return [sequence for sequence in self.running if sequence.priority is Priority.BATCH]
+
+    def finish(self, sequence: Sequence) -> None:
+        """End a running sequence."""
+        self.running.remove(sequence)
+        self.leaving.append(sequence)
+        self.release(sequence)
+
+    def release(self, sequence: Sequence) -> None:
+        """Release the blocks of a finished sequence, unless a batch in flight writes to them."""
+        if sequence.num_in_flight:
+            return
+        self.leaving.remove(sequence)
+        self._kv.keep(sequence)
+        self._runner.forget(sequence)
+        self._waiting.settled = False
+
+    def _preempt(self, sequence: Sequence) -> None:
+        assert not sequence.num_in_flight
+        self.running.remove(sequence)
+        self._kv.keep(sequence)  # its blocks stay in the prefix cache until they are needed
+        sequence.fetches = 0
+        self._waiting.put_back(sequence)
+        self.preemptions += 1
+
+
+def _preemption_victim(running: list[Sequence]) -> Sequence:
+    """Return the batch sequence that arrived last, else the interactive one."""
+    return max(reversed(running), key=lambda s: (s.priority is Priority.BATCH, s.arrived_at))

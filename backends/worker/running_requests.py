@@ -1,0 +1,178 @@
+"""The generation requests that run: their sequences, and the events made of sampled tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..base.events import Event, Finished, FinishReason, Started, TokenLogprobs
+from ..base.requests import GenerateRequest
+from ..engine.engine import Engine
+from ..engine.scheduling.scheduler import SequenceOutput
+from ..engine.sequence import Sequence
+from ..text.answers.answer_output import AnswerOutput
+from ..text.tokenization.tokenizer import Tokenizer
+from .request_preparer import Prepared
+
+
+class RunningRequests:
+    """Requests whose sequences the engine has; used by the step thread."""
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._running: dict[str, dict[Sequence, AnswerOutput]] = {}
+        self._events: list[Event] = []
+        self.urgent = False
+        """Whether the events have a first token or an end, and so are sent without delay."""
+
+    def start(self, request: GenerateRequest, prepared: Prepared, arrived_at: float) -> None:
+        """Queue the `n` sequences of a request."""
+        # The token that is sampled after a prompt alone is discarded: no grammar applies to it.
+        constraint = None if request.max_tokens == 0 else prepared.constraint
+        first: Sequence | None = None
+        outputs: dict[Sequence, AnswerOutput] = {}
+        for index in range(request.n):
+            sequence = Sequence(
+                request.id,
+                index,
+                list(prepared.token_ids),
+                request.sampling,
+                max_tokens=_most_tokens(request, len(prepared.token_ids)),
+                # A request that only fills the cache ignores the token that is sampled.
+                ignore_eos=request.ignore_eos or request.max_tokens == 0,
+                private=request.private,
+                speculates=request.speculation,
+                priority=request.priority,
+                client=request.client,
+                conversation=request.conversation,
+                logprobs=request.logprobs,
+                constraint=None if constraint is None else constraint.fork(),
+                parent=first,
+                arrived_at=arrived_at,
+            )
+            first = first or sequence
+            outputs[sequence] = AnswerOutput(request, index, self._tokenizer, prepared.form)
+            sequence.pauses_at = outputs[sequence].thoughts_left(0)
+            self._engine.add(sequence)
+        self._running[request.id] = outputs
+
+    def cancel(self, request_id: str) -> bool:
+        """Free the sequences of a request; False if it has none."""
+        sequences = self._running.pop(request_id, {})
+        for sequence in sequences:
+            self._engine.finish(sequence, FinishReason.CANCELLED)
+        return bool(sequences)
+
+    def cancel_all(self) -> None:
+        """End all sequences; what they computed stays in the cache."""
+        for outputs in self._running.values():
+            for sequence in outputs:
+                self._engine.finish(sequence, FinishReason.CANCELLED)
+
+    def begin(self, sequences: list[Sequence]) -> None:
+        """Add the events of requests whose first sequence begins."""
+        for sequence in sequences:
+            if sequence.index == 0:
+                cached = sequence.cached_tokens
+                self._events.append(Started(sequence.request_id, sequence.prompt_length, cached))
+
+    def take_events(self) -> list[Event]:
+        """Return the events since the last call."""
+        events, self._events = self._events, []
+        self.urgent = False
+        return events
+
+    @property
+    def has_events(self) -> bool:
+        """Whether events are to be sent."""
+        return bool(self._events)
+
+    def publish(self, outputs: list[SequenceOutput], on_error: Callable[[str, str], None]) -> None:
+        """Turn one step's tokens into events.
+
+        `on_error` is called with the id of a request that failed and the reason; it cancels it.
+        """
+        for output in outputs:
+            sequence = output.sequence
+            if sequence.request_id not in self._running:
+                continue  # another of its sequences failed in the same step
+            answer = self._running[sequence.request_id][sequence]
+            reason = output.finish_reason
+            if output.error is not None:
+                on_error(sequence.request_id, output.error)
+                continue
+            # The token that ends the answer is not part of its text.
+            last = output.token_ids[-1]
+            eog = reason is FinishReason.STOP and self._engine.runner.is_eog(last)
+            consumed = answer.consumed
+            self.urgent |= not consumed  # its first token
+            token_ids = output.token_ids[:-1] if eog else output.token_ids
+            self._events += answer.push(token_ids, output.logprobs)
+            if answer.stop is not None:
+                # All tokens of a step but the last were drafted; none counts after a stop string.
+                kept = answer.consumed - consumed
+                sequence.accepted_tokens -= max(0, len(output.token_ids) - 1 - kept)
+                self._engine.finish(sequence, FinishReason.STOP)
+                self._finish(sequence, FinishReason.STOP, answer.consumed)
+            elif reason is not None:
+                self._finish(sequence, reason, answer.consumed + eog)
+            elif answer.overdue:
+                self._engine.finish(sequence, FinishReason.LENGTH)
+                self._finish(sequence, FinishReason.LENGTH, answer.consumed)
+            else:
+                if answer.is_free:
+                    sequence.constraint = None
+                self._bound_reasoning(sequence, answer)
+
+    def _bound_reasoning(self, sequence: Sequence, answer: AnswerOutput) -> None:
+        """End reasoning that exceeds its budget, once no token of it is in flight."""
+        left = answer.thoughts_left(sequence.num_generated)
+        if left == 0 and not sequence.num_awaited:
+            forced = self._engine.force_tokens(sequence, answer.end_thought())
+            certain = None if sequence.logprobs is None else [TokenLogprobs(t, 0.0) for t in forced]
+            self._events += answer.push(forced, certain)
+            left = answer.thoughts_left(sequence.num_generated)
+        sequence.pauses_at = None if left is None else sequence.num_generated + left
+
+    def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
+        """Emit what was held back and the end of one sequence."""
+        self.urgent = True
+        outputs = self._running[sequence.request_id]
+        answer = outputs.pop(sequence)
+        self._events += answer.finish()
+        self._events.append(_finished(sequence, reason, completion_tokens, answer))
+        if not outputs:
+            del self._running[sequence.request_id]
+
+
+def _most_tokens(request: GenerateRequest, prompt_length: int) -> int | None:
+    """What a sequence may generate, where anything bounds it but the model's context.
+
+    A step yields at least one token, which an answer of none leaves out.
+    """
+    bounds = [] if request.max_tokens is None else [request.max_tokens]
+    if request.max_context is not None:
+        bounds.append(request.max_context - prompt_length)
+    return max(1, min(bounds)) if bounds else None
+
+
+def _finished(
+    sequence: Sequence, reason: FinishReason, completion_tokens: int, answer: AnswerOutput
+) -> Finished:
+    if reason is FinishReason.STOP and answer.calls:
+        reason = FinishReason.TOOL_CALLS
+    started = sequence.started_at or sequence.arrived_at
+    first = sequence.first_token_at or started
+    return Finished(
+        sequence.request_id,
+        sequence.index,
+        reason,
+        completion_tokens,
+        queue_seconds=started - sequence.arrived_at,
+        prompt_seconds=first - started,
+        decode_seconds=(sequence.last_token_at or first) - first,
+        drafted_tokens=sequence.drafted_tokens,
+        accepted_tokens=sequence.accepted_tokens,
+        reasoning_tokens=answer.reasoning_tokens,
+        stop=answer.stop,
+    )
