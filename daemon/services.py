@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .batches.batch_manager import BatchManager
     from .event_hub import EventHub
-    from .generations.generation import GenerationRegistry
+    from .generations.generation_registry import GenerationRegistry
     from .library.aliases import AliasTable
     from .library.pulls import PullManager
     from .lifecycle.model_manager import ModelManager

@@ -15,7 +15,7 @@ from ingle.backends.base.requests import EmbedRequest, GenerateRequest, RerankRe
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.model_task import ModelTask
 
-from ..generations.generation import new_generation_id
+from ..generations.generation_registry import new_generation_id
 from ..http.error_format import NATIVE
 from ..http.json_response import JSONResponse
 from ..http.route_access import ANY, INFERENCE

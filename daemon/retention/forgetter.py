@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from ..batches.batch_manager import BatchManager
-from ..generations.generation import GenerationRegistry
+from ..generations.generation_registry import GenerationRegistry
 from ..lifecycle.model_manager import ModelManager
 from ..routing.router import Router
 from ..settings.config import Config

@@ -14,7 +14,7 @@ from ingle.models.store.model_store import ModelStore
 
 from ..batches.batch_manager import BatchManager
 from ..event_hub import EventHub
-from ..generations.generation import GenerationRegistry
+from ..generations.generation_registry import GenerationRegistry
 from ..library.aliases import AliasTable
 from ..library.model_places import model_places
 from ..library.pulls import PullManager

@@ -6,7 +6,7 @@ from ingle.backends.base.conversation import Reasoning
 from ingle.backends.base.requests import GenerateRequest, Priority
 
 from ...errors import InvalidBody
-from ...generations.generation import new_generation_id
+from ...generations.generation_registry import new_generation_id
 from ..openai.completions.messages import chat_messages
 from ..openai.completions.tools import called_tools
 from ..request_origin import RequestOrigin

@@ -11,7 +11,7 @@ from ingle.backends.base.requests import GenerateRequest
 
 from ...access.client_identity import identify_client
 from ...errors import Conflict, InvalidBody
-from ...generations.generation import new_generation_id
+from ...generations.generation_registry import new_generation_id
 from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json

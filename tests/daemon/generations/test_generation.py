@@ -10,7 +10,8 @@ import pytest
 
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.errors import NotFound, TooManyGenerations
-from ingle.daemon.generations.generation import Generation, GenerationRegistry, new_generation_id
+from ingle.daemon.generations.generation import Generation
+from ingle.daemon.generations.generation_registry import GenerationRegistry, new_generation_id
 
 if TYPE_CHECKING:
     from ..conftest import ManagerHarness
