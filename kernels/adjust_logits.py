@@ -1,4 +1,4 @@
-"""Single logits changed in place: bias, penalties, what repetitions cost."""
+"""Adjust single logits in place: biases, and penalties for repeated tokens."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ ENTRY_KINDS = 3
 
 @dataclass(frozen=True)
 class LogitEntries:
-    """Changes to rows of logits; each row's are made kind by kind.
+    """Changes to rows of logits, applied to each row kind by kind.
 
-    Entries `offsets[kind, row]` up to `offsets[kind, row + 1]` are a row's, each of another token.
-    `offsets` (kinds, rows + 1) and `tokens` (entries) int32; `values` (entries, 3) float32: the
-    number, or for a penalty the divisor (factor of negative logits), what is then taken off, and
-    what is if the token was said once more.
+    Entries `offsets[kind, row]` up to `offsets[kind, row + 1]` belong to a row, each with another
+    token. `offsets` (kinds, rows + 1) and `tokens` (entries) are int32; `values` (entries, 3)
+    float32 hold the number to add, or for a penalty the divisor (the factor of negative logits),
+    the number to subtract, and the number to subtract if the token was generated once more.
 
-    That is so for `drawn[awaited[row]]`, if `awaited` (rows) int32 is not -1: a token that only
-    the device knows, in `drawn` int64. If it has no entry, `first` (rows, 2) float32 is its own.
+    That last number applies to `drawn[awaited[row]]` if `awaited` (rows) int32 is not -1: a token
+    that only the device knows yet, in `drawn` int64. If that token has no entry, the row's own
+    `first` (rows, 2) float32 applies.
     """
 
     offsets: torch.Tensor
@@ -36,13 +37,16 @@ class LogitEntries:
 
 
 class AdjustLogits:
-    """The operation on kernels of a library."""
+    """`LogitEntries` applied by a kernel of the library."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
 
     def apply(self, logits: torch.Tensor, entries: LogitEntries) -> None:
-        """Change `logits` (rows, vocab) float32; raises `ValueError` where shapes do not fit."""
+        """Change `logits` (rows, vocab) float32 in place.
+
+        Raises `ValueError` if shapes do not fit.
+        """
         rows = len(logits)
         if entries.offsets.shape != (ENTRY_KINDS, rows + 1):
             shape = tuple(entries.offsets.shape)

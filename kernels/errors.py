@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class KernelError(Exception):
-    """A failure with a sentence for people, and where possible what to do next."""
+    """A failed kernel operation, with a message for the user and, if possible, a hint."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -19,12 +19,12 @@ class KernelError(Exception):
 
 
 class CompileFailed(KernelError):
-    """A source could not be compiled; the message ends with what the compiler said."""
+    """A source did not compile; the message ends with the compiler's output."""
 
 
 class DriverUnavailable(KernelError):
-    """Nothing can be run on a GPU here."""
+    """There is no NVIDIA driver or no GPU."""
 
 
 class LaunchFailed(KernelError):
-    """A kernel did not start, or did not end well."""
+    """A kernel failed to start or to finish."""

@@ -1,4 +1,4 @@
-"""The `Operations` by kernels: a few launches a layer, all of which a graph can record."""
+"""`Operations` on CUDA kernels: a few launches a layer, which a CUDA graph can record."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from .self_check import HeadShape, SelfCheck
 
 
 class KernelOperations:
-    """See `Operations`; activations are float16 or bfloat16 where they are no bytes.
+    """See `Operations`; dense activations are float16 or bfloat16, others int8.
 
-    Weights that kernels read are put into their order, what else there is goes through torch.
-    Memory that kernels work in is shared by all of them, so only one stream may use this object.
+    Weights with kernels are repacked; for the others torch computes. All kernels share their
+    workspace, so only one stream may use this object.
     """
 
     reads_blocks = True
@@ -60,7 +60,7 @@ class KernelOperations:
         self._tables = RotaryTables(library)
         self._attention = LayerAttention(library, compiled, device)
         self._kinds: set[str] = set()
-        self._reads_numbers = False
+        self._needs_dense = False
         self._examples: dict[str, PreparedWeight] = {}
 
     def prepare(self, weight: Weight) -> PreparedWeight:
@@ -73,14 +73,14 @@ class KernelOperations:
         if isinstance(prepared, Repacked):
             self._kinds.add(format_name(prepared))
         else:
-            self._reads_numbers = True
+            self._needs_dense = True
         self._examples.setdefault(format_name(prepared), prepared)
         return prepared
 
     def check(self, heads: HeadShape, keys: KVPages, values: KVPages) -> None:
-        """Compare the kernels with plain torch on this device, for a model's kinds of weights.
+        """Compare the kernels with plain torch on this device, for the weight formats of a model.
 
-        Pages are overwritten. Raises `KernelError` where they differ.
+        Overwrites the pages. Raises `KernelError` if the results differ.
         """
         check = SelfCheck(self, self._device)
         failures = check.failures(list(self._examples.values()), heads, keys, values)
@@ -174,7 +174,7 @@ class KernelOperations:
         )
 
     def _wanted(self, tokens: int) -> ActivationForms:
-        """The forms of so many rows that some layer of the model reads."""
-        ways = [self._products.as_bytes(kind, tokens) for kind in self._kinds]
-        as_numbers = self._reads_numbers or not all(ways)
-        return ActivationForms(self.dtype if as_numbers else None, any(ways))
+        """The forms in which the model's layers read so many rows."""
+        ways = [self._products.uses_int8_activations(kind, tokens) for kind in self._kinds]
+        needs_dense = self._needs_dense or not all(ways)
+        return ActivationForms(self.dtype if needs_dense else None, any(ways))

@@ -1,4 +1,4 @@
-"""What the layers of a model ask of a device."""
+"""The operations that a model's layers need, implemented by kernels and by plain torch."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .matmul.linear_layer import LinearLayer
 
 
 class Operations(Protocol):
-    """The steps between tokens and logits, coarse enough for a kernel each.
+    """The steps between tokens and logits, each coarse enough for one kernel.
 
-    The residual stream is (tokens, width) float32, and is changed in place. Which kernels compute a
-    step, and in which form activations go from one to the next, is the implementation's business.
-    Nothing waits for the device, so that a whole pass can be recorded as a graph.
+    The residual stream is (tokens, width) float32 and is changed in place. The implementation
+    chooses the kernels and the form of activations between them. No operation waits for the device,
+    so that a whole forward pass can be recorded as a CUDA graph.
     """
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of activations where they are numbers."""
+        """The dtype of dense activations."""
         ...
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether quantised weights are multiplied as they are, not dequantised in every step."""
+        """Whether quantised weights are multiplied directly, not dequantised in every step."""
         ...
 
     def prepare(self, weight: Weight) -> PreparedWeight:
-        """A matrix on the device in the form that the other operations want; once, at load."""
+        """A matrix on the device in the form that the other operations need; once, at load."""
         ...
 
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
@@ -46,15 +46,15 @@ class Operations(Protocol):
         ...
 
     def activations(self, rows: torch.Tensor) -> Activations:
-        """`rows` (tokens, size) of any float type, as linear layers want them."""
+        """`rows` (tokens, size) of any float type in the form that linear layers need."""
         ...
 
     def rms_norm(
         self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
     ) -> Activations:
-        """Rows (tokens, size) of any float type brought to length, times `weight` (size,) fp32.
+        """RMS norm of rows (tokens, size) of any float type, times `weight` (size,) fp32.
 
-        As linear layers want them, or as numbers where `dense` says that somebody else reads them.
+        Returned in the form that linear layers need, or as dense values with `dense`.
         """
         ...
 
@@ -67,7 +67,7 @@ class Operations(Protocol):
     def linear(
         self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
     ) -> tuple[torch.Tensor, ...]:
-        """Outputs (tokens, outputs) of each layer; they may be parts of the rows of one tensor."""
+        """Outputs (tokens, outputs) of each layer; they may be slices of one tensor."""
         ...
 
     def linear_add(
@@ -99,7 +99,7 @@ class Operations(Protocol):
         window: int | None = None,
         soft_cap: float | None = None,
     ) -> Activations:
-        """Normalise, rotate, store in pages, and attend: (tokens, heads * head_size).
+        """Normalise, apply RoPE, append keys and values, and attend: (tokens, heads * head_size).
 
         See `rope_append` and `paged_attention`. Heads of `x` may be changed in place.
         """

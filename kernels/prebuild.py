@@ -1,4 +1,4 @@
-"""Compiles all kernels for the cards that most people have, to be shipped with the package.
+"""Compile all kernels for common GPUs, to be shipped with the package.
 
 `python -P -m ingle.kernels.prebuild [FOLDER]`; scripts/build-kernels calls it.
 """
@@ -27,24 +27,24 @@ from .build.kernel_source import kernel_source, kernel_sources
 # RTX 30 and 40, H100 and H200, RTX 50: see `CubinFinder`.
 PREBUILT_ARCHITECTURES = ("sm_86", "sm_90", "sm_120")
 MANIFEST = "manifest.json"
-# What `prebuilt_path` names, of whatever state of the sources.
+# File names of `prebuilt_path`, for any state of the sources.
 _OURS = re.compile(r".+-sm_\d+-[0-9a-f]{32}\.(cubin|json)")
 
 
 class Job(NamedTuple):
-    """A file of csrc, or an attention kernel, for an architecture."""
+    """A file of csrc, or an attention kernel, to compile for an architecture."""
 
     kernel: str | AttentionVariant
     architecture: str
 
     @property
     def name(self) -> str:
-        """What progress calls it."""
+        """The name that progress shows."""
         return self.kernel if isinstance(self.kernel, str) else self.kernel.name
 
 
 def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[Job]:
-    """Everything that a model may need."""
+    """Every kernel that a model may need."""
     for architecture in architectures:
         for source in kernel_sources():
             yield Job(source, architecture)
@@ -53,7 +53,7 @@ def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[
 
 
 def build(job: Job, folder: Path) -> dict[str, Any]:
-    """Compile it, unless `folder` has it; gives its entry in the manifest.
+    """Compile it, unless `folder` has it; returns its entry in the manifest.
 
     Raises `CompileFailed`.
     """
@@ -83,7 +83,10 @@ def build(job: Job, folder: Path) -> dict[str, Any]:
 
 
 def prebuild(jobs: Sequence[Job], folder: Path, processes: int) -> list[dict[str, Any]]:
-    """All of them in so many processes, and the manifest; cubins of other sources are removed."""
+    """Build all of them in so many processes, and remove cubins of other sources.
+
+    Returns the entries of the manifest.
+    """
     context = multiprocessing.get_context("spawn")
     entries: list[dict[str, Any]] = []
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
@@ -106,7 +109,7 @@ def prebuild(jobs: Sequence[Job], folder: Path, processes: int) -> list[dict[str
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """See the module."""
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="build-kernels", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=PREBUILT)
     parser.add_argument(

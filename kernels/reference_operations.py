@@ -1,4 +1,4 @@
-"""The `Operations` in plain torch, on any device."""
+"""`Operations` in plain torch, on any device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .matmul.linear_layer import LinearLayer
 
 
 class ReferenceOperations:
-    """See `Operations`; activations are always numbers, and weights stay as they are."""
+    """See `Operations`; activations are always dense, and weights stay as they are."""
 
     reads_blocks = False
 
@@ -113,7 +113,7 @@ class ReferenceOperations:
 
 
 def dense(x: Activations) -> torch.Tensor:
-    """The rows as numbers; raises `ValueError` where there are only bytes."""
+    """The dense values; raises `ValueError` if there are only int8 tiles."""
     if x.dense is None:
         raise ValueError("There are no activations but in bytes.")
     return x.dense

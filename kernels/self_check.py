@@ -1,4 +1,4 @@
-"""Whether kernels compute on this device what plain torch does."""
+"""Compare the kernels with plain torch on this device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .matmul.linear_layer import LinearLayer
 from .operations import Operations
 from .reference_operations import ReferenceOperations
 
-# Activations in bytes alone make 5e-5 of the square of a product, bfloat16 about as much, codes of
-# keys and values of 4 bits 1e-2; what is wrong is of the size of the result.
+# Relative squared errors: int8 activations alone cause 5e-5, bfloat16 about as much, 4-bit keys
+# and values 1e-2; a wrong kernel is off by about 1.
 _LARGEST_ERROR, _LARGEST_ERROR_OF_4_BITS = 3e-3, 5e-2
 _ROWS = 256
 _TOKENS = (1, 5, 20)
@@ -36,7 +36,7 @@ CHECKED_PAGES = 4
 
 @dataclass(frozen=True)
 class HeadShape:
-    """Heads of a layer's attention, as `AttentionInput` has them."""
+    """The heads of a layer's attention, see `AttentionInput`."""
 
     heads: int
     kv_heads: int
@@ -44,9 +44,9 @@ class HeadShape:
 
 
 class SelfCheck:
-    """Compares an `Operations` with plain torch, on numbers that every model may meet.
+    """Compares an `Operations` with plain torch, on random inputs.
 
-    Errors are shares of the square of what is right.
+    Errors are relative to the squared norm of the expected result.
     """
 
     def __init__(self, operations: Operations, device: torch.device) -> None:
@@ -58,9 +58,9 @@ class SelfCheck:
     def failures(
         self, weights: Sequence[PreparedWeight], heads: HeadShape, keys: KVPages, values: KVPages
     ) -> list[str]:
-        """What is wrong, a few words each; pages of the shape of a model's own are overwritten.
+        """A short description of each failed check; overwrites pages of the model's shape.
 
-        `weights` are one matrix of each kind that the model has. Waits for the device.
+        `weights` are one matrix of each format of the model. Waits for the device.
         """
         found = [
             *self._products(weights),
@@ -96,7 +96,7 @@ class SelfCheck:
             yield f"{name} as an embedding", _error(found, _rows_of(plain, ids))
 
     def _pairs(self, weights: Sequence[PreparedWeight]) -> Iterator[tuple[str, float]]:
-        """Different kinds with the same input, which may have a kernel together."""
+        """Different formats with the same input, which may have a common kernel."""
         for first, second in permutations(weights, 2):
             if first.shape[1] != second.shape[1]:
                 continue
@@ -139,13 +139,13 @@ class SelfCheck:
             yield f"attention of {name}", _error(_rows(found), _rows(expected))
 
     def _heads(self, heads: HeadShape, keys: KVPages, positions: torch.Tensor) -> AttentionInput:
-        """Random ones; they rotate where pages have keys without a bias, as these were made for."""
+        """Random heads; with RoPE if the pages store keys without a bias."""
         count, kind = len(positions), self._operations.dtype
         query = self._normal(count, heads.heads, heads.head_size)
         key, value = self._normal(2, count, heads.kv_heads, heads.head_size)
         bias = keys.bias if isinstance(keys, QuantizedKVPages) else None
         if bias is not None:
-            query = query / bias.bias.abs().amax().clamp_min(1)  # or one key gets everything
+            query = query / bias.bias.abs().amax().clamp_min(1)  # or one key gets all the weight
         x = AttentionInput(query.to(kind), key.to(kind), value.to(kind))
         if bias is None:
             return x
@@ -153,7 +153,7 @@ class SelfCheck:
         return replace(x, cosine=tables[0], sine=tables[1], key_bias=bias.bias)
 
     def _step(self, parts: Sequence[tuple[int, int]]) -> AttentionMetadata:
-        """Sequences of so many tokens before and so many new ones, in pages of their own."""
+        """Sequences with so many cached tokens and so many new ones, in pages of their own."""
         each = CHECKED_PAGES // len(parts)
         tables = torch.arange(CHECKED_PAGES, dtype=torch.int32).view(len(parts), each).flip(1)
         positions = [torch.arange(start, start + count) for start, count in parts]
@@ -186,7 +186,7 @@ def _rows_of(weight: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
 
 
 def _part(weight: PreparedWeight) -> PreparedWeight:
-    """The first rows: enough to be wrong in."""
+    """The first rows: enough to find an error."""
     if isinstance(weight, torch.Tensor):
         return weight[:_ROWS]
     if isinstance(weight, Repacked):
@@ -203,7 +203,7 @@ def _plain(weight: PreparedWeight) -> torch.Tensor:
 
 
 def _empty_twin(pages: KVPages) -> torch.Tensor:
-    """Pages of numbers, with as many places."""
+    """Dense pages with as many slots."""
     device = pages.codes.device if isinstance(pages, QuantizedKVPages) else pages.device
     return torch.zeros(pages.shape, dtype=torch.float32, device=device)
 

@@ -1,4 +1,4 @@
-"""Tokens drawn from rows of logits, each by its own parameters, in one launch."""
+"""Sample tokens from rows of logits, each with its own parameters, in one launch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .launch.kernel_library import KernelLibrary
 
 GROUP = 64
 MAX_VOCAB = 3 << 17
-"""So many groups fit into the shared memory that a block has everywhere."""
+"""As many groups as fit into the shared memory that every GPU has for a block."""
 LIKELIEST, BY_PLACE, BY_RANK = range(3)
-"""Modes of a draw: none at all, along the vocabulary, along the logits in descending order."""
+"""Modes of sampling: greedy, in the order of the vocabulary, by descending logits."""
 
 SAMPLE_ROW = np.dtype(
     [
@@ -32,12 +32,12 @@ SAMPLE_ROW = np.dtype(
         ("unused", np.uint64),
     ]
 )
-"""What csrc/sample_row.cuh calls SampleRow; `sample_row` makes one."""
+"""SampleRow of csrc/sample_row.cuh; made by `sample_row`."""
 
 _WHOLE = 2.0**53
 _MAX_WARPS = 16
 _GROUPS_AT_ONCE = 4
-# The reciprocal of a colder one is infinite as a float.
+# The reciprocal of a lower temperature is infinite in float32.
 _COLDEST = 1e-30
 
 
@@ -52,10 +52,10 @@ def sample_row(
     row: int = 0,
     mask: int = -1,
 ) -> NDArray[np.void]:
-    """Parameters of one draw from row `row`, as an array of one `SAMPLE_ROW`.
+    """The parameters of one sample from row `row`, as an array of one `SAMPLE_ROW`.
 
-    `top_k` 0, `top_p` 1 and `min_p` 0 keep all, temperature 0 takes the likeliest. The random
-    number is that of `place` in the stream of `seed`; `mask` is a row of the masks, -1 for none.
+    `top_k` 0, `top_p` 1 and `min_p` 0 keep all tokens, temperature 0 is greedy. The random number
+    is number `place` of the stream of `seed`; `mask` is a row of the masks, -1 for none.
     """
     mode = BY_RANK if top_k > 0 or top_p < 1 else BY_PLACE
     scale = float(np.log2(np.e)) / max(temperature, _COLDEST)
@@ -71,16 +71,16 @@ def sample_row(
 
 
 class SamplingKernel:
-    """Draws on kernels of a library; keeps the room that its launches need, on one device.
+    """Samples with kernels of a library; keeps the workspace of its launches, on one device.
 
-    Of equal logits the first token is the likelier. NaN is what cannot come, like -infinity; where
-    nothing can, the token is 0. What a row gets depends on its logits and parameters alone.
+    Of equal logits the first token is preferred. NaN counts as -infinity; if no token is possible,
+    the result is 0. A row's token depends on its logits and parameters alone.
     """
 
     def __init__(self, library: KernelLibrary, device: torch.device) -> None:
         self._library = library
         self._device = device
-        # Never replaced: a recorded graph may have their addresses.
+        # Never reallocated: a recorded graph may use their addresses.
         self._rooms: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def draw(
@@ -90,11 +90,11 @@ class SamplingKernel:
         tokens: torch.Tensor,
         masks: torch.Tensor | None = None,
     ) -> None:
-        """Write the token of each of `rows` (n, 64) uint8 (`SAMPLE_ROW`s) to its place in `tokens`.
+        """Write the token of each of `rows` (n, 64) uint8 (`SAMPLE_ROW`s) to `tokens`.
 
-        `logits` (rows, vocab) float32 may be the beginnings of longer rows; `tokens` (rows) int64.
-        `masks` (masks, vocab / 32 rounded up) int32 have bit i mod 32 of word i / 32 where token i
-        may come. Raises `ValueError` where shapes do not fit.
+        `logits` (rows, vocab) float32 may be slices of longer rows; `tokens` is (rows) int64.
+        `masks` (masks, vocab / 32 rounded up) int32 have bit i mod 32 of word i / 32 set if token i
+        is allowed. Raises `ValueError` if shapes do not fit.
         """
         count, vocab = len(rows), logits.shape[-1]
         _check(logits, rows, tokens, masks)
@@ -121,12 +121,12 @@ class SamplingKernel:
         )
 
     def _parts(self, rows: int, groups: int) -> int:
-        """Blocks for a row: together two for each processor, if there is that much to do."""
+        """Blocks for a row: two for each SM in all, if there is enough work."""
         most = -(-groups // (_MAX_WARPS * _GROUPS_AT_ONCE))
-        return max(1, min(most, 2 * self._library.processors // rows))
+        return max(1, min(most, 2 * self._library.num_sms // rows))
 
     def _room(self, rows: int, groups: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is kept of groups, and counters, which each launch leaves at zero."""
+        """The workspace of group sums, and counters, which each launch resets to zero."""
         size = 1 << (rows - 1).bit_length(), groups
         if size not in self._rooms:
             sums = torch.empty(*size, 2, dtype=torch.int32, device=self._device)

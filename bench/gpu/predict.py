@@ -28,13 +28,13 @@ class GPU(NamedTuple):
     name: str
     architecture: str
     bytes_a_second: float
-    processors: int
+    num_sms: int
     hertz: float
 
     @property
     def lanes_a_second(self) -> float:
         """Instructions of single lanes: four warps of 32 issue at once."""
-        return self.processors * 128 * self.hertz
+        return self.num_sms * 128 * self.hertz
 
 
 class Format(NamedTuple):

@@ -52,7 +52,7 @@ def prompt_seconds(variant: AttentionVariant, gpu: GPU, report: KernelReport, to
     """Of all layers for a prompt: tensor cores or instructions, for keys before each query."""
     rows = tokens * GROUP * KV_HEADS * LAYERS
     pairs = rows * (tokens + 1) / 2
-    products = pairs * 4 * HEAD_SIZE / (OPERATIONS[gpu.architecture] * gpu.processors * gpu.hertz)
+    products = pairs * 4 * HEAD_SIZE / (OPERATIONS[gpu.architecture] * gpu.num_sms * gpu.hertz)
     issue = pairs / variant.rows * lanes_a_key(variant, gpu, report) / gpu.lanes_a_second
     return max(products, issue)
 

@@ -71,7 +71,7 @@ def seconds(kind: Format, gpu: GPU, report: KernelReport, wide: int, columns: in
     return max(
         MATRIX_ROWS * MATRIX_INPUTS * kind.bytes_a_weight / gpu.bytes_a_second,
         lanes / gpu.lanes_a_second,
-        products / (clock * gpu.processors * gpu.hertz),
+        products / (clock * gpu.num_sms * gpu.hertz),
     )
 
 

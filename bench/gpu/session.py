@@ -62,9 +62,9 @@ class Session:
         return CudaDriver()
 
     @property
-    def processors(self) -> int:
+    def num_sms(self) -> int:
         """Streaming multiprocessors; on a CPU as many as an H200 has."""
-        return 132 if self.on_cpu else self.driver.processors
+        return 132 if self.on_cpu else self.driver.num_sms
 
     @property
     def seconds_left(self) -> float:

@@ -1,4 +1,4 @@
-"""The parts of attention put together, rotated back, and given to the product after them."""
+"""Combine split-KV attention, undo the rotation of heads, and quantise the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..launch.kernel_library import KernelLibrary
 from .attention_partials import AttentionPartials, combine_partials_reference
 
 MOST_SPLITS = 128
-"""The most parts that `AttentionCombine` takes."""
+"""The most splits that `AttentionCombine` takes."""
 
 _THREADS = 256
 # So many for a processor keep its loads under way; more would wait for one another.
@@ -25,11 +25,11 @@ _THREADS_WANTED = 2048
 def attention_combine_reference(
     partials: AttentionPartials, *, rotated: bool, dense: bool = True, tiles: bool = False
 ) -> Activations:
-    """The attention's output (tokens, heads * head_size) as numbers, as bytes, or as both.
+    """The attention's output (tokens, heads * head_size) as dense values, int8 tiles, or both.
 
-    What was `rotated` (heads of quantised values, see `hadamard`) is rotated back. Numbers are of
-    the type of `partials.dense`; bytes are quantised from the sum in float32, and from `dense`
-    where a row was whole.
+    Heads that were `rotated` (of quantised values, see `hadamard`) are rotated back. Dense values
+    have the type of `partials.dense`; int8 values are quantised from the sum in float32, and from
+    `dense` for rows that were not split.
     """
     whole = combine_partials_reference(partials)
     rows = (hadamard_reference(whole) if rotated else whole).flatten(1)
@@ -40,7 +40,8 @@ def attention_combine_reference(
 class AttentionCombine:
     """`attention_combine_reference` in one launch; see csrc/attention_combine.cuh.
 
-    Sums are in another order than the reference's; bytes are bit for bit those of the sums.
+    Its sums are in another order than the reference's; the int8 values are bit for bit those of the
+    sums.
     """
 
     def __init__(self, library: KernelLibrary) -> None:
@@ -55,9 +56,9 @@ class AttentionCombine:
         tiles: bool = False,
         out: torch.Tensor | None = None,
     ) -> Activations:
-        """See `attention_combine_reference`; numbers are left in `partials.dense`.
+        """See `attention_combine_reference`; dense values are left in `partials.dense`.
 
-        `out` is room for tiles. Raises `ValueError` where shapes do not fit.
+        `out` is memory for tiles. Raises `ValueError` if shapes do not fit.
         """
         _check(partials, tiles)
         tokens, heads, size = partials.dense.shape
@@ -73,7 +74,7 @@ class AttentionCombine:
         tokens, heads, size = partials.dense.shape
         bundle = 1 if found.tiles is None else GROUP // math.gcd(size, GROUP)
         quads = bundle * size // 4
-        wanted = self._library.processors * _THREADS_WANTED // (tokens * heads * size // 4)
+        wanted = self._library.num_sms * _THREADS_WANTED // (tokens * heads * size // 4)
         slices = max(1, min(partials.splits, _THREADS // quads, wanted))
         arguments = [
             pointer(partials.outputs),

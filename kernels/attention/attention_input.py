@@ -1,4 +1,4 @@
-"""One layer's queries, keys and values as its projections leave them."""
+"""One layer's queries, keys and values, as its projections return them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class AttentionInput:
-    """What is still to be normalised, rotated, stored and attended to.
+    """Heads that are still to be normalised, rotated, appended and attended with.
 
     `query` is (tokens, heads, head_size), `key` and `value` (tokens, kv_heads, head_size): maybe
-    parts of the rows of one tensor, but each head's elements lie together, and its heads. Norms
-    are the fp32 weights (head_size,) by which every head is brought to length, before it rotates.
-    `cosine` and `sine` (tokens, pairs) fp32 are None where a layer does not rotate; see `rope`.
-    `key_bias` (kv_heads, head_size) fp32 is still to be added to keys, before all else: beside a
-    bias of 150, a number of 16 bits would keep little of what a text adds to it.
+    slices of one tensor, but the heads of a token are contiguous. Norms are the fp32 weights
+    (head_size,) of the RMS norm of every head, which comes before RoPE. `cosine` and `sine`
+    (tokens, pairs) fp32 are None for a layer without RoPE; see `rope`. `key_bias` (kv_heads,
+    head_size) fp32 is still to be added to keys, before everything else: beside a bias of 150, a
+    16-bit float would keep little of the rest of a key.
     """
 
     query: torch.Tensor

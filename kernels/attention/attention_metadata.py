@@ -1,4 +1,4 @@
-"""Which tokens of a step belong to whom, and where their keys and values lie."""
+"""The metadata of a step's attention: sequences, slots, block tables, context lengths."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class AttentionMetadata:
-    """What all layers of a step have in common; tensors are on the device.
+    """The metadata that all layers of a step share; tensors are on the device.
 
     `positions` and `slot_mapping` are (tokens,) int64, `block_tables` (sequences, max_pages) int32,
-    `context_lengths` (sequences,) int32 with the step's own tokens, `query_starts`
-    (sequences + 1,) int32. The host knows two bounds, which choose kernels and their grids:
-    `longest_query` is at least the most tokens that a sequence has in the step, and
-    `longest_context` the longest context.
+    `context_lengths` (sequences,) int32 including the step's own tokens, `query_starts` (sequences
+    + 1,) int32. Two bounds known to the host choose kernels and their grids: `longest_query` is at
+    least the most tokens that a sequence has in the step, and `longest_context` the longest
+    context.
     """
 
     positions: torch.Tensor

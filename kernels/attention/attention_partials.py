@@ -1,4 +1,4 @@
-"""What attention leaves in parts, and how the parts make a whole."""
+"""Split-KV attention: partial outputs, and how they combine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class AttentionPartials:
-    """Attention of a step's tokens to `splits` parts of their keys, still to be put together.
+    """Attention of a step's tokens to `splits` parts of their keys, still to be combined.
 
     `outputs` (splits, tokens, heads, head_size) fp32 are what each part alone would give: weighted
     by a softmax over its keys. `log_sums` (splits, tokens, heads) fp32 are the natural logarithms
-    of the sums of exponentials: a split's share of the whole is exp(log_sum - log of all the sums'
-    exponentials). Minus infinity marks a split that saw no key: its output was not written, and
-    may be NaN. Plus infinity in split 0 marks a row that is whole already: it lies in `dense`
-    (tokens, heads, head_size) fp16 or bf16, where the other rows go, too. Where `log_sums` is None
-    all rows are in `dense`. Heads of quantised values are still rotated. Rows of tokens that no
-    sequence owns have any contents.
+    of the sums of exponentials: a split's share is exp(log_sum - log of the sum over all splits).
+    Minus infinity marks a split without keys: its output was not written, and may be NaN. Plus
+    infinity in split 0 marks a row that was not split: it is in `dense` (tokens, heads, head_size)
+    fp16 or bf16, where the other rows go, too. If `log_sums` is None, all rows are in `dense`.
+    Heads of quantised values are still rotated. Rows of tokens that belong to no sequence are
+    undefined.
     """
 
     dense: torch.Tensor
@@ -27,12 +27,12 @@ class AttentionPartials:
 
     @property
     def splits(self) -> int:
-        """How many parts there are; 0 where all rows are whole."""
+        """The number of parts; 0 if no row is split."""
         return 0 if self.log_sums is None else self.log_sums.shape[0]
 
 
 def combine_partials_reference(partials: AttentionPartials) -> torch.Tensor:
-    """The whole, (tokens, heads, head_size) fp32, as rotated as the parts are."""
+    """The combined output (tokens, heads, head_size) fp32, as rotated as the parts are."""
     if partials.outputs is None or partials.log_sums is None:
         return partials.dense.float()
     whole = partials.log_sums[0] == torch.inf

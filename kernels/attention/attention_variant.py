@@ -1,4 +1,4 @@
-"""Which attention kernels there are, and what each takes."""
+"""The variants of the attention kernels: constants, parameters, launch shapes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
 _BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
 
 
-# Stages of Triton's pipelines for so many tiles on the way, each after where its pages are.
+# Stages of Triton's pipeline for so many tiles in flight, each after its page numbers.
 _NO_TILE, _ONE_TILE, _TWO_TILES = 1, 2, 6
-# Registers of a thread so that three programs of four warps fit on a processor; all that there are.
+# Registers of a thread with which three programs of four warps fit on an SM; all there are.
 _FOR_THREE, _ALL = 168, 255
 
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """Keys that a program takes at a time, its warps, and stages of what is on the way to it.
+    """Keys that a program takes at a time, its warps, and its pipeline stages.
 
-    `registers` are the most that a thread may have: told of a bound, the assembler spills none.
+    `registers` are the most that a thread may have; with this bound the assembler spills none.
     """
 
     tile: int
@@ -47,8 +47,8 @@ class LaunchShape:
 class AttentionVariant:
     """A kernel of `attention_kernels` for heads of one size, and queries and pages of one type.
 
-    Its programs have `rows` rows of queries times heads. `pairs`, unless 0, is how many pairs of a
-    head rotate with the bias that quantised keys are stored without.
+    Its programs have `rows` rows of queries times heads. `pairs`, unless 0, is the number of pairs
+    of a head that rotate with the bias that quantised keys are stored without.
     """
 
     kernel: AttentionKernel
@@ -60,21 +60,21 @@ class AttentionVariant:
 
     @property
     def name(self) -> str:
-        """Unique among variants, and fit for a file."""
+        """A unique name, usable in a file name."""
         biased = f"-b{self.pairs}" if self.pairs else ""
         size = f"{self.head_size}{biased}-r{self.rows}"
         return f"{self.kernel}-{self.query}-{self.pages}-{size}"
 
     @property
     def padded_size(self) -> int:
-        """The power of two that a head's elements are filled up to."""
+        """The power of two to which head_size is padded."""
         return 1 << (self.head_size - 1).bit_length()
 
     def shape(self, architecture: str) -> LaunchShape:
-        """What suits an architecture such as `sm_90`.
+        """The launch shape for an architecture such as `sm_90`.
 
-        Tiles are as large as registers allow: none may be spilled. Only sm_90 has shared memory for
-        two tiles of the largest heads.
+        Tiles are as large as registers allow without spilling. Only sm_90 has shared memory for two
+        tiles of the largest heads.
         """
         is_roomy = architecture == "sm_90"
         warps = 8 if self.rows > 32 or (self.rows > 16 and self.padded_size > 128) else 4
@@ -92,7 +92,7 @@ class AttentionVariant:
         return LaunchShape(tile, warps, stages, registers)
 
     def constants(self, architecture: str) -> dict[str, int]:
-        """What the kernel is compiled with."""
+        """The constants that the kernel is compiled with."""
         return {
             "HEAD": self.head_size,
             "PADDED": self.padded_size,
@@ -105,7 +105,7 @@ class AttentionVariant:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The types of the kernel's other parameters, in order, as Triton spells them."""
+        """The types of the kernel's other parameters, in order, in Triton's notation."""
         rows = _FLOATS[self.query]
         pages = _FLOATS.get(self.pages) or _CODES[self.pages]
         pointers = {
@@ -138,17 +138,17 @@ class AttentionVariant:
 
 
 def split_rows(pairs: int) -> tuple[int, ...]:
-    """Rows that `attend_split` may have."""
+    """The row counts that `attend_split` is compiled for."""
     return _BIASED_SPLIT_ROWS if pairs else _SPLIT_ROWS
 
 
 def chunk_rows(head_size: int, pairs: int) -> int:
-    """Rows of `attend_chunk`: as many as registers and shared memory have room for."""
+    """Rows of `attend_chunk`: as many as registers and shared memory allow."""
     return 64 if head_size > 128 or pairs else 128
 
 
 def attention_variants() -> Iterator[AttentionVariant]:
-    """All that are compiled ahead of time."""
+    """All variants that are compiled ahead of time."""
     pages: tuple[PageType, ...] = ("f16", "bf16", "q8_0", "q4_0")
     queries: tuple[QueryType, ...] = ("f16", "bf16")
     for head_size, query, stored in product(HEAD_SIZES, queries, pages):
@@ -163,9 +163,9 @@ def attention_variants() -> Iterator[AttentionVariant]:
 def variants_of(
     *, head_size: int, query: QueryType, pages: PageType, pairs: Collection[int]
 ) -> list[AttentionVariant]:
-    """What a model's attention may start, with a bias of keys that rotates in `pairs` or without.
+    """The variants that a model may launch, with a key bias that rotates in `pairs` or without.
 
-    Empty where there are no kernels for such heads.
+    Empty if there are no kernels for such heads.
     """
     return [
         variant

@@ -1,4 +1,4 @@
-"""Attention kernels as what is compiled ahead of time and found again."""
+"""Attention kernels as `KernelVariant`s, compiled ahead of time by Triton."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..build.compiled_kernel import CompiledKernel
 from .attention_variant import AttentionVariant
 from .triton_build import compile_attention
 
-# Line by line what Triton compiles, and how it is told to.
+# All text that determines the result: the kernels, and how Triton compiles them.
 _TEXTS = ("attention_kernels.py", "triton_build.py")
 
 

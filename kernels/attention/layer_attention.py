@@ -1,4 +1,4 @@
-"""Attention of a layer by kernels: from its projections to what its output layer multiplies."""
+"""The attention of a layer by kernels, from its projections to the input of its output layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .triton_attention import TritonAttention
 
 
 class LayerAttention:
-    """Three launches a layer: append, attend, put together; two where nothing was split."""
+    """Three launches a layer: append, attend, combine; two if nothing was split."""
 
     def __init__(
         self, library: KernelLibrary, compiled: TritonLibrary, device: torch.device

@@ -1,4 +1,4 @@
-"""Heads as attention multiplies them: normalised and rotated."""
+"""RMS norm and RoPE of queries and keys, in plain torch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .attention_input import AttentionInput
 def norm_rope_reference(
     x: AttentionInput,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Queries, keys and values of `x` in plain torch, in their own type.
+    """Queries, keys and values of `x` after norm and RoPE, in their own type.
 
-    What is normalised or rotated is new or changed in place.
+    Changed heads are new tensors or changed in place.
     """
     biased = x.key if x.key_bias is None else (x.key.float() + x.key_bias).to(x.key.dtype)
     query = _normalized(x.query, x.query_norm, x.epsilon)

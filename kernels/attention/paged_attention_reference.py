@@ -1,4 +1,4 @@
-"""Attention of new tokens to all keys and values that their sequences have in pages."""
+"""Paged attention in plain torch."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def paged_attention(
     window: int | None = None,
     soft_cap: float | None = None,
 ) -> torch.Tensor:
-    """Causal attention output (tokens, heads, head_size) for sequences of any lengths in a row.
+    """Causal attention output (tokens, heads, head_size) for consecutive sequences of any lengths.
 
     Sequence s owns the queries from `query_starts[s]` to `query_starts[s + 1]` (int32): the last
-    ones of its `context_lengths[s]` (int32) tokens, whose keys and values lie in order in the
-    pages `block_tables[s]` (int32, padded). Pages are (num_pages, page_size, kv_heads, head_size),
-    of a type of their own; a key/value head serves heads / kv_heads query heads that follow one
-    another. A query sees the `window` last tokens, itself included; scores are bounded by
-    `soft_cap`. Softmax is in float32. What lies in slots behind a sequence's end is never used, not
-    even a NaN; queries that no sequence owns get zeros.
+    ones of its `context_lengths[s]` (int32) tokens, whose keys and values are in order in the pages
+    `block_tables[s]` (int32, padded). Pages are (num_pages, page_size, kv_heads, head_size), of a
+    type of their own; a KV head serves heads / kv_heads consecutive query heads. A query sees the
+    `window` last tokens, itself included; scores are bounded by `soft_cap`. Softmax is in float32.
+    Slots after a sequence's end are never read, not even a NaN; queries that belong to no sequence
+    get zeros.
 
     Quantised keys and values are those of rotated heads: queries are rotated too, and outputs are
-    rotated back. The bias that quantised keys are stored without is in the scores nevertheless.
+    rotated back. The bias that quantised keys are stored without is included in the scores.
     """
     return paged_attention_reference(
         query,
@@ -65,7 +65,8 @@ def paged_attention_reference(
 ) -> torch.Tensor:
     """See `paged_attention`.
 
-    One sequence after the other, so that what one gets does not depend on who else is there.
+    Computes one sequence after the other, so that a result does not depend on the rest of the
+    batch.
     """
     output = torch.zeros_like(query, dtype=torch.float32)
     rotated = hadamard_reference(query) if isinstance(key_pages, QuantizedKVPages) else query
@@ -121,7 +122,7 @@ def _attend(
     tokens, heads, head_size = query.shape
     kv_heads, length, _ = keys.shape
     group = heads // kv_heads
-    # The heads that share keys follow one another, so that they are rows of one product.
+    # Heads that share keys are consecutive, so that they are rows of one product.
     rows = query.float().view(tokens, kv_heads, group, head_size).permute(1, 2, 0, 3)
     rows = rows.reshape(kv_heads, group * tokens, head_size)
     mask = _mask(tokens, length, window, query.device)
@@ -142,7 +143,7 @@ def _attend(
 def _mask(
     tokens: int, length: int, window: int | None, device: torch.device
 ) -> torch.Tensor | None:
-    """What each query may see (tokens, length); None where it is everything."""
+    """The tokens that each query may see (tokens, length); None if it is all of them."""
     if tokens == 1 and (window is None or length <= window):
         return None
     keys = torch.arange(length, device=device)

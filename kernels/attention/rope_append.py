@@ -1,4 +1,4 @@
-"""Queries, keys and values from their projections to where attention reads them."""
+"""RMS norm, RoPE and append: queries, keys and values from projections to KV pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .attention_input import AttentionInput
 
 _WARPS = 4
 _LARGEST_HEAD = 256
-# As csrc/head.cuh numbers pages of codes.
+# The numbers of quantised pages in csrc/head.cuh.
 _CODES = {torch.int8: 3, torch.uint8: 4}
 
 
@@ -30,16 +30,15 @@ def rope_append_reference(
     value_pages: KVPages,
     slot_mapping: torch.Tensor,
 ) -> torch.Tensor | None:
-    """Bring to length, rotate to positions, and store: queries in place, the rest in pages.
+    """RMS-norm and rotate queries in place; append keys and values to the pages.
 
     Everything from the elements of `x` to those of the pages is computed in float32 and rounded
-    once. `slot_mapping` (tokens,) int64 is that of `kv_append`. Where pages are quantised, queries
-    are rotated once more (`hadamard`), as keys in them are. Where they have keys without a bias,
-    which is `x.key_bias` then, it is not added to them, and the result is the bias query
-    (tokens, heads, 2 * pairs) float32: its product with `[cosine | sine]` of a key's position is
-    what the bias adds to the key's score before it is scaled, up to a constant of the query (of
-    elements that do not rotate), which a softmax without a soft cap does not see. Elsewhere there
-    is no result.
+    once. `slot_mapping` (tokens,) int64 is that of `kv_append`. For quantised pages, queries get
+    the rotation of `hadamard` as well, as keys in them do. If the pages store keys without a bias,
+    `x.key_bias` is not added to them, and the result is the bias query (tokens, heads, 2 * pairs)
+    float32: its product with `[cosine | sine]` of a key's position is what the bias adds to the
+    key's score before scaling, up to a constant of the query (of elements without RoPE), which a
+    softmax without a soft cap ignores. Otherwise the result is None.
     """
     query = _normalised(x.query, x.query_norm, x.epsilon)
     bias = stored_without(key_pages, x)
@@ -60,9 +59,9 @@ def rope_append_reference(
 
 
 def stored_without(key_pages: KVPages, x: AttentionInput) -> torch.Tensor | None:
-    """The bias of `x` where pages have keys without one.
+    """The bias of `x` if the pages store keys without one.
 
-    Raises `ValueError` where `x` has none, since its keys may have it in them already.
+    Raises `ValueError` if `x` has none, since its keys may include it already.
     """
     if not isinstance(key_pages, QuantizedKVPages) or key_pages.bias is None:
         return None
@@ -72,9 +71,9 @@ def stored_without(key_pages: KVPages, x: AttentionInput) -> torch.Tensor | None
 
 
 def _normalised(heads: torch.Tensor, norm: torch.Tensor | None, epsilon: float) -> torch.Tensor:
-    """A float32 copy; squares are summed up as a tree of neighbours, which is part of the contract.
+    """A float32 copy; squares are summed as a tree of neighbours, which is part of the contract.
 
-    Codes are rounded from what comes of it, and are to be the same wherever they are made.
+    Codes are rounded from the result and must be equal on every device.
     """
     exact = heads.to(torch.float32, copy=True)
     if norm is None:
@@ -83,7 +82,7 @@ def _normalised(heads: torch.Tensor, norm: torch.Tensor | None, epsilon: float) 
     sums = torch.nn.functional.pad(exact.square(), (0, _LARGEST_HEAD - size))
     while sums.shape[-1] > 1:
         sums = sums[..., 0::2] + sums[..., 1::2]
-    # `sqrt` is not always the nearest; this is a quotient of what is.
+    # `sqrt` is not always correctly rounded; this quotient is.
     return exact * torch.rsqrt(sums / size + epsilon) * norm
 
 
@@ -103,7 +102,7 @@ def _bias_query(query: torch.Tensor, bias: torch.Tensor, pairs: int) -> torch.Te
 class RopeAppend:
     """`rope_append_reference` in one launch, bit for bit; see csrc/rope_append.cuh.
 
-    Nothing is read where a token is padding but its slot, and nothing written but there.
+    Of padding tokens only the slot is read, and nothing is written for them elsewhere.
     """
 
     def __init__(self, library: KernelLibrary) -> None:
@@ -118,10 +117,9 @@ class RopeAppend:
         *,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor | None:
-        """See `rope_append_reference`; `out` is room for the bias query.
+        """See `rope_append_reference`; `out` is memory for the bias query.
 
-        Heads are of a multiple of 8 elements, 256 at most. Raises `ValueError` where shapes do not
-        fit.
+        Heads have a multiple of 8 elements, at most 256. Raises `ValueError` if shapes do not fit.
         """
         tokens, heads, size = x.query.shape
         kv_heads = x.key.shape[1]

@@ -1,4 +1,4 @@
-"""Attention over pages by the kernels of `attention_kernels`."""
+"""Paged attention by the Triton kernels of `attention_kernels`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MOST_SPLIT_QUERIES = 16
 
 MOST_SPLITS = 64
 
-# Programs that a processor runs at a time hide one another's waits.
+# Programs that an SM runs at a time, to hide each other's latency.
 _PROGRAMS_A_PROCESSOR = 2
-# So few keys that a program reads them as fast alone as splits do with the launch that joins them.
+# With so few keys, one program is as fast as splits with the launch that combines them.
 _FEW_KEYS = 1024
 _NO_WINDOW = 2**31 - 1
 
@@ -41,12 +41,12 @@ _TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
 
 
 class TritonAttention:
-    """Attention of new tokens to all that their sequences have in pages; see `paged_attention`.
+    """Attention of new tokens to the pages of their sequences; see `paged_attention`.
 
-    Partial results go to a workspace of `workspace_bytes` that all layers share: each is to be put
-    together before the next is computed. Which kernels run, and their grids, follow from shapes
-    and from the bounds in `AttentionMetadata` alone, so that a recorded launch stays right while
-    contexts grow up to `longest_context`. `fill` is what the workspace begins with, for tests.
+    Partial results go to a workspace of `workspace_bytes` that all layers share: each must be
+    combined before the next is computed. The kernels and their grids follow from shapes and from
+    the bounds in `AttentionMetadata` alone, so that a recorded launch stays valid while contexts
+    grow up to `longest_context`. `fill` initialises the workspace, for tests.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class TritonAttention:
         soft_cap: float | None = None,
         out: torch.Tensor | None = None,
     ) -> AttentionPartials:
-        """Outputs of `query` (tokens, heads, head_size) fp16 or bf16, in parts or whole.
+        """Outputs of `query` (tokens, heads, head_size) fp16 or bf16, split or whole.
 
-        Heads lie together; tokens are a multiple of heads apart, aligned to 16 bytes. For quantised
-        pages queries are rotated (see `hadamard`), and outputs are. `bias_query` (tokens, heads,
-        2 * pairs) fp32 is needed where keys have a bias, which no `soft_cap` goes with: `[q1 b1 +
-        q2 b2 | q2 b1 - q1 b2]` of a query's and the bias's first and second halves of pairs, before
-        `hadamard`. The bias's tables begin at position 0 and turn at an even pace. `out` becomes
-        `dense` of the result.
+        The heads of a token are contiguous; tokens are a multiple of heads apart, aligned to 16
+        bytes. For quantised pages queries and outputs are rotated (see `hadamard`). `bias_query`
+        (tokens, heads, 2 * pairs) fp32 is needed if keys have a bias, which excludes `soft_cap`:
+        `[q1 b1 + q2 b2 | q2 b1 - q1 b2]` of a query's and the bias's first and second halves of
+        pairs, before `hadamard`. The bias's tables begin at position 0, and their angles are
+        proportional to it. `out` becomes `dense` of the result.
         """
         assert bias_query is None or soft_cap is None
         tokens, heads, head_size = query.shape
@@ -111,7 +111,7 @@ class TritonAttention:
         return partials if partials.splits > 1 else AttentionPartials(dense)
 
     def _attend_splits(self, arguments: _Arguments, keys: int) -> AttentionPartials:
-        """Sequences of few queries, with splits enough to occupy the GPU."""
+        """Sequences of few queries, with enough splits to fill the GPU."""
         longest = min(arguments.step.longest_query, MOST_SPLIT_QUERIES)
         variant = arguments.split_variant(longest)
         rows = variant.rows
@@ -138,10 +138,10 @@ class TritonAttention:
         )
 
     def _splits(self, arguments: _Arguments, programs: int, tiles: int) -> int:
-        """As many as occupy the GPU, have keys to read, and fit into the workspace."""
+        """As many splits as fill the GPU, have keys to read, and fit into the workspace."""
         tokens, heads, head_size = arguments.query.shape
         fitting = self._workspace.numel() // (tokens * heads * (head_size + 1))
-        wanted = -(-self._library.processors * _PROGRAMS_A_PROCESSOR // programs)
+        wanted = -(-self._library.num_sms * _PROGRAMS_A_PROCESSOR // programs)
         most = max(1, min(wanted, tiles, fitting, MOST_SPLITS))
         share = -(-tiles // most)
         return max(1, -(-tiles // share)) if share else 1
@@ -150,7 +150,7 @@ class TritonAttention:
         tokens, heads, head_size = arguments.query.shape
         rows = splits * tokens * heads
         if splits == 1:
-            # The kernel writes whole rows; only the marks of chunks need a place that exists.
+            # The kernel writes whole rows; only the marks of chunks need valid memory.
             marks = self._workspace[:rows].view(1, tokens, heads)
             return AttentionPartials(arguments.dense, None, marks)
         outputs = self._workspace[: rows * head_size].view(splits, tokens, heads, head_size)
@@ -159,7 +159,7 @@ class TritonAttention:
 
 
 class _Arguments:
-    """What both kernels are given."""
+    """The arguments of both kernels."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class _Arguments:
         assert key_pages.shape == value_pages.shape
 
     def split_variant(self, queries: int) -> AttentionVariant:
-        """The kernel with room for so many queries of a sequence, or with the most room."""
+        """The smallest kernel for so many queries of a sequence, or the largest there is."""
         rows = split_rows(self._pairs)
         fitting = [each for each in rows if each >= queries * self.group]
         return self._variant("attend_split", fitting[0] if fitting else rows[-1])
@@ -196,7 +196,7 @@ class _Arguments:
         return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
 
     def pack(self, partials: AttentionPartials, limit: int) -> list[Argument]:
-        """In the order of `AttentionVariant.parameters`."""
+        """The arguments in the order of `AttentionVariant.parameters`."""
         step, (tokens, _, head_size) = self.step, self.query.shape
         keys, key_scales = _planes(self._key_pages)
         values, value_scales = _planes(self._value_pages)
@@ -232,7 +232,7 @@ class _Arguments:
 
 
 def _planes(pages: KVPages) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Elements or codes, and scales."""
+    """The tensors of elements or codes, and of scales."""
     return (pages.codes, pages.scales) if isinstance(pages, QuantizedKVPages) else (pages, None)
 
 

@@ -1,6 +1,6 @@
-"""Machine code for GPUs from the attention kernels, compiled ahead of time by Triton.
+"""Compile the Triton attention kernels to cubins, ahead of time.
 
-No GPU is needed, and Triton only here: what it makes is launched without it.
+Compiling needs Triton but no GPU; launching the cubins needs no Triton.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ SHARED_BYTES: Mapping[str, int] = MappingProxyType(
 )
 """The most dynamic shared memory that a block can have on each architecture we build for."""
 
-# What every other one since sm_80 has as well.
+# The same on every other architecture since sm_80.
 _SHARED_BYTES_ANYWHERE = 101376
 
 _PARAMETER = re.compile(r"^\s*\.param \.\w+", re.MULTILINE)
 
 
 def triton_version() -> str:
-    """Name and version of the compiler; raises `CompileFailed` where it is not installed."""
+    """Name and version of the compiler; raises `CompileFailed` if it is not installed."""
     return f"triton-{_triton().__version__}"
 
 
 def compile_attention(variant: AttentionVariant, architecture: str) -> CompiledKernel:
     """The kernel for an architecture such as `sm_90`.
 
-    Raises `CompileFailed` where Triton is missing or refuses, or where it makes what cannot run.
+    Raises `CompileFailed` if Triton is missing, rejects it, or makes a cubin that cannot run.
     """
     number = int(architecture.removeprefix("sm_"))
     constants = variant.constants(architecture) | {"OVERLAP": int(number >= 90)}
@@ -76,7 +76,7 @@ def _compile(variant: AttentionVariant, architecture: int, constants: Mapping[st
         signature={**parameters, **dict.fromkeys(constants, "constexpr")},
         constexprs=dict(constants),
         attrs={
-            # Without this, nothing is loaded in words of 16 bytes. Tables may begin anywhere.
+            # Without this, loads are not vectorised to 16 bytes. Tables may begin anywhere.
             (index,): [["tt.divisibility", 16]]
             for index, kind in enumerate(parameters.values())
             if kind.startswith("*") and kind != "*i32"
@@ -91,13 +91,13 @@ def _compile(variant: AttentionVariant, architecture: int, constants: Mapping[st
     knobs = triton.knobs
     with tempfile.TemporaryDirectory() as folder, knobs.cache.scope(), knobs.compilation.scope():
         knobs.cache.dir = folder
-        # Line numbers would be most of a cubin, and nobody who runs it could read them.
+        # Line numbers would be most of a cubin, and are useless without the source.
         knobs.compilation.disable_line_info = True
         return triton.compile(source, target=target("cuda", architecture, 32), options=options)
 
 
 def _hidden_pointers(ptx: str, parameters: int) -> int:
-    """How many pointers to memory for Triton's own use follow the parameters; these use none."""
+    """The number of pointers to scratch memory that follow the parameters; here unused and null."""
     head = ptx[ptx.index(".entry") :]
     return len(_PARAMETER.findall(head[: head.index(")")])) - parameters
 

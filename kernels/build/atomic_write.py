@@ -1,4 +1,4 @@
-"""Files that other processes see whole or not at all."""
+"""Atomic writes: other processes see a whole file or none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Make or replace a file, and its folder; two processes may write the same one at once."""
+    """Create or replace a file, and its folder; safe if two processes write the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     with os.fdopen(handle, "wb") as file:

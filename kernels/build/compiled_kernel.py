@@ -1,4 +1,4 @@
-"""A kernel compiled ahead of time, and what its launch has to know."""
+"""A kernel compiled ahead of time, with what its launch needs to know."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """Machine code of the function `kernel` for one `architecture`, such as `sm_90`.
+    """The cubin of the function `kernel` for one `architecture`, such as `sm_90`.
 
-    `threads` a block and `shared_bytes` of dynamic shared memory are fixed when it is compiled.
-    `parameters` are the types of its arguments in order, as Triton spells them (`*fp16`, `i32`,
-    `fp32`); `hidden_pointers` more follow them, which are null. `overlap` says that the kernel
-    itself waits for the one before it, so that it may be launched before that one ends.
+    `threads` a block and `shared_bytes` of dynamic shared memory are fixed at compile time.
+    `parameters` are the types of its arguments in order, in Triton's notation (`*fp16`, `i32`,
+    `fp32`); they are followed by `hidden_pointers` null pointers. With `overlap` the kernel itself
+    waits for the previous one, so that it may be launched before that one ends.
     """
 
     name: str

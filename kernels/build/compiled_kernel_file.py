@@ -1,4 +1,4 @@
-"""Compiled Triton kernels as files: a cubin, and a little JSON beside it."""
+"""Files of compiled Triton kernels: a cubin, and a JSON file beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .compiled_kernel import CompiledKernel
 
 
 def write_compiled_kernel(compiled: CompiledKernel, path: Path) -> None:
-    """The cubin as `path`; all else as the same name with the ending `.json`."""
+    """Write the cubin to `path`, and everything else to the same name with the suffix `.json`."""
     facts = asdict(compiled)
     del facts["cubin"]
     write_atomically(path, compiled.cubin)
@@ -19,7 +19,7 @@ def write_compiled_kernel(compiled: CompiledKernel, path: Path) -> None:
 
 
 def read_compiled_kernel(path: Path) -> CompiledKernel | None:
-    """What `write_compiled_kernel` wrote; None where it wrote nothing."""
+    """The kernel that `write_compiled_kernel` wrote; None if there is none."""
     try:
         facts = json.loads(path.with_suffix(".json").read_bytes())
         cubin = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Machine code for one architecture: out of the package, out of a cache, or made now."""
+"""Find the cubin of a kernel: prebuilt in the package, in a cache, or compiled now."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .kernel_source import NO_DEFINES, digest, kernel_source
 from .kernel_variant import KernelVariant
 
 PREBUILT = Path(__file__).parents[1] / "cubins"
-"""Where a package has what was compiled when it was built; a checkout may have no such folder."""
+"""The folder of cubins that were compiled with the package; a checkout may have none."""
 
-# A cubin runs on later minor versions of its major one, and the compiler chooses about the same
+# A cubin runs on later minor versions of its major version, and the compiler emits about the same
 # instructions for these.
 _SAME_CODE = {"sm_87": "sm_86", "sm_88": "sm_86", "sm_89": "sm_86"}
 
 
 def prebuilt_path(folder: Path, name: str, text: str, architecture: str) -> Path:
-    """The file for what `text` compiles to; another text or architecture has another one."""
+    """The file name of the compiled `text`; it differs for every text and architecture."""
     return folder / f"{Path(name).stem}-{architecture}-{digest(text, architecture)}.cubin"
 
 
 class CubinFinder:
-    """Finds cubins in `prebuilt`, then in the folder `cache`, and compiles those that miss.
+    """Finds cubins in `prebuilt`, then in the folder `cache`, and compiles missing ones.
 
-    What was compiled of another text than today's source is never used. Several threads may ask.
+    A cubin of any other source text is never used. Thread-safe.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CubinFinder:
         self._cache: CubinCache | None = None
 
     def cubin(self, name: str, defines: Mapping[str, str] = NO_DEFINES) -> bytes:
-        """Of the file `name` in csrc after `defines`; raises `CompileFailed`."""
+        """The cubin of the file `name` in csrc after `defines`; raises `CompileFailed`."""
         text = kernel_source(name, defines)
         for architecture in self._architectures():
             path = prebuilt_path(self._prebuilt, name, text, architecture)
@@ -57,7 +57,7 @@ class CubinFinder:
         return self._compiled_cache().cubin(name, self.architecture, defines)
 
     def variant(self, variant: KernelVariant) -> CompiledKernel:
-        """Of a Triton kernel; raises `CompileFailed`."""
+        """The compiled Triton kernel of `variant`; raises `CompileFailed`."""
         source = variant.source(self.architecture)
         for architecture in self._architectures():
             path = prebuilt_path(self._prebuilt, variant.name, source, architecture)
@@ -66,7 +66,7 @@ class CubinFinder:
                 return found
         text = f"{source}\0{_triton_version()}"
         path = prebuilt_path(self._cache_folder, variant.name, text, self.architecture)
-        with self._lock:  # of Triton nobody promises that threads may compile at once
+        with self._lock:  # Triton does not promise that threads may compile concurrently
             found = read_compiled_kernel(path)
             if found is None:
                 found = variant.compile(self.architecture)
@@ -78,7 +78,7 @@ class CubinFinder:
         return (self.architecture,) if same is None else (self.architecture, same)
 
     def _compiled_cache(self) -> CubinCache:
-        # Most machines find all they need in the package, and never load a compiler.
+        # Most machines find every cubin in the package and never load a compiler.
         with self._lock:
             if self._cache is None:
                 self._cache = CubinCache(self._cache_folder, self._make_compiler())

@@ -1,4 +1,4 @@
-"""Machine code for GPUs from the sources in csrc, compiled once and kept."""
+"""Compile the CUDA C++ sources in csrc to cubins with NVRTC or nvcc, and cache them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ARCHITECTURES = ("sm_86", "sm_89", "sm_90", "sm_120")
 
 
 class Compiler(Protocol):
-    """Makes a cubin of CUDA C++; raises `CompileFailed`."""
+    """Compiles CUDA C++ to a cubin; raises `CompileFailed`."""
 
     @property
     def version(self) -> str:
-        """Name and version: another one may compile otherwise."""
+        """Name and version of the compiler, for cache keys."""
         ...
 
     def compile(self, source: str, architecture: str) -> bytes:
@@ -33,9 +33,9 @@ class Compiler(Protocol):
 
 
 class NvrtcCompiler:
-    """The compiler that comes with torch's CUDA wheels: no toolkit, host compiler or GPU needed.
+    """NVRTC from torch's CUDA wheels: needs no toolkit, host compiler or GPU.
 
-    Raises `CompileFailed` where it is not installed.
+    Raises `CompileFailed` if it is not installed.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class NvrtcCompiler:
 
 
 class NvccCompiler:
-    """The toolkit's compiler, where one is on PATH; raises `CompileFailed` where none is."""
+    """The nvcc on PATH; raises `CompileFailed` if there is none."""
 
     def __init__(self) -> None:
         path = shutil.which("nvcc")
@@ -91,7 +91,7 @@ class NvccCompiler:
 
 
 def find_compiler() -> Compiler:
-    """NVRTC or nvcc; raises `CompileFailed` where neither is."""
+    """NVRTC or nvcc; raises `CompileFailed` if neither is installed."""
     try:
         return NvrtcCompiler()
     except CompileFailed as error:
@@ -102,14 +102,14 @@ def find_compiler() -> Compiler:
 
 
 class CubinCache:
-    """Cubins in a folder, named by what they were made from; `compiler` makes those that miss."""
+    """Cubins in a folder, named by the digest of their source; `compiler` makes missing ones."""
 
     def __init__(self, folder: Path, compiler: Compiler) -> None:
         self._folder = folder
         self._compiler = compiler
 
     def cubin(self, name: str, architecture: str, defines: Mapping[str, str] = NO_DEFINES) -> bytes:
-        """Of the file `name` in csrc after `defines`; raises `CompileFailed`."""
+        """The cubin of the file `name` in csrc after `defines`; raises `CompileFailed`."""
         source = kernel_source(name, defines)
         key = digest(source, architecture, self._compiler.version)
         path = self._folder / f"{Path(name).stem}-{architecture}-{key}.cubin"

@@ -1,4 +1,4 @@
-"""The text of a kernel's source file, with all that it includes."""
+"""The text of a kernel's source file with its includes in place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ CSRC = Path(__file__).parents[1] / "csrc"
 _SHIM = "cuda_shim.h"
 _INCLUDE = re.compile(r'^#include "(.+)"$')
 
-# What ends in kernels says so, or has its kernels from a macro that names variants.
+# A source with kernels declares one, or makes its variants by a macro.
 _KERNELS = re.compile(r"^(EXPORT_KERNEL(_NAMED)?\(|[A-Z0-9_]+_VARIANTS$)", re.MULTILINE)
-# Kernels that no model needs.
+# Sources whose kernels only tests run.
 _FOR_TESTS = "conformance.cuh"
 
 NO_DEFINES: Mapping[str, str] = MappingProxyType({})
@@ -23,21 +23,21 @@ NO_DEFINES: Mapping[str, str] = MappingProxyType({})
 def kernel_source(name: str, defines: Mapping[str, str] = NO_DEFINES) -> str:
     """The file `name` of csrc (or a path) after `defines`, with its includes in place.
 
-    One text is what every compiler gets and what a cache compares. cuda_shim.h stays included,
-    since only compilers for CPUs get to see it.
+    Compilers and cache keys use this one text. cuda_shim.h stays included, since only CPU compilers
+    see it.
     """
     macros = [f"#define {macro} {value}" for macro, value in defines.items()]
     return "\n".join([*macros, *_lines(name, set())]) + "\n"
 
 
 def kernel_sources() -> list[str]:
-    """The files of csrc that have kernels for models, rather than what such files include."""
+    """The files of csrc that define kernels which models need."""
     names = sorted(path.name for path in CSRC.glob("*.cuh"))
     return [name for name in names if name != _FOR_TESTS and _KERNELS.search(kernel_source(name))]
 
 
 def digest(*parts: str) -> str:
-    """A name for what was made from these texts."""
+    """A short digest of these texts, for file names."""
     joined = "\0".join(parts)
     return hashlib.sha256(joined.encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""A Triton kernel with all its constants, which can be compiled without a GPU."""
+"""A Triton kernel with all its constants, compilable without a GPU."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from .compiled_kernel import CompiledKernel
 
 
 class KernelVariant(Protocol):
-    """What is compiled ahead of time, and found again by what it was compiled of."""
+    """What can be compiled ahead of time and found again by its source."""
 
     @property
     def name(self) -> str:
-        """Of this variant alone, fit for a file's name; `launch_compiled` takes it."""
+        """A unique name, usable in a file name; `launch_compiled` takes it."""
         ...
 
     def source(self, architecture: str) -> str:
-        """All text that decides what it compiles to: the kernel's source, its constants, how."""
+        """All text that determines the result: the kernel's source, its constants, the options."""
         ...
 
     def compile(self, architecture: str) -> CompiledKernel:
-        """For an architecture such as `sm_90`; raises `CompileFailed`, as without Triton."""
+        """The kernel for an architecture such as `sm_90`.
+
+        Raises `CompileFailed`, also without Triton.
+        """
         ...

@@ -1,4 +1,4 @@
-"""What linear layers multiply: rows of numbers, and the same rows as bytes with scales."""
+"""Activations of linear layers: 16-bit or float32 values, int8 tiles with scales, or both."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class Activations:
-    """`dense` (tokens, size) of a float type, and `tiles` (tiles, tokens, 1536) as `q8_tiles` has.
+    """Dense values (tokens, size) of a float type, int8 `tiles` (see `q8_tiles`), or both.
 
-    One of them may be missing, where nobody reads it.
+    `tiles` are (tiles, tokens, 1536). Either is None if no layer reads that form.
     """
 
     size: int
@@ -20,7 +20,7 @@ class Activations:
 
     @property
     def tokens(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         if self.dense is not None:
             return self.dense.shape[0]
         assert self.tiles is not None

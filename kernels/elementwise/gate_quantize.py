@@ -1,4 +1,4 @@
-"""An activation times a second projection, as numbers and as bytes."""
+"""The gated activation of an MLP, written as dense values and as int8 tiles."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from .norm_quantize import ActivationForms
 from .q8_activations import GROUP, q8_tiles
 
 GATES: Mapping[GateActivation, int] = MappingProxyType({"silu": 0, "gelu_tanh": 1})
-"""As csrc/gate.cuh numbers them."""
+"""The numbers of the activations in csrc/gate.cuh."""
 
 
 class GateQuantize:
-    """Gates rows, with the kernel of csrc/gated_activation.cuh in `library`.
+    """Gates rows with the kernel of csrc/gated_activation.cuh in `library`.
 
-    Bytes are those of the float32 results, before numbers are rounded to a type.
+    The int8 values are quantised from the float32 results, before these are rounded to a dense
+    type.
     """
 
     def __init__(self, library: KernelLibrary) -> None:
@@ -37,8 +38,8 @@ class GateQuantize:
     ) -> Activations:
         """`activation(gate) * up` of rows (tokens, size) of one float type.
 
-        Both may be parts of wider rows, as the halves of one tensor are. Raises `ValueError`
-        where shapes do not fit.
+        Both may be slices of wider rows, such as the halves of one tensor. Raises `ValueError` if
+        shapes do not fit.
         """
         tokens, size = gate.shape
         _check(gate, up, wanted)

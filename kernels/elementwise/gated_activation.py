@@ -1,4 +1,4 @@
-"""The gate of a feed-forward part: an activation times a second projection."""
+"""The gated activation of an MLP: SiLU or GELU of one projection times another."""
 
 from __future__ import annotations
 

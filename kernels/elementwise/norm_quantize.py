@@ -1,4 +1,4 @@
-"""Root-mean-square norms in one kernel with what comes before and after: csrc/rms_norm.cuh."""
+"""RMS norm fused with a residual addition and int8 quantisation: csrc/rms_norm.cuh."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .q8_activations import GROUP, q8_tiles
 
 MOST_SIZE = 16384
 _SOURCE = "rms_norm.cuh"
-# Sizes up to which a thread has so many times four elements, and a block at most so many threads.
+# The largest size for which a thread takes so many vectors of four elements.
 _VARIANTS = ((2048, 1), (4096, 2), (MOST_SIZE, 4))
 
 
 class ActivationForms(NamedTuple):
-    """The forms of activations that somebody reads: numbers of a type, bytes with scales."""
+    """The forms of activations that later layers read: a dense dtype, int8 tiles."""
 
     dense: torch.dtype | None = None
     tiles: bool = False
@@ -28,7 +28,8 @@ class ActivationForms(NamedTuple):
 class NormQuantize:
     """Normalises rows of at most 16384 elements, with the kernels of `library`.
 
-    Bytes are those of the float32 results, before numbers are rounded to a type.
+    The int8 values are quantised from the float32 results, before these are rounded to a dense
+    type.
     """
 
     def __init__(self, library: KernelLibrary) -> None:
@@ -37,9 +38,9 @@ class NormQuantize:
     def rms_norm(
         self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, wanted: ActivationForms
     ) -> Activations:
-        """Rows (tokens, size) of any float type brought to length, times `weight` (size,) float32.
+        """RMS norm of rows (tokens, size) of any float type, times `weight` (size,) float32.
 
-        Rows may be parts of wider ones. Raises `ValueError` where shapes do not fit.
+        Rows may be slices of wider ones. Raises `ValueError` if shapes do not fit.
         """
         return self._norm(rows, weight, None, None, epsilon, wanted)
 

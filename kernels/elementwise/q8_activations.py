@@ -1,4 +1,4 @@
-"""Activations as signed bytes with a scale for 32 of them, in the tiles that the kernels read."""
+"""Activations quantised to int8 with a scale per 32 values, in the tiles that kernels read."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import torch
 GROUP = 32
 TILE = 1024
 TILE_BYTES = 1536
-# Below it a scale's reciprocal is infinite.
+# The reciprocal of a smaller scale is infinite.
 _SMALLEST = 1e-30
 
 
 def q8_tiles(columns: int, inputs: int, device: torch.device | None = None) -> torch.Tensor:
-    """Room (tiles, columns, 1536) uint8 for `columns` vectors of `inputs` values."""
+    """An empty tensor (tiles, columns, 1536) uint8 for `columns` rows of `inputs` values."""
     return torch.empty(-(-inputs // TILE), columns, TILE_BYTES, dtype=torch.uint8, device=device)
 
 
 def quantize_q8_reference(x: torch.Tensor) -> torch.Tensor:
     """`x` (columns, inputs) of any float dtype as tiles (tiles, columns, 1536) uint8.
 
-    csrc/q8_tile.cuh tells what a tile holds. `inputs` must be whole groups of 32; what is beyond
-    them in the last tile is zeros.
+    csrc/q8_tile.cuh describes a tile. `inputs` must be whole groups of 32; the rest of the last
+    tile is zero.
     """
     columns, inputs = x.shape
     if inputs % GROUP:
@@ -29,7 +29,7 @@ def quantize_q8_reference(x: torch.Tensor) -> torch.Tensor:
     groups = padded.view(columns, -1, GROUP)
     largest = groups.abs().amax(-1)
     scale = torch.where(largest < _SMALLEST, 0.0, _without_last_bits(largest / 127))
-    # `127 / largest` would be 127 times a rounded reciprocal.
+    # `127 / largest` would be computed as 127 times a rounded reciprocal.
     inverse = torch.where(largest < _SMALLEST, 0.0, torch.full_like(largest, 127) / largest)
     quantized = (groups * inverse[..., None]).round().nan_to_num(0).to(torch.int8)
     halves = quantized.view(columns, -1, 2, 16).sum(-1, dtype=torch.int32)
@@ -42,12 +42,12 @@ def quantize_q8_reference(x: torch.Tensor) -> torch.Tensor:
 
 
 def _without_last_bits(scale: torch.Tensor) -> torch.Tensor:
-    """Scales that three times over are still floats: csrc/q8_tile.cuh says why."""
+    """Scales without their last two bits, so that three times a scale is exact."""
     return (scale.contiguous().view(torch.int32) & ~3).view(torch.float32)
 
 
 def dequantize_q8(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
-    """The values (columns, inputs) float64 that tiles stand for, exactly."""
+    """The exact values (columns, inputs) float64 of the tiles."""
     count, columns, _ = tiles.shape
     values = tiles[..., :TILE].reshape(count, columns, 2, 32, 16).view(torch.int8)
     scales = tiles[..., TILE:].contiguous().view(torch.float32).view(count, columns, 32, 4)[..., :1]
@@ -56,7 +56,7 @@ def dequantize_q8(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
 
 
 def q8_groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
-    """Bytes and facts (columns, groups, 48) in the order of inputs; what is beyond is left out."""
+    """The int8 values and scales (columns, groups, 48) in the order of the inputs."""
     count, columns, _ = tiles.shape
     parts = tiles.view(count, columns, 3, 32, 16).permute(1, 0, 3, 2, 4)
     return parts.reshape(columns, count * 32, 48)[:, : inputs // GROUP]

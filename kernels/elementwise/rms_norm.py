@@ -1,4 +1,4 @@
-"""Root-mean-square normalisation of rows."""
+"""Root-mean-square norm of rows, in plain torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,5 @@ def rms_norm_reference(
 def rms_norm(
     rows: torch.Tensor, weight: torch.Tensor, epsilon: float, dtype: torch.dtype
 ) -> torch.Tensor:
-    """Rows (..., size) of any float type, each brought to length sqrt(size), as `dtype`.
-
-    `weight` is (size,).
-    """
+    """RMS norm of rows (..., size) of any float type, times `weight` (size,), as `dtype`."""
     return rms_norm_reference(rows, weight, epsilon, dtype)

@@ -1,4 +1,4 @@
-"""Rotary position embedding of queries and keys, whose pairs lie half a rotation apart (NeoX)."""
+"""Rotary position embedding (RoPE) of queries and keys, with pairs half a rotation apart (NeoX)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rotary_tables(
 def rope_reference(
     query: torch.Tensor, key: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
 ) -> None:
-    """Both in place, computed in fp32."""
+    """Rotate both in place, computed in fp32."""
     pairs = cosine.shape[1]
     cosine, sine = cosine[:, None, :], sine[:, None, :]
     for heads in (query, key):
@@ -34,6 +34,6 @@ def rope(query: torch.Tensor, key: torch.Tensor, cosine: torch.Tensor, sine: tor
     """Rotate the first `2 * pairs` elements of every head, in place.
 
     `query` is (tokens, heads, head_size), `key` (tokens, kv_heads, head_size); `cosine` and `sine`
-    are (tokens, pairs) fp32. What lies behind the rotated elements stays as it is.
+    are (tokens, pairs) fp32. The other elements stay as they are.
     """
     rope_reference(query, key, cosine, sine)

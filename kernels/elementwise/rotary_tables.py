@@ -1,4 +1,4 @@
-"""Cosines and sines of rotations on a GPU, exact however far a text goes."""
+"""Cosine and sine tables of RoPE on a GPU, exact for long contexts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WARPS = 4
 
 
 class RotaryTables:
-    """`rope.rotary_tables` in one launch, to 3e-7 of `scale`; see csrc/rotary_tables.cuh."""
+    """`rope.rotary_tables` in one launch, within 3e-7 of `scale`: csrc/rotary_tables.cuh."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
@@ -28,7 +28,7 @@ class RotaryTables:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine (tokens, pairs) fp32 of `positions` (tokens,) int64.
 
-        `frequencies` are (pairs,) fp32. Raises `ValueError` where shapes do not fit.
+        `frequencies` are (pairs,) fp32. Raises `ValueError` if shapes do not fit.
         """
         tokens, pairs = len(positions), len(frequencies)
         if positions.dtype != torch.int64 or frequencies.dtype != torch.float32:

@@ -54,24 +54,24 @@ def _nibbles(packed: torch.Tensor) -> torch.Tensor:
 
 
 def _fifth_bits(packed: torch.Tensor) -> torch.Tensor:
-    """Bit i of four bytes, in the place where it belongs, for weight i."""
+    """Bit i of four bytes, shifted to bit 4, for weight i."""
     shifts = torch.arange(8, dtype=torch.uint8, device=packed.device)
     bits = (packed[:, :, None] >> shifts) & 1
     return bits.flatten(1) << 4
 
 
 def pack_four_bits(blocks: torch.Tensor) -> torch.Tensor:
-    """Of Q4_0 and Q4_1, whose nibbles are already in place."""
+    """Pack Q4_0 or Q4_1, whose nibbles are in the right order already."""
     return tile_blocks((blocks[..., -16:], blocks[..., :-16]), _TILE_BLOCKS)
 
 
 def unpack_q4_0(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_four_bits` for Q4_0."""
     return _unpack_four_bits(data, count, 2)
 
 
 def unpack_q4_1(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_four_bits` for Q4_1."""
     return _unpack_four_bits(data, count, 4)
 
 
@@ -81,7 +81,7 @@ def _unpack_four_bits(data: torch.Tensor, count: int, scale_bytes: int) -> torch
 
 
 def pack_block_of_five_bits(blocks: torch.Tensor) -> torch.Tensor:
-    """Of Q5_0 and Q5_1: scales, the 32 highest bits, nibbles."""
+    """Pack Q5_0 or Q5_1: scales, the 32 highest bits, nibbles."""
     shifts = torch.arange(8, dtype=torch.uint8, device=blocks.device)
     highest = (blocks[..., -20:-16, None] >> shifts & 1).flatten(-2)
     packed = blocks[..., -16:]
@@ -90,12 +90,12 @@ def pack_block_of_five_bits(blocks: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_q5_0(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_block_of_five_bits` for Q5_0."""
     return _unpack_five_bits(data, count, 2)
 
 
 def unpack_q5_1(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_block_of_five_bits` for Q5_1."""
     return _unpack_five_bits(data, count, 4)
 
 
@@ -109,11 +109,11 @@ def _unpack_five_bits(data: torch.Tensor, count: int, scale_bytes: int) -> torch
 
 
 def pack_q8_0(blocks: torch.Tensor) -> torch.Tensor:
-    """See the module."""
+    """Pack Q8_0: the halves of each block, then the scales."""
     return tile_blocks((blocks[..., 2:18], blocks[..., 18:], blocks[..., :2]), _TILE_BLOCKS)
 
 
 def unpack_q8_0(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_q8_0`."""
     first, last, scales = from_tiles(data, _TILE_BLOCKS, count, (16, 16, 2))
     return torch.cat((scales, first, last), dim=-1)

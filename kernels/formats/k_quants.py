@@ -17,7 +17,7 @@ _TILE_BLOCKS = 4
 
 
 def dequantize_q4_k(blocks: torch.Tensor) -> torch.Tensor:
-    """Eight groups of 32; two of them share 32 bytes, the earlier in the low nibbles."""
+    """Eight groups of 32; two share 32 bytes, the earlier in the low nibbles."""
     scales, minima = _scales_and_minima(blocks[:, :16])
     packed = blocks[:, 16:].reshape(-1, 4, 32)
     values = torch.stack((packed & 15, packed >> 4), dim=2).view(-1, 8, 32)
@@ -49,11 +49,11 @@ def dequantize_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 
 def _scales_and_minima(head: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Factors and subtrahends (blocks, 8, 1) of Q4_K and Q5_K, from a block's first 16 bytes.
+    """Scales and minima (blocks, 8, 1) of Q4_K and Q5_K, from a block's first 16 bytes.
 
-    Of twelve packed bytes the first four hold the scales of groups 0 to 3, the next four their
-    minima, in six bits each. The nibbles of the last four go on with groups 4 to 7, whose two
-    highest bits are what the first eight bytes had left.
+    Of twelve packed bytes the first four hold the scales of groups 0 to 3 and the next four their
+    minima, in six bits each. The nibbles of the last four belong to groups 4 to 7, whose two
+    highest bits are in the unused bits of the first eight bytes.
     """
     scale, minimum = half_precision(head[:, :2]), half_precision(head[:, 2:4])
     first, second, third = head[:, 4:8], head[:, 8:12], head[:, 12:]
@@ -63,7 +63,7 @@ def _scales_and_minima(head: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def pack_q4_k(blocks: torch.Tensor) -> torch.Tensor:
-    """See the module."""
+    """Pack Q4_K: nibbles by group, then the scales."""
     rows, count, _ = blocks.shape
     packed = blocks[..., 16:].reshape(rows, count, 4, 32)
     weights = torch.stack((packed & 15, packed >> 4), dim=3).view(rows, count, 8, 2, 16)
@@ -73,7 +73,7 @@ def pack_q4_k(blocks: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_q4_k(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_q4_k`."""
     nibbles, header = from_tiles(data, _TILE_BLOCKS, count, (128, 16))
     rows = len(data)
     halves = nibbles.view(rows, count, 8, 16)
@@ -83,7 +83,7 @@ def unpack_q4_k(data: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def pack_q5_k(blocks: torch.Tensor) -> torch.Tensor:
-    """See the module."""
+    """Pack Q5_K: nibbles by group, fifth bits, then the scales."""
     rows, count, _ = blocks.shape
     packed = blocks[..., 48:].reshape(rows, count, 4, 32)
     low = torch.stack((packed & 15, packed >> 4), dim=3).view(rows, count, 8, 32)
@@ -95,7 +95,7 @@ def pack_q5_k(blocks: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_q5_k(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_q5_k`."""
     rows = len(data)
     nibbles, bits, header = from_tiles(data, _TILE_BLOCKS, count, (128, 32, 16))
     shape = (rows, count, 8, -1)
@@ -109,7 +109,7 @@ def unpack_q5_k(data: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _pack_scales(scales: torch.Tensor) -> torch.Tensor:
-    """Twelve bytes of ggml's to twelve in which group g has bits 12 g on: scale, then minimum."""
+    """ggml's twelve bytes of scales, with the scale and minimum of group g at bit 12 g."""
     first, second, third = scales[..., :4], scales[..., 4:8], scales[..., 8:]
     scale = torch.cat((first & 63, third & 15 | first >> 2 & 48), dim=-1)
     minimum = torch.cat((second & 63, third >> 4 | second >> 2 & 48), dim=-1)
@@ -130,7 +130,7 @@ def _unpack_scales(fields: torch.Tensor) -> torch.Tensor:
 
 
 def pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
-    """See the module."""
+    """Pack Q6_K: nibbles by group, the upper two bits, the scales, then the block scales."""
     rows, count, _ = blocks.shape
     low = blocks[..., :128].reshape(rows, count, 2, 64)
     low = torch.stack((low & 15, low >> 4), dim=3).view(rows, count, 2, 4, 32)
@@ -139,7 +139,7 @@ def pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
     first, last = (low | high << 4).view(rows, count, 8, 2, 16).unbind(3)
     last = last ^ 32
     nibbles = first & 15 | last >> 2 << 4
-    # Two bits of each of 32 weights, in two words; see csrc/q6_k.cuh for which kernel wants what.
+    # Two bits of each of 32 weights, in two words; csrc/q6_k.cuh describes their order.
     x, y = ((part & 3).view(rows, count, 8, 2, 2, 4) for part in (first >> 4, last))
     bits = x[..., 1, :] | y[..., 0, :] << 2 | x[..., 0, :] << 4 | y[..., 1, :].roll(-1, -1) << 6
     tiles = tile_blocks((nibbles.flatten(2), bits.flatten(2), blocks[..., 192:208]), _TILE_BLOCKS)
@@ -147,7 +147,7 @@ def pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_q6_k(data: torch.Tensor, count: int) -> torch.Tensor:
-    """See the module."""
+    """Undo `pack_q6_k`."""
     rows = len(data)
     nibbles, bits, scales = from_tiles(data, _TILE_BLOCKS, count, (128, 64, 16))
     d = data[:, count * 208 : count * 210].reshape(rows, count, 2)

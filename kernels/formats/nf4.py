@@ -1,4 +1,4 @@
-"""NF4: quantising to it and back, bit for bit as bitsandbytes does on a CPU.
+"""NF4: quantise and dequantise, bit for bit as bitsandbytes does on a CPU.
 
 Source of the format: QLoRA (Dettmers and others, 2023); of the roundings: bitsandbytes.
 """
@@ -28,11 +28,11 @@ NF4_VALUES = (
     0.7229568362236023,
     1.0,
 )
-# Below this a scale is as good as zero, and its inverse would be infinite.
+# A smaller scale counts as zero; its reciprocal would be infinite.
 _SMALLEST = 1e-38
 # Blocks quantised at once.
 _CHUNK = 1 << 14
-# bitsandbytes looks bytes up by the value's place among so many in [-1, 1].
+# bitsandbytes looks codes up in a table of so many steps over [-1, 1].
 _PLACES = 1 << 16
 
 
@@ -98,7 +98,7 @@ def dequantize_nf4_blocks(
     block_size: int = 64,
     dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
-    """The first `count` values (count,) of blocks that lie one after the other."""
+    """The first `count` values (count,) of consecutive blocks."""
     table = torch.tensor(NF4_VALUES, device=codes.device)
     # Two weights a lookup: a row for every value of a byte.
     pairs = torch.stack((table.repeat_interleave(16), table.repeat(16)), dim=1)
@@ -117,14 +117,14 @@ def dequantize_nf4_blocks(
 
 
 def quantize_absmax(absmax: torch.Tensor) -> tuple[torch.Tensor, NestedAbsmax]:
-    """Scales (blocks,) as bytes, with what turns them back."""
+    """Scales (blocks,) quantised to bytes, and the nested state to dequantise them."""
     offset = absmax.mean()
     values = dynamic_values().to(absmax.device)
     group = 256
     padding = -absmax.numel() % group
     groups = torch.nn.functional.pad(absmax - offset, (0, padding)).view(-1, group)
     largest = groups.abs().amax(1)
-    # A group of zeros has no inverse; bitsandbytes gives it the first byte.
+    # A group of zeros has no reciprocal; bitsandbytes gives it code 0.
     scaled = (groups * (1 / largest)[:, None]).clamp_(-1, 1)
     places = ((scaled + 1) * 0.5 * (_PLACES - 1) + 0.5).nan_to_num_(0).int()
     codes = torch.where(largest[:, None] > 0, _codes_by_place(values)[places], 0)
@@ -133,7 +133,7 @@ def quantize_absmax(absmax: torch.Tensor) -> tuple[torch.Tensor, NestedAbsmax]:
 
 
 def dynamic_values() -> torch.Tensor:
-    """The 256 values (256,) float32 of the signed dynamic 8-bit type, ascending.
+    """The 256 values (256,) float32 of bitsandbytes' signed dynamic 8-bit type, ascending.
 
     Seven decades, each with twice as many values as the one below, between 0.1 and 1 of its power
     of ten; zero; and one.
@@ -147,7 +147,7 @@ def dynamic_values() -> torch.Tensor:
 
 
 def _codes_by_place(values: torch.Tensor) -> torch.Tensor:
-    """The nearest value's number for each of many places in [-1, 1]."""
+    """The code of the nearest value for each step of [-1, 1]."""
     places = -1 + 2 * torch.arange(_PLACES, dtype=torch.float32) / (_PLACES - 1)
     return torch.bucketize(places.to(values.device), _midpoints(values))
 

@@ -1,4 +1,4 @@
-"""A matrix whose weights are 4-bit NormalFloats."""
+"""A matrix of 4-bit NormalFloat (NF4) weights."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class NestedAbsmax:
-    """What turns the bytes that scales are stored in back into scales.
+    """The second quantisation of NF4 scales, which dequantises their bytes.
 
-    A byte `b` of group `g`, which is 256 blocks of the whole matrix one after the other, stands for
-    `values[b] * absmax[g] + offset`; `values` (256,), `absmax` (groups,) and `offset` () are
-    float32.
+    A byte `b` of group `g`, 256 consecutive blocks of the matrix, stands for `values[b] * absmax[g]
+    + offset`; `values` (256,), `absmax` (groups,) and `offset` () are float32.
     """
 
     values: torch.Tensor
@@ -22,7 +21,7 @@ class NestedAbsmax:
     group: int = 256
 
     def scales(self, absmax: torch.Tensor) -> torch.Tensor:
-        """The scales (any shape) float32 that the bytes `absmax` stand for."""
+        """The scales (any shape) float32 of the bytes `absmax`."""
         values = self.values[absmax.flatten().int()]
         groups = self.absmax.repeat_interleave(self.group)[: len(values)]
         return values.mul_(groups).add_(self.offset).view(absmax.shape)
@@ -36,7 +35,7 @@ class NestedAbsmax:
 
 @dataclass(frozen=True, eq=False)
 class NF4Tensor:
-    """Weights as indices into the sixteen values of NF4, times the largest of their block.
+    """Weights as indices of the sixteen NF4 values, times the largest magnitude of their block.
 
     `codes` (rows, columns / 2) uint8 has the weight of an even column in the high nibble. `absmax`
     (rows, columns / block_size) is float32, or uint8 with a `nested` state.
@@ -65,11 +64,11 @@ class NF4Tensor:
         return self.absmax if self.nested is None else self.nested.scales(self.absmax)
 
     def unnested(self) -> NF4Tensor:
-        """The same weights with scales in float32, whose rows can be told apart."""
+        """The same weights with float32 scales, whose rows can be sliced."""
         return NF4Tensor(self.codes, self.scales(), self.block_size)
 
     def rows(self, index: slice | torch.Tensor) -> NF4Tensor:
-        """Some of the rows, unnested: groups of scales span rows."""
+        """The rows at `index`, unnested because groups of scales span rows."""
         plain = self if self.nested is None else self.unnested()
         return NF4Tensor(plain.codes[index], plain.absmax[index], plain.block_size)
 

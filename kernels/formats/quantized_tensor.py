@@ -9,10 +9,10 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class QuantizedTensor:
-    """Weights in the blocks of `type`, as their file has them.
+    """Weights in blocks of the format `type`, as their file stores them.
 
-    `type` is ggml's name (`Q4_K`); `data` (rows, bytes a row) uint8 holds the blocks of one row
-    after the other, which together are `columns` weights.
+    `type` is ggml's name (`Q4_K`); `data` (rows, bytes a row) uint8 holds the consecutive blocks of
+    each row, `columns` weights in all.
     """
 
     type: str
@@ -30,7 +30,7 @@ class QuantizedTensor:
         return self.data.nbytes
 
     def rows(self, index: slice | torch.Tensor) -> QuantizedTensor:
-        """Some of the rows: blocks never span two of them."""
+        """The rows at `index`; blocks never span two rows."""
         return QuantizedTensor(self.type, self.data[index], self.columns)
 
     def to(self, device: torch.device) -> QuantizedTensor:

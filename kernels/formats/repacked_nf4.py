@@ -14,9 +14,10 @@ _BLOCK, _TILE_BLOCKS = 64, 16
 
 @dataclass(frozen=True, eq=False)
 class RepackedNF4:
-    """The same weights as an `NF4Tensor` with blocks of 64 and nested scales, bit for bit.
+    """The weights of an `NF4Tensor` with blocks of 64 and nested scales, bit for bit.
 
-    `data` (rows, bytes a row) uint8 has codes and bytes of scales; docs/kernels.md draws it.
+    `data` (rows, bytes a row) uint8 has codes and quantised scales; docs/kernels.md draws the
+    layout.
     """
 
     data: torch.Tensor
@@ -35,14 +36,14 @@ class RepackedNF4:
 
 
 def can_repack_nf4(weight: NF4Tensor) -> bool:
-    """Whether blocks and scales are as the kernels read them."""
+    """Whether the kernels support the tensor's block size and scales."""
     nested, columns = weight.nested, weight.shape[1]
     fits = weight.block_size == _BLOCK and columns % _BLOCK == 0
     return fits and nested is not None and nested.group == 256
 
 
 def repack_nf4(weight: NF4Tensor) -> RepackedNF4:
-    """The weights for the kernels; raises `ValueError` for other blocks or plain scales."""
+    """The weights in the kernels' layout; raises `ValueError` for other blocks or plain scales."""
     if weight.nested is None or not can_repack_nf4(weight):
         raise ValueError("The kernels read NF4 in blocks of 64 whose scales are bytes.")
     rows, columns = weight.shape
@@ -54,7 +55,7 @@ def repack_nf4(weight: NF4Tensor) -> RepackedNF4:
 
 
 def unpack_nf4(weight: RepackedNF4) -> NF4Tensor:
-    """The weights as they were: undoes `repack_nf4`."""
+    """The weights in bitsandbytes' layout: undoes `repack_nf4`."""
     blocks = weight.columns // _BLOCK
     codes, absmax = from_tiles(weight.data, _TILE_BLOCKS, blocks, (_BLOCK // 2, 1))
     codes = codes.flatten(1)

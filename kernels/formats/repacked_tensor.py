@@ -41,7 +41,7 @@ class RepackedTensor:
 
 
 def repack(weight: QuantizedTensor) -> RepackedTensor:
-    """The weights for the kernels; raises `ValueError` for a type not in `REPACKED_TYPES`.
+    """The weights in the kernels' layout; raises `ValueError` if not in `REPACKED_TYPES`.
 
     Takes little memory beside the weights: rows are repacked in chunks.
     """

@@ -11,7 +11,7 @@ import torch
 def tile_blocks(parts: tuple[torch.Tensor, ...], blocks: int) -> torch.Tensor:
     """Parts (rows, count, bytes) as rows of bytes: tiles of `blocks` blocks, the last one shorter.
 
-    A tile holds the first part of its blocks, then the second of them, and so on.
+    A tile holds the first part of each of its blocks, then the second part of each, and so on.
     """
     rows, count, _ = parts[0].shape
     tiles = count // blocks
@@ -25,7 +25,7 @@ def tile_blocks(parts: tuple[torch.Tensor, ...], blocks: int) -> torch.Tensor:
 def from_tiles(
     data: torch.Tensor, blocks: int, count: int, sizes: tuple[int, ...]
 ) -> list[torch.Tensor]:
-    """The parts (rows, count, size) again, of rows of bytes that may be longer."""
+    """The parts (rows, count, size) of rows that may be padded: undoes `tile_blocks`."""
     rows = len(data)
     tiles, left = divmod(count, blocks)
     split, end = tiles * blocks * sum(sizes), count * sum(sizes)
@@ -43,7 +43,7 @@ def from_tiles(
 
 
 def pack_five_bits(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of `weights` (..., 32) uint8 below 32: nibbles (..., 16) and fifth bits (..., 4)."""
+    """`weights` (..., 32) uint8 below 32 as nibbles (..., 16) and fifth bits (..., 4)."""
     first, last = weights[..., :16], weights[..., 16:]
     nibbles = first & 15 | last >> 1 << 4
     words = (*weights.shape[:-1], 4, 4)
@@ -54,7 +54,7 @@ def pack_five_bits(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def unpack_five_bits(nibbles: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """The weights again: undoes `pack_five_bits`."""
+    """The weights (..., 32) uint8: undoes `pack_five_bits`."""
     fifth = torch.stack((bits >> 4, bits >> 2, bits >> 6, bits), dim=-2).flatten(-2) & 1
     lowest = torch.stack((bits >> 3, bits >> 1, bits >> 5, (bits >> 7).roll(1, -1)), dim=-2)
     last = nibbles >> 4 << 1 | lowest.flatten(-2) & 1

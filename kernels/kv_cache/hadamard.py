@@ -1,4 +1,4 @@
-"""The rotation that spreads a head's large elements over many."""
+"""The Hadamard rotation that spreads large elements of a head over its block."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .kv_page_format import block_size
 
 
 def hadamard(heads: torch.Tensor) -> torch.Tensor:
-    """Rotate `heads` (..., head_size) to float32; to rotate twice is to do nothing.
+    """Rotate `heads` (..., head_size) to float32; the rotation is its own inverse.
 
     The matrix is symmetric and orthonormal, so that products of rotated queries with rotated keys
-    are those of the unrotated ones. It has a Hadamard matrix (Sylvester's: entry i, j is positive
-    where `i & j` has an even number of ones) for each block of a head; see `block_size`.
+    equal those of the unrotated ones. It is a Hadamard matrix (Sylvester's: entry i, j is positive
+    if `i & j` has an even number of ones) for each block of a head; see `block_size`.
     """
     return hadamard_reference(heads)
 
@@ -20,8 +20,8 @@ def hadamard(heads: torch.Tensor) -> torch.Tensor:
 def hadamard_reference(heads: torch.Tensor) -> torch.Tensor:
     """See `hadamard`.
 
-    Sums and differences of pairs, from neighbours to those half a block apart. The order is part of
-    the contract: codes are rounded from the result, and are to be the same wherever they are made.
+    Sums and differences of pairs, from neighbours to elements half a block apart. The order is part
+    of the contract: codes are rounded from the result and must be equal on every device.
     """
     size = block_size(heads.shape[-1])
     rows = heads.float().reshape(-1, size)

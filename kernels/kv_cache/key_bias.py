@@ -1,4 +1,4 @@
-"""A bias that all keys of a layer have, rotated as they are."""
+"""A bias that all keys of a layer share, rotated like the keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..elementwise.rope import rope_reference
 
 @dataclass(frozen=True, eq=False)
 class KeyBias:
-    """`bias` (kv_heads, head_size) fp32, and how the layer rotates at each position.
+    """`bias` (kv_heads, head_size) fp32, and the layer's RoPE tables.
 
-    `cosine` and `sine` are (positions, pairs) fp32, as `rope` takes them.
+    `cosine` and `sine` are (positions, pairs) fp32, see `rope`.
     """
 
     bias: torch.Tensor
@@ -21,7 +21,7 @@ class KeyBias:
     sine: torch.Tensor
 
     def at(self, positions: torch.Tensor) -> torch.Tensor:
-        """The part that the bias has in the keys at `positions` (tokens,) int64.
+        """The bias, rotated for the keys at `positions` (tokens,) int64.
 
         (tokens, kv_heads, head_size) fp32.
         """

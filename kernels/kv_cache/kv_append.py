@@ -1,4 +1,4 @@
-"""Writing new keys and values into the pages of a KV cache."""
+"""Append new keys and values to the pages of a KV cache."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def kv_append(
     slot_mapping: torch.Tensor,
     positions: torch.Tensor | None = None,
 ) -> None:
-    """Store `key` and `value` (tokens, kv_heads, head_size) at their slots, in the pages' type.
+    """Store `key` and `value` (tokens, kv_heads, head_size) at their slots, in the pages' format.
 
     Pages are (num_pages, page_size, kv_heads, head_size); slot s of `slot_mapping` (tokens,) int64
-    is place s % page_size of page s // page_size. Padding is mapped to a page that nobody reads.
-    Heads are rotated before they are quantised (see `hadamard`). Where quantised keys have a bias,
-    `positions` (tokens,) int64 tell how it is rotated in each.
+    is place s % page_size of page s // page_size. Padding is mapped to a page that is never read.
+    Heads are rotated before they are quantised (see `hadamard`). If quantised keys have a bias,
+    `positions` (tokens,) int64 are those it is rotated for.
     """
     kv_append_reference(key, value, key_pages, value_pages, slot_mapping, positions)
 

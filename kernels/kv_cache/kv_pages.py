@@ -1,4 +1,4 @@
-"""What keys and values may be stored as."""
+"""The types that KV pages can have: dense tensors, or quantised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads to codes with scales, and back."""
+"""Quantise heads to codes and scales, and dequantise them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LARGEST_SCALE = torch.finfo(torch.float16).max
 def quantize_heads_reference(
     heads: torch.Tensor, form: KVPageFormat
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales, as `QuantizedKVPages` has them, of rotated `heads` (..., head_size).
+    """Codes and scales, see `QuantizedKVPages`, of rotated `heads` (..., head_size).
 
-    An element by the reciprocal of its stored scale is rounded to the nearest integer, to the even
-    one where two are as near: on every device the same.
+    An element times the reciprocal of its stored scale is rounded to the nearest integer, ties to
+    even: equal on every device.
     """
     blocks = heads.float().view(*heads.shape[:-1], form.blocks, form.block_size)
     if form.bits == 8:
@@ -39,9 +39,9 @@ def dequantize_heads_reference(
 
 
 def _largest(blocks: torch.Tensor) -> torch.Tensor:
-    """The element of each block that is farthest from zero, with its sign.
+    """The element of each block with the largest magnitude, with its sign.
 
-    It becomes the code -8, which has no counterpart: the range is used to its end.
+    It becomes the code -8, which has no positive counterpart, so that the range is used fully.
     """
     least, most = blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True)
     return torch.where(-least > most, least, most)

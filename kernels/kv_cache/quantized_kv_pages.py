@@ -1,4 +1,4 @@
-"""Pages of keys or values in 8 or 4 bits."""
+"""KV pages quantised to 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .kv_page_format import KVPageFormat
 
 @dataclass(frozen=True, eq=False)
 class QuantizedKVPages:
-    """One layer's keys or values, of rotated heads, as codes with a plane of scales beside them.
+    """One layer's keys or values of rotated heads, as codes with a tensor of scales.
 
     `codes` are (num_pages, page_size, kv_heads, head_size) int8, or (..., head_size / 2) uint8 of
-    two codes each: byte j has that of element j in its low half, and that of element
-    j + head_size / 2 in its high half, both plus 8. `scales` are (num_pages, page_size, kv_heads,
-    blocks) float16: a code by the scale of its block (see `KVPageFormat`) is the element. Keys are
-    stored without their `bias`: it may be a hundred times what a text adds to it, and would leave
-    hardly a code to tell one key from another.
+    two codes each: byte j has element j in its low half, and element j + head_size / 2 in its high
+    half, both plus 8. `scales` are (num_pages, page_size, kv_heads, blocks) float16: an element is
+    its code times the scale of its block (see `KVPageFormat`). Keys are stored without their
+    `bias`: it can be a hundred times larger than the rest of a key, which would leave hardly any
+    codes to distinguish keys.
     """
 
     codes: torch.Tensor
@@ -34,7 +34,7 @@ class QuantizedKVPages:
 
     @property
     def format(self) -> KVPageFormat:
-        """How each head is stored."""
+        """The storage format of a head."""
         width = self.codes.shape[-1]
         is_packed = self.codes.dtype is torch.uint8
         return KVPageFormat(4, 2 * width) if is_packed else KVPageFormat(8, width)

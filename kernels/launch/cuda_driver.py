@@ -1,4 +1,4 @@
-"""Kernels started through the NVIDIA driver itself, which needs no package and no compiler."""
+"""Launch kernels through the NVIDIA driver, without other packages or a compiler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OVERLAP_WITH_PREVIOUS = 6
 
 
 class KernelModule(Protocol):
-    """Kernels of one source file, compiled for a GPU or, by the tests, for the CPU."""
+    """The kernels of one source file, compiled for a GPU or, in tests, for the CPU."""
 
     def launch(
         self,
@@ -36,10 +36,10 @@ class KernelModule(Protocol):
         stream: int = 0,
         overlap: bool = False,
     ) -> None:
-        """Start `kernel` with arguments in the order of its parameters.
+        """Launch `kernel` with arguments in the order of its parameters.
 
-        `overlap` lets it begin before the previous one in `stream` ends, on sm_90 and later; it
-        has to wait itself before it reads what that one writes. Raises `LaunchFailed`.
+        `overlap` lets it begin before the previous one in `stream` ends, on sm_90 and later; the
+        kernel itself then waits before it reads what that one writes. Raises `LaunchFailed`.
         """
         ...
 
@@ -55,7 +55,7 @@ _ARGUMENTS = tuple(struct.Struct(f"@{count}P") for count in range(_MOST_ARGUMENT
 
 
 class _LaunchMemory(threading.local):
-    """What the driver reads during a launch, made once for each thread that launches."""
+    """The structures that the driver reads during a launch, allocated once a thread."""
 
     def __init__(self) -> None:
         self.config = ctypes.create_string_buffer(_CONFIG.size)
@@ -67,17 +67,17 @@ class _LaunchMemory(threading.local):
 
 
 class CudaDriver:
-    """The driver's library and one device, whose primary context (torch's, too) it uses.
+    """The driver library and one device with its primary context, which torch uses, too.
 
-    Raises `DriverUnavailable` where there is no driver or no such device.
+    Raises `DriverUnavailable` if there is no driver or no such device.
     """
 
     def __init__(self, device: int = 0, library: Path | None = None) -> None:
         default = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
         try:
             self._cuda = ctypes.CDLL(str(library or default))
-            # A launch takes microseconds. Another thread that got the interpreter meanwhile might
-            # keep it for milliseconds, so this library's functions do not let go of it.
+            # A launch takes microseconds. If these calls released the GIL, another thread might
+            # keep it for milliseconds.
             holding = ctypes.PyDLL(str(library or default))
         except OSError as error:
             raise DriverUnavailable(
@@ -97,26 +97,26 @@ class CudaDriver:
         self.make_current()
 
     def make_current(self) -> None:
-        """Needed once in each thread that launches."""
+        """Make the context current; needed once in each thread that launches."""
         self.call("cuCtxSetCurrent", self._context)
 
     @property
     def architecture(self) -> str:
-        """Such as `sm_90`."""
+        """The architecture, such as `sm_90`."""
         return f"sm_{self._attribute(_CAPABILITY_MAJOR)}{self._attribute(_CAPABILITY_MINOR)}"
 
     @property
-    def processors(self) -> int:
-        """How many streaming multiprocessors there are."""
+    def num_sms(self) -> int:
+        """The number of streaming multiprocessors."""
         return self._attribute(_PROCESSORS)
 
     @property
     def shared_bytes(self) -> int:
-        """The most shared memory that a block can have."""
+        """The most shared memory of a block, in bytes."""
         return self._attribute(_SHARED_BYTES)
 
     def load(self, cubin: bytes) -> CudaModule:
-        """The kernels of a cubin that was made for this architecture."""
+        """The kernels of a cubin for this architecture."""
         self.make_current()
         module = c_void_p()
         try:
@@ -127,13 +127,13 @@ class CudaDriver:
         return CudaModule(self, module)
 
     def call(self, function: str, *arguments: object) -> None:
-        """A function of the driver API; raises `LaunchFailed` unless it succeeds."""
+        """Call a function of the driver API; raises `LaunchFailed` unless it succeeds."""
         status = getattr(self._cuda, function)(*arguments)
         if status:
             raise LaunchFailed(f"{function} failed with {self.error_name(status)}.")
 
     def error_name(self, status: int) -> str:
-        """What the driver calls a failure."""
+        """The driver's name of an error code."""
         name = c_char_p()
         self._cuda.cuGetErrorName(c_int(status), byref(name))
         return name.value.decode() if name.value else f"error {status}"
@@ -145,9 +145,9 @@ class CudaDriver:
 
 
 class _Function:
-    """A kernel of a module, and the dynamic shared memory that was asked for.
+    """A kernel of a module, and the dynamic shared memory that was requested for it.
 
-    Without asking there are 48 KB, less what the kernel has of its own: nobody here knows how much.
+    Without a request it has 48 KB, less its static shared memory, whose size is unknown here.
     """
 
     def __init__(self, handle: c_void_p) -> None:
@@ -156,7 +156,7 @@ class _Function:
 
 
 class CudaModule:
-    """Kernels in a GPU's memory, for as long as the process lives."""
+    """Kernels in a GPU's memory, until the process ends."""
 
     def __init__(self, driver: CudaDriver, handle: c_void_p) -> None:
         self._driver = driver
@@ -164,9 +164,9 @@ class CudaModule:
         self._functions: dict[str, _Function] = {}
 
     def prepare(self) -> Sequence[str]:
-        """Bring all kernels to the GPU now, and give their names.
+        """Load all kernels to the GPU now; returns their names.
 
-        The driver would do it when one is first launched, which waits for the GPU and is not
+        The driver would load a kernel at its first launch, which waits for the GPU and is not
         allowed while a graph is recorded.
         """
         count = c_uint()

@@ -24,7 +24,7 @@ _NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class _Variant(NamedTuple):
-    """What a launch of a compiled kernel needs, in the form in which it is needed."""
+    """The arguments of a compiled kernel's launch, ready to use."""
 
     module: CudaModule
     kernel: str
@@ -35,10 +35,10 @@ class _Variant(NamedTuple):
 
 
 class GPULibrary:
-    """Starts kernels on torch's current stream of a GPU, from cubins that `finder` finds.
+    """Launches kernels on torch's current stream of a GPU, from the cubins of `finder`.
 
-    A `TritonLibrary`, too. `defines` has the macros of sources that need some; `overlap=False` lets
-    no kernel begin before the previous one ends; `stream` tells where launches go instead.
+    Also a `TritonLibrary`. `defines` has the macros of sources that need some; with `overlap=False`
+    no kernel begins before the previous one ends; `stream` replaces torch's current stream.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class GPULibrary:
         stream: Callable[[], int] | None = None,
     ) -> None:
         self.architecture = driver.architecture
-        self.processors = driver.processors
+        self.num_sms = driver.num_sms
         self._driver = driver
         self._finder = finder
         self._defines = defines
@@ -69,7 +69,7 @@ class GPULibrary:
         prebuilt: Path = PREBUILT,
         defines: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> GPULibrary:
-        """Of a GPU that torch uses too; what has to be compiled is kept in the folder `cache`.
+        """A library for a GPU of torch; compiled kernels are cached in the folder `cache`.
 
         Raises `DriverUnavailable`.
         """
@@ -84,12 +84,12 @@ class GPULibrary:
         variants: Sequence[KernelVariant] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Find, compile and bring to the GPU all kernels that a model needs, before it is ready.
+        """Find, compile and load all kernels that a model needs, before it is ready.
 
-        No launch of them waits for any of that afterwards. `progress` is told how many of how many
-        are there. Raises `CompileFailed`, or `LaunchFailed` where the driver refuses one.
+        No launch of them waits afterwards. `progress` is called with the number done and the number
+        of all. Raises `CompileFailed`, or `LaunchFailed` if the driver rejects one.
         """
-        # The compiler lets go of the interpreter, so threads are enough.
+        # The compiler releases the GIL, so threads are enough.
         pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="compile")
         try:
             jobs = [
@@ -120,7 +120,7 @@ class GPULibrary:
         shared_bytes: int = 0,
         overlap: bool = True,
     ) -> None:
-        """See `KernelLibrary`; a source that `prepare` was not told of is found now."""
+        """See `KernelLibrary`; a source that was not passed to `prepare` is loaded now."""
         module = self._modules.get(source)
         if module is None:
             self._found(source)()
@@ -181,9 +181,9 @@ class GPULibrary:
 
 
 def current_stream(device: int) -> Callable[[], int]:
-    """Tells the handle of torch's current stream on a GPU, as cheaply as torch can.
+    """A function that returns the handle of torch's current stream on a GPU.
 
-    The public way makes an object for every question, which takes longer than a launch.
+    torch's public function makes an object on every call, which takes longer than a launch.
     """
     native = importlib.import_module("torch._C")
     raw: Callable[[int], int] | None = getattr(native, "_cuda_getCurrentRawStream", None)

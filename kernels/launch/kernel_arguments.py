@@ -1,4 +1,4 @@
-"""What wrappers hand to kernels, in the types that kernels take."""
+"""Kernel arguments: element types and pointers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 ELEMENT_TYPES: Mapping[torch.dtype, int] = MappingProxyType(
     {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 )
-"""As csrc/elements.cuh numbers them."""
+"""The numbers of the dtypes in csrc/elements.cuh."""
 
 
 def pointer(tensor: torch.Tensor | None) -> c_void_p:
-    """Where a tensor's first element is; null for none."""
+    """The address of a tensor's first element; null for None."""
     return c_void_p(None if tensor is None else tensor.data_ptr())

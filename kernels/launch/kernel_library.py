@@ -1,4 +1,4 @@
-"""All compiled kernels of one device, whatever runs them."""
+"""The compiled CUDA kernels of one device: a GPU, or the CPU in tests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .cuda_driver import Argument, Grid
 
 
 class KernelLibrary(Protocol):
-    """Finds kernels by the name of their source and starts them, in the order of the calls.
+    """Finds kernels by the name of their source and launches them, in the order of the calls.
 
     On a GPU they go to torch's current stream, so that a graph can record them.
     """
 
     @property
     def architecture(self) -> str:
-        """Such as `sm_90`, or `host`."""
+        """The architecture, such as `sm_90`, or `host`."""
         ...
 
     @property
-    def processors(self) -> int:
-        """Streaming multiprocessors."""
+    def num_sms(self) -> int:
+        """The number of streaming multiprocessors."""
         ...
 
     def launch(
@@ -35,10 +35,10 @@ class KernelLibrary(Protocol):
         shared_bytes: int = 0,
         overlap: bool = True,
     ) -> None:
-        """Start `kernel` of the file `source` in csrc.
+        """Launch `kernel` of the file `source` in csrc.
 
-        `overlap` lets it begin before the one before it has ended, where the GPU can do that: it
-        waits itself (`wait_for_previous_kernel`) before it reads what that one writes, or writes
-        what that one reads. Raises `CompileFailed` or `LaunchFailed`.
+        `overlap` lets it begin before the previous one has ended, if the GPU supports that: the
+        kernel itself waits (`wait_for_previous_kernel`) before it reads what that one writes, or
+        overwrites what that one reads. Raises `CompileFailed` or `LaunchFailed`.
         """
         ...

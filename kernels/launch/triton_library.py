@@ -1,4 +1,4 @@
-"""Kernels that were compiled ahead of time from Triton, whatever runs them."""
+"""The Triton kernels of one device, compiled ahead of time or interpreted in tests."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from .cuda_driver import Argument, Grid
 
 
 class TritonLibrary(Protocol):
-    """Finds kernels by the names of their variants and starts them, in the order of the calls.
+    """Finds kernels by the names of their variants and launches them, in the order of the calls.
 
     On a GPU they go to torch's current stream, so that a graph can record them.
     """
 
     @property
     def architecture(self) -> str:
-        """Such as `sm_90`, or `host`."""
+        """The architecture, such as `sm_90`, or `host`."""
         ...
 
     @property
-    def processors(self) -> int:
-        """Streaming multiprocessors."""
+    def num_sms(self) -> int:
+        """The number of streaming multiprocessors."""
         ...
 
     def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
-        """Start the variant `name` with the arguments that `CompiledKernel.parameters` lists.
+        """Launch the variant `name` with the arguments that `CompiledKernel.parameters` lists.
 
-        Threads, shared memory, hidden pointers and whether it may begin before the previous kernel
-        ends are what `CompiledKernel` says. Raises `LaunchFailed`, also where nobody compiled it.
+        Threads, shared memory, hidden pointers and overlap are those of the `CompiledKernel`.
+        Raises `LaunchFailed`, also if the variant was not compiled.
         """
         ...

@@ -1,4 +1,4 @@
-"""Gate and up with 16-bit weights for up to sixteen vectors in one launch: csrc/dense_gated.cuh."""
+"""Gate and up projections with 16-bit weights for up to sixteen rows: csrc/dense_gated.cuh."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..launch.kernel_library import KernelLibrary
 from .dense_gemv import DENSE_NAMES, can_multiply_dense
 
 _ROWS, _WARPS = 8, 4
-# Fewer warps than this for a processor leave it waiting for memory.
+# With fewer warps on an SM, loads do not saturate memory.
 _WARPS_WANTED = 16
 
 
 class DenseGate(NamedTuple):
-    """Two matrices of one shape with the activation between them, and biases (rows,) float32."""
+    """Two matrices of one shape, the activation between them, and biases (rows,) float32."""
 
     gate: torch.Tensor
     up: torch.Tensor
@@ -37,17 +37,17 @@ class DenseGated:
     def multiply(
         self, layer: DenseGate, x: torch.Tensor, out: torch.Tensor, *, split: int | None = None
     ) -> torch.Tensor:
-        """`out` (columns, rows) contiguous of any dtype becomes the results for `x`.
+        """Write the results for `x` to `out` (columns, rows), contiguous and of any dtype.
 
-        `split` warps, 1 or 4, share rows. Raises `ValueError` where `can_gate_dense` says no, or
-        where shapes do not fit.
+        `split` warps, 1 or 4, share rows. Raises `ValueError` if `can_gate_dense` is false or
+        shapes do not fit.
         """
         if not can_gate_dense(layer.gate, layer.up, x):
             raise ValueError(f"Matrices {layer.gate.shape} and {layer.up.shape} have no kernel.")
         (rows, inputs), columns = layer.gate.shape, len(x)
         if out.shape != (columns, rows) or not out.is_contiguous():
             raise ValueError(f"{columns} by {rows} results do not fit {tuple(out.shape)}.")
-        few = rows < _WARPS_WANTED * _ROWS * self._library.processors
+        few = rows < _WARPS_WANTED * _ROWS * self._library.num_sms
         chosen = split or (4 if few else 1)
         kernel = f"dense_gated_{DENSE_NAMES[x.dtype]}_c{8 if columns <= 8 else 16}_s{chosen}"
         tensors = layer.gate, layer.up, x, layer.gate_bias, layer.up_bias, out

@@ -1,4 +1,4 @@
-"""Products of 16-bit weights with up to sixteen vectors, by the kernels of csrc/dense_gemv.cuh."""
+"""GEMV of 16-bit weights with up to sixteen rows of activations: csrc/dense_gemv.cuh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..launch.kernel_library import KernelLibrary
 from .epilogue import add_products, store_products
 
 MOST_DENSE_COLUMNS = 16
-# Fewer warps than this for a processor leave it waiting for memory.
+# With fewer warps on an SM, loads do not saturate memory.
 _WARPS_WANTED = 16
 DENSE_NAMES: Mapping[torch.dtype, str] = MappingProxyType(
     {torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -23,7 +23,7 @@ DENSE_NAMES: Mapping[torch.dtype, str] = MappingProxyType(
 
 
 class DenseVariant(NamedTuple):
-    """How many rows a warp takes, 8 or 16, and how many warps share them."""
+    """The weight rows that a warp takes, 8 or 16, and the warps that share them."""
 
     rows: int
     split: int
@@ -39,7 +39,7 @@ DENSE_VARIANTS = tuple(DenseVariant(*each) for each in ((16, 1), (16, 4), (8, 4)
 
 
 class DenseGemv:
-    """Multiplies with the kernels of `library`; sums are in float32."""
+    """Multiplies with the kernels of `library`, accumulating in float32."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
@@ -53,11 +53,11 @@ class DenseGemv:
         bias: torch.Tensor | None = None,
         variant: DenseVariant | None = None,
     ) -> torch.Tensor:
-        """`out` (columns, rows) of any dtype becomes `x @ weight.T`, plus `bias` (rows,) float32.
+        """Write `x @ weight.T` plus `bias` (rows,) float32 to `out` (columns, rows) of any dtype.
 
-        `weight` (rows, inputs) and `x` (columns, inputs) are contiguous, of one 16-bit dtype, and
-        inputs are a multiple of 8; `out` may be a part of the rows of a wider tensor. Raises
-        `ValueError` where that is not so: then torch has to do it.
+        `weight` (rows, inputs) and `x` (columns, inputs) are contiguous, of one 16-bit dtype, with
+        a multiple of 8 inputs; `out` may be a slice of wider rows. Raises `ValueError` otherwise:
+        then torch has to compute it.
         """
         epilogue = store_products(out, len(x), len(weight), bias)
         self._launch(weight, x, epilogue, variant)
@@ -81,8 +81,8 @@ class DenseGemv:
         self._launch(weight, x, epilogue, variant)
 
     def variant(self, rows: int) -> DenseVariant:
-        """The one with the fewest warps that are enough for the processors."""
-        wanted = _WARPS_WANTED * self._library.processors
+        """The variant with the fewest warps that still fill all SMs."""
+        wanted = _WARPS_WANTED * self._library.num_sms
         enough = (v for v in DENSE_VARIANTS if rows * v.split >= wanted * v.rows)
         return next(enough, DENSE_VARIANTS[-1])
 
@@ -108,7 +108,7 @@ class DenseGemv:
 
 
 def can_multiply_dense(weight: object, x: torch.Tensor) -> TypeGuard[torch.Tensor]:
-    """Whether there is a kernel for these: see `DenseGemv.multiply`."""
+    """Whether there is a kernel for these tensors: see `DenseGemv.multiply`."""
     return isinstance(weight, torch.Tensor) and _obstacle(weight, x) is None
 
 

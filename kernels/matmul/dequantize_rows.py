@@ -1,4 +1,4 @@
-"""Rows of repacked weights as numbers, by the kernels of csrc/dequantize_rows.cuh."""
+"""Dequantise rows of repacked weights: csrc/dequantize_rows.cuh."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
 
 _SOURCE = "dequantize_rows.cuh"
-# A thread takes so many weights, whose bytes and values are loaded and stored in wide pieces.
+# Weights of a thread, so many that it loads and stores in 16-byte words.
 _WEIGHTS = 16
 _MOST_THREADS = 256
 
 
 class DequantizeRows:
-    """The values of `dequantize`, bit for bit in float32; 16-bit ones are these, rounded once."""
+    """The values of `dequantize`: in float32 bit for bit, 16-bit ones rounded once from these."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
@@ -33,9 +33,9 @@ class DequantizeRows:
         dtype: torch.dtype = torch.float32,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The rows (ids, columns) that `row_ids` (ids,) int64 names, times `scale` in float32.
+        """The rows (ids, columns) at `row_ids` (ids,) int64, times `scale` in float32.
 
-        An id that is none of a row gives zeros. `weight` may also be a plain matrix.
+        An id outside the matrix gives zeros. `weight` may also be a dense matrix.
         """
         rows, columns = weight.shape
         if row_ids.dtype != torch.int64 or not row_ids.is_contiguous():
@@ -53,7 +53,7 @@ class DequantizeRows:
         return out
 
     def following(self, weight: Repacked, first: int, out: torch.Tensor) -> torch.Tensor:
-        """`out` (rows, columns) of any dtype becomes rows of `weight` from `first` on."""
+        """Write rows of `weight` from `first` on to `out` (rows, columns) of any dtype."""
         rows, columns = weight.shape
         if not 0 <= first <= first + len(out) <= rows:
             raise ValueError(f"There are no {len(out)} rows from {first} on among {rows}.")
@@ -94,7 +94,7 @@ def _arguments(
 
 
 def _shape(rows: int, columns: int) -> tuple[Grid, Grid]:
-    """As few blocks for a row as there can be, of whole warps that have about the same to do."""
+    """As few blocks for a row as possible, of whole warps with about equal work."""
     wanted = -(-columns // _WEIGHTS)
     blocks = -(-wanted // _MOST_THREADS)
     warps = -(-wanted // (32 * blocks))

@@ -1,4 +1,4 @@
-"""Products of quantised weights with many rows: parts of the weights as numbers, then torch."""
+"""Matrix products for prefill: dequantise a part of the weights, then multiply in torch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..formats.weight import Repacked
 from ..launch.kernel_library import KernelLibrary
 from .dequantize_rows import DequantizeRows
 
-# Tiles of a product on tensor cores have as many rows at most, so parts of whole tiles waste none.
+# The most rows of a tensor core tile, so that parts of whole tiles waste no work.
 _ROWS = 256
 
 
 class DequantizedGemm:
-    """Linear layers for prefill, where multiplying takes far longer than dequantising.
+    """Linear layers for prefill, for which multiplying takes far longer than dequantising.
 
-    All memory it needs besides outputs is `scratch_bytes`, taken once on `device`; so only one
-    stream can use it. `dtype` is that of activations and products, float16 or bfloat16.
+    Its workspace of `scratch_bytes` is allocated once on `device`, so only one stream can use it.
+    `dtype` is that of activations and outputs, float16 or bfloat16.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class DequantizedGemm:
     ) -> torch.Tensor:
         """`x` (tokens, inputs) by the transpose of `weight` (outputs, inputs), plus `bias`.
 
-        `out` (tokens, outputs) has x's dtype; it may be a part of the rows of a wider tensor.
-        `bias` (outputs,) is float32. Raises `ValueError` where one row exceeds the scratch memory.
+        `out` (tokens, outputs) has x's dtype and may be a slice of wider rows. `bias` (outputs,) is
+        float32. Raises `ValueError` if one row exceeds the workspace.
         """
         outputs, inputs = weight.shape
         if out is None:
@@ -55,7 +55,7 @@ class DequantizedGemm:
         return out if bias is None else out.add_(bias)
 
     def _part(self, inputs: int) -> int:
-        """How many rows fit into the scratch memory: whole tiles, where there is one."""
+        """The number of rows that fit into the workspace: whole tiles if at least one fits."""
         rows = len(self._scratch) // inputs
         if not rows:
             raise ValueError(f"Scratch memory has no room for a row of {inputs} values.")

@@ -1,4 +1,4 @@
-"""Rows of an embedding matrix, whatever it is stored in."""
+"""Look up rows of an embedding matrix of any weight format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..formats.weight import Weight
 
 
 def embedding(token_ids: torch.Tensor, weight: Weight, dtype: torch.dtype) -> torch.Tensor:
-    """The rows (tokens, columns) of `weight` that `token_ids` (tokens,) names, in `dtype`."""
+    """The rows (tokens, columns) of `weight` for `token_ids` (tokens,), in `dtype`."""
     return embedding_reference(token_ids, weight, dtype)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the products of a matrix, as kernels take it: csrc/epilogue.cuh."""
+"""The epilogue of a matrix kernel, which stores or adds its outputs: csrc/epilogue.cuh."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _ADD = 3
 def store_products(
     out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None
 ) -> Sequence[Argument]:
-    """`out` (columns, rows) of any dtype, maybe a part of wider rows, becomes products + `bias`.
+    """Store outputs plus `bias` to `out` (columns, rows) of any dtype.
 
-    `bias` is (rows,) float32. Raises `ValueError` where shapes do not fit.
+    `out` may be a slice of wider rows; `bias` is (rows,) float32. Raises `ValueError` if shapes do
+    not fit.
     """
     _check(out, columns, rows, bias)
     number = ELEMENT_TYPES[out.dtype]
@@ -28,9 +29,9 @@ def store_products(
 def add_products(
     residual: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None, scale: float
 ) -> Sequence[Argument]:
-    """`residual` (columns, rows) float32 grows by `scale` times (products + `bias`).
+    """Add `scale` times (outputs + `bias`) to `residual` (columns, rows) float32.
 
-    Raises `ValueError` where shapes do not fit.
+    Raises `ValueError` if shapes do not fit.
     """
     _check(residual, columns, rows, bias)
     if residual.dtype != torch.float32:

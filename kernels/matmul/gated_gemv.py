@@ -1,4 +1,4 @@
-"""Gate and up of a feed-forward part for up to eight vectors in one launch: csrc/gated_gemv.cuh."""
+"""Gate and up projections of quantised weights for up to eight rows: csrc/gated_gemv.cuh."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARPS = 4
 
 
 class GatedLayer(NamedTuple):
-    """Two matrices of one shape with the activation between them, and biases (rows,) float32."""
+    """Two matrices of one shape, the activation between them, and biases (rows,) float32."""
 
     gate: Repacked
     up: Repacked
@@ -35,15 +35,15 @@ class GatedLayer(NamedTuple):
 class GatedGemv:
     """`activation(gate(x)) * up(x)`, with the kernels of `library`.
 
-    Matrices of one type that has a kernel take one launch, others three. Launches on `device`
-    count in memory of this object, so those of two streams must not run at once.
+    Matrices of one format with a gated kernel take one launch, others three. Launches share
+    counters of this object on `device`, so those of two streams must not overlap.
     """
 
     def __init__(self, library: KernelLibrary, device: torch.device | None = None) -> None:
         self._library = library
         self._products = QuantizedGemv(library)
         self._gate = GateQuantize(library)
-        # Every launch ends with zeros again.
+        # Every launch resets them to zero.
         self._counts = torch.zeros(MOST_OUTPUTS // GROUP, dtype=torch.int32, device=device)
 
     def multiply(
@@ -55,11 +55,11 @@ class GatedGemv:
         split: int = 1,
         exact: bool = False,
     ) -> Activations:
-        """The results (columns, rows) for quantised vectors `tiles`.
+        """The results (columns, rows) for quantised activations `tiles`.
 
-        `split` warps share a row of both matrices, where there are kernels for it. `exact` is for
-        NF4, see `QuantizedGemv.multiply`, and takes three launches. Raises `ValueError` where
-        shapes do not fit.
+        `split` warps share a row of both matrices, if there are kernels for that. `exact` is for
+        NF4, see `QuantizedGemv.multiply`, and takes three launches. Raises `ValueError` if shapes
+        do not fit.
         """
         rows, inputs = layer.gate.shape
         columns = tiles.shape[1]
@@ -116,7 +116,7 @@ class GatedGemv:
 
 
 def can_fuse(gate: Repacked, up: Repacked) -> bool:
-    """Whether there is a kernel that multiplies both."""
+    """Whether one kernel multiplies by both."""
     form = format_of(gate)
     return form is format_of(up) and form.has_gated_kernel
 

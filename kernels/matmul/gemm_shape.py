@@ -1,4 +1,4 @@
-"""What part of a product a block of csrc/gemm.cuh takes, and what it needs for that."""
+"""Tile shapes of csrc/gemm.cuh, and the shared memory and threads that they take."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from ..formats.weight_format import WEIGHT_FORMATS
 
 ROWS = 128
-"""Of the matrix, in a block."""
+"""Matrix rows of a block."""
 SLAB = 128
-"""Inputs that are multiplied at a time."""
+"""Inputs that a block multiplies at a time."""
 _GROUPS, _SCALE_BYTES = 4, 48
 _ROW_BYTES: Mapping[str, int] = MappingProxyType(
     {form.kernel: form.gemm_row_bytes for form in WEIGHT_FORMATS.values() if form.has_kernels}
 )
-# What a processor has for all of its blocks; each takes 1 KB more than it asks for.
+# Shared memory of an SM for all its blocks, each of which takes 1 KB more than it requests.
 _SHARED_BYTES: Mapping[str, int] = MappingProxyType({"sm_90": 228 << 10})
 _SHARED_BYTES_ELSEWHERE, _SHARED_BYTES_OF_A_BLOCK = 100 << 10, 1 << 10
 
@@ -25,9 +25,9 @@ GEMM_SOURCES = frozenset(_ROW_BYTES)
 
 
 class GemmShape(NamedTuple):
-    """A block's columns: so many of its warps side by side, each with so many tiles of eight.
+    """The batch rows ("columns") of a block: so many warps, each with so many tiles of eight.
 
-    `stages` slabs have room in shared memory; `blocks` have room on a processor for registers.
+    `stages` slabs fit into shared memory; `blocks` fit into an SM's registers.
     """
 
     column_tiles: int
@@ -37,22 +37,22 @@ class GemmShape(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Of a block."""
+        """Batch rows of a block."""
         return 8 * self.column_tiles * self.column_warps
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return 128 * self.column_warps
 
     def shared_bytes(self, source: str) -> int:
-        """Of a block, for weights of the type `source`."""
+        """Dynamic shared memory of a block, in bytes, for weights of the kernel `source`."""
         values, facts = 2 * (16 * self.columns + 64) + 16, 8 * self.columns + 32
         stage = ROWS * _ROW_BYTES[source] + _GROUPS * (values + facts)
         return self.stages * stage + self.threads * _SCALE_BYTES
 
     def resident_blocks(self, source: str, architecture: str) -> int:
-        """How many blocks a processor runs at a time."""
+        """The blocks that an SM runs at a time."""
         shared = _SHARED_BYTES.get(architecture, _SHARED_BYTES_ELSEWHERE)
         return min(self.blocks, shared // (self.shared_bytes(source) + _SHARED_BYTES_OF_A_BLOCK))
 
@@ -69,4 +69,4 @@ GEMM_SHAPES: Mapping[int, GemmShape] = MappingProxyType(
         )
     }
 )
-"""By columns, as csrc/gemm.cuh compiles them."""
+"""The shapes by batch rows, as csrc/gemm.cuh compiles them."""

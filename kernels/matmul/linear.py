@@ -1,4 +1,4 @@
-"""A linear layer's product, whatever its weights are stored in."""
+"""A linear layer in plain torch, for every weight format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..formats.weight import Weight
 def linear(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None) -> torch.Tensor:
     """`x` (..., columns) by the transpose of `weight` (rows, columns), plus `bias` (rows,).
 
-    The result (..., rows) has x's dtype; sums are in float32.
+    The result (..., rows) has x's dtype and is accumulated in float32.
     """
     return linear_reference(x, weight, bias)
 
@@ -30,7 +30,7 @@ def linear_reference(
         weight = weight.unnested()  # once, rather than for every chunk
     rows, columns = weight.shape
     out = x.new_empty(*x.shape[:-1], rows)
-    # The LM head of a large vocabulary would need gigabytes as a whole.
+    # The LM head of a large vocabulary would take gigabytes if converted at once.
     for part in row_chunks(rows, columns, x.device):
         some = None if bias is None else bias[part]
         out[..., part] = dense_linear(x, _dense(weight, part, x.dtype), some)

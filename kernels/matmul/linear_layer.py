@@ -11,12 +11,12 @@ from ..formats.weight import PreparedWeight
 
 @dataclass(frozen=True, eq=False)
 class LinearLayer:
-    """`weight` (outputs, inputs) as `Operations.prepare` made it, and `bias` (outputs,) fp32."""
+    """`weight` (outputs, inputs) from `Operations.prepare`, and `bias` (outputs,) fp32 or None."""
 
     weight: PreparedWeight
     bias: torch.Tensor | None = None
 
     @property
     def outputs(self) -> int:
-        """Numbers that a row becomes."""
+        """The number of outputs."""
         return self.weight.shape[0]

@@ -1,4 +1,4 @@
-"""Products of activations with weights of every kind, each by the kernel that suits it."""
+"""Linear layers of every weight format, each computed by the kernel that suits it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .quantized_gemv import QuantizedGemv
 
 
 class MatmulDispatch:
-    """Linear layers for any number of rows; `table` says where one kernel gives way to another."""
+    """Linear layers for any number of rows; `table` has the row counts at which kernels change."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class MatmulDispatch:
         self._gate = GateQuantize(library)
         self._large = DequantizedGemm(library, dtype, device)
 
-    def as_bytes(self, kind: str, tokens: int) -> bool:
-        """Whether weights of a quantised type (`kind_of`) multiply so many rows as bytes."""
+    def uses_int8_activations(self, kind: str, tokens: int) -> bool:
+        """Whether weights of a format (`format_name`) multiply so many rows as int8 activations."""
         few = tokens <= self._table.most_for_gemv(kind)
         return few or (kind.lower() in GEMM_SOURCES and tokens <= self._table.gemm)
 
     def multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
-        """`out` (tokens, outputs), maybe a part of wider rows, becomes the layer's outputs."""
+        """Write the layer's outputs to `out` (tokens, outputs), maybe a slice of wider rows."""
         weight, bias = layer.weight, layer.bias
         if not isinstance(weight, Repacked):
             self._multiply_others(x, layer, out)
-        elif not self.as_bytes(format_name(weight), x.tokens):
+        elif not self.uses_int8_activations(format_name(weight), x.tokens):
             self._multiply_large(x, layer, weight, out)
         else:
             self._product(x, weight).multiply(weight, _tiles(x), out, bias=bias)
@@ -65,7 +65,7 @@ class MatmulDispatch:
     def multiply_all(
         self, x: Activations, layers: Sequence[LinearLayer], out: torch.Tensor
     ) -> None:
-        """`out` (tokens, outputs of all) becomes the outputs of the layers, side by side."""
+        """Write the outputs of the layers to `out` (tokens, outputs of all), side by side."""
         if len(layers) == 2 and self._multiply_both(x, layers[0], layers[1], out):
             return
         first = 0
@@ -76,9 +76,11 @@ class MatmulDispatch:
     def multiply_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float
     ) -> None:
-        """`residual` (tokens, outputs) float32 grows by `scale` times the layer's outputs."""
+        """Add `scale` times the layer's outputs to `residual` (tokens, outputs) float32."""
         weight, bias = layer.weight, layer.bias
-        if isinstance(weight, Repacked) and self.as_bytes(format_name(weight), x.tokens):
+        if isinstance(weight, Repacked) and self.uses_int8_activations(
+            format_name(weight), x.tokens
+        ):
             product = self._product(x, weight)
             product.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
         elif x.dense is not None and can_multiply_dense(weight, x.dense):
@@ -137,7 +139,7 @@ class MatmulDispatch:
     def _multiply_both(
         self, x: Activations, one: LinearLayer, other: LinearLayer, out: torch.Tensor
     ) -> bool:
-        """Whether one launch did it."""
+        """Multiply in one launch if there is a kernel; returns whether there is."""
         first, second = one.weight, other.weight
         if not (
             isinstance(first, Repacked)
@@ -174,10 +176,10 @@ class MatmulDispatch:
 
 
 def _tiles(x: Activations) -> torch.Tensor:
-    assert x.tiles is not None, "nobody quantised these activations"
+    assert x.tiles is not None, "these activations have no int8 tiles"
     return x.tiles
 
 
 def _dense(x: Activations) -> torch.Tensor:
-    assert x.dense is not None, "nobody wrote these activations as numbers"
+    assert x.dense is not None, "these activations have no dense values"
     return x.dense

@@ -1,4 +1,4 @@
-"""Which kind of kernel multiplies how many rows of activations."""
+"""The row counts at which GEMV, GEMM and dequantised matrix products take over."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ from types import MappingProxyType
 from ..formats.weight_format import WEIGHT_FORMATS
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-_USUAL_GEMV = 8
-# Where tensor cores are as quick with floats as wide as 16 bits sum up as with bytes, long prompts
-# had better be multiplied as floats. Cards for games halve floats, not bytes.
+_DEFAULT_GEMV_ROWS = 8
+# Data-centre GPUs run 16-bit tensor core products as fast as GeForce runs int8 ones, so that long
+# prompts are faster dequantised there. GeForce halves the rate of 16-bit products only.
 _DATA_CENTRE = frozenset(("sm_80", "sm_90", "sm_100", "sm_103"))
-_MOST_AS_BYTES = 256
+_MAX_INT8_ROWS = 256
 _ALWAYS = 1 << 30
 
 
 @dataclass(frozen=True)
 class MatmulTuning:
-    """Up to how many rows each kind of kernel is the quickest; measured by bench/gpu, or guessed.
+    """Up to how many rows each kind of kernel is the fastest, as measured by bench/gpu.
 
-    `gemv` has the most rows for csrc/gemv.cuh by type of weights, where they are not the usual 8;
-    `gemm` the most for byte products on tensor cores. With more, weights are dequantised first.
+    `gemv` has the most rows for csrc/gemv.cuh by weight format, unless they are the default 8;
+    `gemm` the most for int8 products on tensor cores. With more rows, weights are dequantised
+    first.
     """
 
     gemm: int
     gemv: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
 
     def most_for_gemv(self, kind: str) -> int:
-        """Rows up to which weights of a type go through csrc/gemv.cuh."""
-        return min(self.gemv.get(kind, _USUAL_GEMV), _USUAL_GEMV)
+        """The most rows for which weights of a format go through csrc/gemv.cuh."""
+        return min(self.gemv.get(kind, _DEFAULT_GEMV_ROWS), _DEFAULT_GEMV_ROWS)
 
     @classmethod
     def usual(cls, architecture: str) -> MatmulTuning:
-        """What is likely best on an architecture such as `sm_90`."""
+        """The expected best for an architecture such as `sm_90`, without a measurement."""
         gemv = {
             form.name: form.gemv_rows[architecture]
             for form in WEIGHT_FORMATS.values()
             if architecture in form.gemv_rows
         }
-        return cls(_MOST_AS_BYTES if architecture in _DATA_CENTRE else _ALWAYS, gemv)
+        return cls(_MAX_INT8_ROWS if architecture in _DATA_CENTRE else _ALWAYS, gemv)
 
     @staticmethod
     def path_for(folder: Path, device: str) -> Path:
-        """Where the table of a device by this name is kept."""
+        """The file of the table for a device of this name."""
         return folder / f"products-{'-'.join(device.lower().split())}.json"
 
     @classmethod
     def read(cls, path: Path) -> MatmulTuning | None:
-        """A table that was measured, or None where the file holds none."""
+        """The measured table of a file; None if there is none or it is invalid."""
         try:
             found = json.loads(path.read_text())
             gemv = {str(kind): int(rows) for kind, rows in found["gemv"].items()}
@@ -60,6 +61,6 @@ class MatmulTuning:
             return None
 
     def write(self, path: Path) -> None:
-        """Keep the table for the next start."""
+        """Write the table for the next start."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"gemm": self.gemm, "gemv": dict(self.gemv)}) + "\n")

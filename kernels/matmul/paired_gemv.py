@@ -1,4 +1,4 @@
-"""Two matrices of different types with the same inputs in one launch: csrc/paired_gemv.cuh."""
+"""Two matrices of different formats with the same inputs in one launch: csrc/paired_gemv.cuh."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_BIASES = (None, None)
 
 
 class PairedGemv:
-    """Products of up to eight vectors with two matrices, with the kernels of `library`."""
+    """Multiplies up to eight rows by two matrices, with the kernels of `library`."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
@@ -33,9 +33,9 @@ class PairedGemv:
         biases: tuple[torch.Tensor | None, torch.Tensor | None] = _NO_BIASES,
         variant: GemvVariant | None = None,
     ) -> torch.Tensor:
-        """`out` (columns, rows of both) of any dtype becomes the products, plus biases float32.
+        """Write outputs plus biases (rows,) float32 to `out` (columns, rows of both) of any dtype.
 
-        Types that have no kernel together take two launches. See `QuantizedGemv.multiply`.
+        Formats without a common kernel take two launches. See `QuantizedGemv.multiply`.
         """
         (rows, inputs), columns = first.shape, tiles.shape[1]
         second_rows = second.shape[0]
@@ -67,6 +67,6 @@ class PairedGemv:
 
 
 def source_of(first: Repacked, second: Repacked) -> str | None:
-    """The kernels that multiply both, or None."""
+    """The kernel that multiplies by both, or None."""
     one, other = format_of(first), format_of(second)
     return f"{one.kernel}_{other.kernel}" if other.name in one.paired_with else None

@@ -1,4 +1,4 @@
-"""Products of quantised weights with any number of vectors, by the kernels of csrc/gemm.cuh."""
+"""Int8 GEMM of quantised weights with any number of rows, on tensor cores: csrc/gemm.cuh."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ..launch.kernel_library import KernelLibrary
 from .epilogue import add_products, store_products
 from .gemm_shape import GEMM_SHAPES, ROWS, SLAB
 
-# A block that has fewer slabs than this spends its time with beginning and ending.
+# With fewer slabs, a block spends most of its time in its prologue and epilogue.
 _LEAST_SLABS = 4
 
 GEMM_COSTS: Mapping[int, float] = MappingProxyType({8: 337, 16: 460, 32: 691, 64: 1268, 128: 2524})
-"""What a slab of a block takes by its columns: instructions of a warp, for Q4_K on sm_90."""
+"""The cost of a slab by the block's batch rows: instructions of a warp, for Q4_K on sm_90."""
 
 
 class GemmPlan(NamedTuple):
-    """How many columns a block has, and how many blocks share the work."""
+    """The batch rows ("columns") of a block, and the number of blocks that share the work."""
 
     columns: int
     blocks: int
 
 
 class QuantizedGemm:
-    """Multiplies quantised vectors with the kernels of `library`.
+    """Multiplies quantised activations with the kernels of `library`.
 
-    Its memory for sums of blocks that share a tile is taken once, on `device`; so only one stream
-    can use it. `costs` of blocks by their columns decide which are taken.
+    Its workspace for partial sums of blocks that share a tile is allocated once, on `device`; so
+    only one stream can use it. `costs` of blocks by their batch rows decide which shape is used.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class QuantizedGemm:
     ) -> None:
         self._library = library
         self._costs = costs
-        most = library.processors * max(shape.blocks for shape in GEMM_SHAPES.values())
-        room = library.processors * max(
+        most = library.num_sms * max(shape.blocks for shape in GEMM_SHAPES.values())
+        room = library.num_sms * max(
             shape.blocks * columns for columns, shape in GEMM_SHAPES.items()
         )
         self._arrivals = torch.zeros(most, dtype=torch.int32, device=device)
@@ -63,10 +63,10 @@ class QuantizedGemm:
         *,
         plan: GemmPlan | None = None,
     ) -> torch.Tensor:
-        """`out` (columns, rows) of any dtype becomes the products, plus `bias` (rows,) float32.
+        """Write outputs plus `bias` (rows,) float32 to `out` (columns, rows) of any dtype.
 
-        `tiles` (tiles, columns, 1536) are quantised vectors. `out` may be a part of the rows of a
-        wider tensor. Raises `ValueError` where shapes do not fit.
+        `tiles` (tiles, columns, 1536) are quantised activations. `out` may be a slice of wider
+        rows. Raises `ValueError` if shapes do not fit.
         """
         epilogue = store_products(out, tiles.shape[1], weight.shape[0], bias)
         self._launch(weight, tiles, epilogue, plan)
@@ -82,7 +82,7 @@ class QuantizedGemm:
         *,
         plan: GemmPlan | None = None,
     ) -> None:
-        """Add `scale` times (products + `bias`) to `residual` (columns, rows) float32.
+        """Add `scale` times (outputs + `bias`) to `residual` (columns, rows) float32.
 
         See `multiply`.
         """
@@ -90,14 +90,14 @@ class QuantizedGemm:
         self._launch(weight, tiles, epilogue, plan)
 
     def plan(self, weight: Repacked, columns: int) -> GemmPlan:
-        """The cheapest blocks for so many columns, and enough of them to occupy the GPU."""
+        """The cheapest shape for so many batch rows, with enough blocks to fill the GPU."""
         rows, inputs = weight.shape
         wide = min(self._costs, key=lambda each: (-(-columns // each) * self._costs[each], each))
         slabs = -(-rows // ROWS) * -(-columns // wide) * -(-inputs // SLAB)
         blocks = GEMM_SHAPES[wide].resident_blocks(
             format_of(weight).kernel, self._library.architecture
         )
-        return GemmPlan(wide, max(1, min(self._library.processors * blocks, slabs // _LEAST_SLABS)))
+        return GemmPlan(wide, max(1, min(self._library.num_sms * blocks, slabs // _LEAST_SLABS)))
 
     def _launch(
         self,

@@ -1,4 +1,4 @@
-"""Products of quantised weights with up to eight vectors, by the kernels of csrc/gemv.cuh."""
+"""GEMV of quantised weights with up to eight rows of int8 activations: csrc/gemv.cuh."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .epilogue import add_products, store_products
 
 MOST_COLUMNS = 8
 _WARPS = 4
-# Fewer warps than this for a processor leave it waiting for memory.
+# With fewer warps on an SM, loads do not saturate memory.
 _WARPS_WANTED = 16
 
 
 class GemvVariant(NamedTuple):
-    """How many rows a warp takes, and how many warps share them."""
+    """The weight rows that a warp takes, and the warps that share them."""
 
     rows: int
     split: int
@@ -35,15 +35,15 @@ class GemvVariant(NamedTuple):
 def quantized_gemv_reference(
     weight: QuantizedTensor | NF4Tensor, tiles: torch.Tensor
 ) -> torch.Tensor:
-    """`weight` (rows, inputs) times quantised vectors, (columns, rows) float64, summed exactly.
+    """`weight` (rows, inputs) times quantised activations, (columns, rows) float64, summed exactly.
 
-    What a kernel computes but for the rounding of its float32 sums.
+    A kernel differs from it only by the rounding of its float32 sums.
     """
     return dequantize_q8(tiles, weight.shape[1]) @ dequantize(weight).double().T
 
 
 class QuantizedGemv:
-    """Quantises vectors and multiplies them, with the kernels of `library`."""
+    """Quantises activations and multiplies them, with the kernels of `library`."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
@@ -69,10 +69,10 @@ class QuantizedGemv:
         variant: GemvVariant | None = None,
         exact: bool = False,
     ) -> torch.Tensor:
-        """`out` (columns, rows) of any dtype becomes the products, plus `bias` (rows,) float32.
+        """Write outputs plus `bias` (rows,) float32 to `out` (columns, rows) of any dtype.
 
-        `out` may be a part of the rows of a wider tensor. `exact` takes two bytes rather than one
-        for a value of NF4. Raises `ValueError` where shapes do not fit.
+        `out` may be a slice of wider rows. `exact` represents a value of NF4 by two bytes instead
+        of one. Raises `ValueError` if shapes do not fit.
         """
         epilogue = store_products(out, tiles.shape[1], weight.shape[0], bias)
         self._launch(weight, tiles, epilogue, variant, exact=exact)
@@ -89,7 +89,7 @@ class QuantizedGemv:
         variant: GemvVariant | None = None,
         exact: bool = False,
     ) -> None:
-        """Add `scale` times (products + `bias`) to `residual` (columns, rows) float32.
+        """Add `scale` times (outputs + `bias`) to `residual` (columns, rows) float32.
 
         See `multiply`.
         """
@@ -97,8 +97,8 @@ class QuantizedGemv:
         self._launch(weight, tiles, epilogue, variant, exact=exact)
 
     def variant(self, rows: int) -> GemvVariant:
-        """Two rows a warp, and four warps for them where rows are few."""
-        return GemvVariant(2, 1 if rows / 2 >= _WARPS_WANTED * self._library.processors else 4)
+        """Two rows a warp, shared by four warps if there are few rows."""
+        return GemvVariant(2, 1 if rows / 2 >= _WARPS_WANTED * self._library.num_sms else 4)
 
     def _launch(
         self,

@@ -1,4 +1,4 @@
-"""Layers with one input whose weights lie together, so that one product does for all of them."""
+"""Layers with one input whose weights are adjacent in memory, so that one product computes all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .linear_layer import LinearLayer
 
 
 def stack_layers(layers: Sequence[LinearLayer]) -> tuple[LinearLayer, ...]:
-    """The same layers in the same order; neighbours of one type share memory from now on."""
+    """The same layers in the same order; neighbours of one format now share memory."""
     stacked: list[LinearLayer] = []
     for kind, group in groupby(layers, key=lambda layer: _kind(layer.weight)):
         members = list(group)
@@ -23,7 +23,7 @@ def stack_layers(layers: Sequence[LinearLayer]) -> tuple[LinearLayer, ...]:
 
 
 def join_layers(layers: Sequence[LinearLayer]) -> list[LinearLayer]:
-    """As few layers as give the outputs of all, one behind the other."""
+    """The fewest layers that give the outputs of all of them, side by side."""
     joined: list[LinearLayer] = []
     for layer in layers:
         both = _joined(joined[-1], layer) if joined else None
@@ -35,7 +35,7 @@ def join_layers(layers: Sequence[LinearLayer]) -> list[LinearLayer]:
 
 
 def _kind(weight: PreparedWeight) -> tuple[object, ...] | None:
-    """Equal for weights that can lie in one tensor, None for those that cannot."""
+    """A key that is equal for weights which fit into one tensor; None if they cannot be joined."""
     if isinstance(weight, torch.Tensor):
         return weight.dtype, weight.shape[1]
     return (weight.type, weight.columns) if isinstance(weight, RepackedTensor) else None
@@ -64,7 +64,7 @@ def _together(layers: Sequence[LinearLayer]) -> list[LinearLayer]:
 
 
 def _joined(first: LinearLayer, second: LinearLayer) -> LinearLayer | None:
-    """Both as one, where the second's rows follow the first's in memory."""
+    """Both as one layer if the second's rows follow the first's in memory."""
     kind = _kind(first.weight)
     if kind is None or kind != _kind(second.weight):
         return None

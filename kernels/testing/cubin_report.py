@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels before any GPU runs them: registers, memory, instructions."""
+"""Registers, memory and instructions of a cubin's kernels, without running them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _USAGE = re.compile(
     r"Function (\S+):\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", re.MULTILINE
 )
 _WAIT = "ACQBULK"  # griddepcontrol.wait
-# Products of two numbers that one thread does in an instruction, or a lane of a warp.
+# Multiplications of one instruction in a thread, or in a lane of a warp.
 _PRODUCTS = {"IDP.4A": 4, "IDP.2A": 2, "HMMA.16816": 64}
 
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel of a cubin: how often each opcode is in it, and in its busiest `loop`.
+    """One kernel of a cubin: the count of each opcode, in all and in its busiest `loop`.
 
-    `stack` is not 0 where registers were spilled; `shared` is what the compiler laid out; `loops`
-    are all there are, inner ones before those around them; `early` is what comes before the wait
-    for the previous kernel.
+    `stack` is not 0 if registers were spilled; `shared` is static shared memory in bytes; `loops`
+    are all loops, inner ones first; `early` are the instructions before the wait for the previous
+    kernel.
     """
 
     registers: int
@@ -44,16 +44,16 @@ class KernelReport:
 
     @property
     def instructions(self) -> int:
-        """In the whole kernel."""
+        """Instructions of the whole kernel."""
         return self.opcodes.total()
 
     @property
     def loop_instructions(self) -> int:
-        """In one round of the loop."""
+        """Instructions of one iteration of the loop."""
         return self.loop.total()
 
     def weights(self, columns: int, products: int = 1) -> float:
-        """What a lane multiplies in one round, where each takes `products` and serves `columns`."""
+        """Weights of a lane in an iteration, if each takes `products` and serves `columns`."""
         count = sum(
             each * number
             for opcode, number in self.loop.items()
@@ -63,9 +63,9 @@ class KernelReport:
         return count / columns / products
 
     def matrix_instructions(self, products: int) -> int:
-        """In one round of the loop that copies to shared memory and makes `products` of matrices.
+        """Instructions for an iteration of the loop that copies to shared memory.
 
-        Where they are made by a loop within it, that one's rounds are counted as often as it takes.
+        It makes `products`; if an inner loop does, its iterations are counted as often as needed.
         """
         found = [loop for loop in self.loops if _matrices(loop)]
         if not found:
@@ -79,7 +79,7 @@ class KernelReport:
 
 
 def cubin_report(cubin: bytes) -> dict[str, KernelReport]:
-    """Of each kernel by name; raises `KernelError` where CUDA's disassembler is missing."""
+    """The report of each kernel by name; raises `KernelError` without CUDA's disassembler."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -109,9 +109,9 @@ Loops = tuple[Counter[str], Counter[str], list[Counter[str]], Counter[str]]
 
 
 def _loops(lines: Sequence[str]) -> Loops:
-    """All instructions, those of the loop with most products, of all loops, and before the wait.
+    """All instructions, those of the loop with most products, of all loops, before the wait.
 
-    A loop is what lies between a backward branch and its target.
+    A loop is the range between a backward branch and its target.
     """
     opcodes: list[str] = []
     labels: dict[str, int] = {}
@@ -149,7 +149,7 @@ def _run(tool: str, *arguments: str) -> str:
 
 
 def _tool(name: str) -> str:
-    """From CUDA's toolkit, or from Triton's package, which brings it along."""
+    """The path of a tool of the CUDA toolkit, or of the copy in Triton's package."""
     triton = importlib.util.find_spec("triton")
     places = list(triton.submodule_search_locations or ()) if triton else []
     for place in places:

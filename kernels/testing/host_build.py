@@ -1,4 +1,4 @@
-"""The kernels compiled for the CPU by g++, which is how they are proven without a GPU."""
+"""Compile the kernels for the CPU with g++, to test them without a GPU."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..launch.cuda_driver import Argument, Grid
 
 _FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-clobbered")
-# Of each dimension of a grid but the first, as CUDA has it.
+# CUDA's limit for each dimension of a grid but the first.
 _MOST_BLOCKS = 65535
-# What is undefined in C++ ends the process; the report names the line in csrc.
+# Undefined behaviour ends the process; the report names the line in csrc.
 _SANITIZERS = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -30,9 +30,9 @@ def build_host_library(
     sanitize: bool = False,
     defines: Mapping[str, str] = NO_DEFINES,
 ) -> Path:
-    """The file `name` of csrc as a shared library in `folder`, where it is kept.
+    """Compile the file `name` of csrc to a shared library, cached in `folder`.
 
-    Raises `CompileFailed` where there is no g++ or it refuses the source.
+    Raises `CompileFailed` if g++ is missing or rejects the source.
     """
     compiler = shutil.which("g++")
     if compiler is None:
@@ -67,7 +67,7 @@ class _Launch(ctypes.Structure):
 class HostModule:
     """Kernels that run on the CPU, a fibre for each CUDA thread; see csrc/cuda_shim.h.
 
-    `seed` shuffles the order in which threads go on, unless it is 0.
+    `seed` shuffles the order in which threads run, unless it is 0.
     """
 
     def __init__(self, library: Path, *, seed: int = 0, threads: int | None = None) -> None:
@@ -86,7 +86,7 @@ class HostModule:
         stream: int = 0,
         overlap: bool = False,
     ) -> None:
-        """See `KernelModule`; it has ended when this returns."""
+        """See `KernelModule`; the kernel has ended when this returns."""
         del stream, overlap
         check_shape(kernel, grid, block)
         how = _Launch(grid, block, shared_bytes, self.seed, self._threads)
@@ -99,7 +99,7 @@ class HostModule:
 
 
 def check_shape(kernel: str, grid: Grid, block: Grid = (1, 1, 1)) -> None:
-    """Raise `LaunchFailed` for what no GPU starts, so that no CPU does either."""
+    """Raise `LaunchFailed` for launches that no GPU accepts."""
     fits = min(*grid, *block) > 0 and max(grid[1:]) <= _MOST_BLOCKS and math.prod(block) <= 1024
     if not fits:
         raise LaunchFailed(f"{kernel}: no GPU starts {block} threads in each of {grid} blocks.")

@@ -14,10 +14,10 @@ _NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class CPUKernelLibrary:
-    """Compiles sources with g++ when their kernels are first wanted, and keeps them in `folder`.
+    """Compiles sources with g++ on first use, and caches them in `folder`.
 
-    `seed` shuffles the order in which threads go on, unless it is 0. `defines` has the macros of
-    sources that need some. `processors` is what kernels are told of the GPU that is not there.
+    `seed` shuffles the order in which threads run, unless it is 0. `defines` has the macros of
+    sources that need some. `num_sms` is the number of SMs that wrappers see.
     """
 
     architecture = "host"
@@ -27,10 +27,10 @@ class CPUKernelLibrary:
         folder: Path,
         *,
         seed: int = 0,
-        processors: int = 132,
+        num_sms: int = 132,
         defines: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> None:
-        self.processors = processors
+        self.num_sms = num_sms
         self._folder = folder
         self._seed = seed
         self._defines = defines

@@ -1,6 +1,6 @@
 """A `TritonLibrary` whose kernels run in Triton's interpreter, on the CPU."""
 
-# The interpreter is Triton's own affair, without types.
+# Triton's interpreter has no types.
 # pyright: basic, reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _TYPES = {
 class InterpretedTritonLibrary:
     """Runs the kernels of `attention_kernels` with numpy, one program after the other.
 
-    The interpreter is put right where it differs from a GPU: products of 16-bit numbers are those
-    of the numbers, not of their bits, and numbers are rounded to bf16, not cut off. `processors` is
-    what wrappers are told of the GPU that is not there.
+    Corrects the interpreter where it differs from a GPU: products of 16-bit values are those of the
+    values, not of their bits, and bf16 results are rounded, not truncated. `num_sms` is the
+    number of SMs that wrappers see.
     """
 
     architecture = "host"
 
-    def __init__(self, variants: Sequence[AttentionVariant], processors: int = 132) -> None:
-        self.processors = processors
+    def __init__(self, variants: Sequence[AttentionVariant], num_sms: int = 132) -> None:
+        self.num_sms = num_sms
         self.launched: list[str] = []
         self._variants = {variant.name: variant for variant in variants}
         with _interpreting():
@@ -64,13 +64,13 @@ class InterpretedTritonLibrary:
         ]
         constants = variant.constants(self.architecture) | {"OVERLAP": False}
         self.launched.append(name)
-        # A GPU divides by zero without a word.
+        # A GPU divides by zero without a warning.
         with _interpreting(), np.errstate(all="ignore"):
             getattr(self._module, variant.kernel)[grid](*given, **constants)
 
 
 def _argument(argument: Argument, kind: str) -> Any:
-    """A scalar of the type `kind`, as the interpreter has scalars."""
+    """A scalar of the type `kind`, as the interpreter represents it."""
     if kind.startswith("*"):
         of = tl.pointer_type(_TYPES[kind[1:]])
         value: Any = np.array([argument.value or 0], dtype=np.uint64)
@@ -81,7 +81,7 @@ def _argument(argument: Argument, kind: str) -> Any:
 
 
 def _load() -> ModuleType:
-    """A copy of the kernels' module of its own, made while Triton interprets what it is given."""
+    """A private copy of the kernels' module, imported while Triton interprets."""
     name = f"{__package__}._interpreted_attention_kernels"
     spec = importlib.util.spec_from_file_location(name, _SOURCE)
     assert spec is not None
@@ -93,7 +93,7 @@ def _load() -> ModuleType:
 
 @contextmanager
 def _interpreting() -> Iterator[None]:
-    """Triton as an interpreter, and afterwards the compiler that it was, to the last attribute."""
+    """Switch Triton to its interpreter, and restore every attribute afterwards."""
     places: list[Any] = [tl, tl.core, tl.math, tl.tensor, tl.dtype]
     places += [tl.core.tensor_descriptor_base, _BUILDER]
     before = [(place, dict(vars(place))) for place in places]
@@ -126,14 +126,14 @@ def _dot(self: Any, a: Any, b: Any, d: Any, *_: object) -> Any:
 
 
 def _exact(handle: Any) -> Any:
-    """Numbers in float32."""
+    """The values in float32."""
     if handle.dtype == tl.bfloat16:
         return (handle.data.astype(np.uint32) << 16).view(np.float32)
     return handle.data.astype(np.float32)
 
 
 class _Results(interpreter.TensorHandle):
-    """What an operation of one result hands out."""
+    """The result of an operation with one output."""
 
     def get_result(self, _: int) -> interpreter.TensorHandle:
         return self
@@ -142,7 +142,7 @@ class _Results(interpreter.TensorHandle):
 def _inline_assembly(
     self: Any, text: str, constraints: str, values: Any, *_: object
 ) -> interpreter.TensorHandle:
-    """The twins of the instructions that unpack codes, by the names in their first lines."""
+    """Python versions of the instructions that unpack codes, by the names in their first lines."""
     name = text.split("//")[1].split("\n")[0].strip()
     codes, scales = (value.data for value in values)
     numbers = _UNPACKINGS[name](codes).astype(np.float16)
@@ -157,7 +157,7 @@ _UNPACKINGS = {
 
 
 def _cast(self: Any, source: Any, target: Any) -> Any:
-    """To and from bf16, whose bits numpy holds as whole numbers."""
+    """Casts to and from bf16, whose bits numpy holds as integers."""
     if target.scalar == tl.bfloat16 and source.dtype.scalar != tl.bfloat16:
         bits = np.ascontiguousarray(source.data.astype(np.float32)).view(np.uint32)
         rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

@@ -49,8 +49,8 @@ def mixed(name: str) -> str:
 @pytest.fixture(scope="module")
 def backend(pytestconfig: pytest.Config) -> ComputeBackend:
     assert pytestconfig.cache is not None
-    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, processors=8)
-    compiled = InterpretedTritonLibrary(list(attention_variants()), processors=8)
+    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, num_sms=8)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
     return ComputeBackend(operations, library=library)
 
@@ -110,7 +110,7 @@ def test_logits_are_those_of_plain_torch(
 
 def test_norms_of_heads_are_numbers_where_layers_read_bytes(backend: ComputeBackend) -> None:
     assert backend.library is not None
-    compiled = InterpretedTritonLibrary([], processors=8)
+    compiled = InterpretedTritonLibrary([], num_sms=8)
     operations = KernelOperations(backend.library, compiled, dtype=torch.bfloat16, device=CPU)
     operations.prepare(random_weight("Q4_K", 256, 256, CPU, 1))
     norm = RMSNorm(operations, torch.linspace(0.5, 2, 64), 1e-5)
@@ -154,7 +154,7 @@ class Counting(CPUKernelLibrary):
     """Remembers which kernels were started."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, processors=8)
+        super().__init__(folder, num_sms=8)
         self.started: list[str] = []
 
     def launch(
@@ -213,7 +213,7 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
 ) -> None:
     assert pytestconfig.cache is not None
     library = Counting(pytestconfig.cache.mkdir("kernels"))
-    compiled = InterpretedTritonLibrary(list(attention_variants()), processors=8)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
     counts: dict[int, tuple[list[str], list[str], list[str]]] = {}
     for layers in (1, 2):

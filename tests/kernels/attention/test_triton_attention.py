@@ -43,8 +43,8 @@ def single_thread() -> None:
 class Recorder(InterpretedTritonLibrary):
     """Remembers what was launched."""
 
-    def __init__(self, processors: int) -> None:
-        super().__init__(list(attention_variants()), processors)
+    def __init__(self, num_sms: int) -> None:
+        super().__init__(list(attention_variants()), num_sms)
         self.launches: list[tuple[str, Grid]] = []
 
     def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
@@ -76,13 +76,13 @@ class Problem:
     def attend(
         self,
         *,
-        processors: int = 16,
+        num_sms: int = 16,
         window: int | None = None,
         soft_cap: float | None = None,
         workspace_bytes: int = 4 << 20,
     ) -> tuple[torch.Tensor, AttentionPartials, Recorder]:
         """The whole output, its parts, and what was launched."""
-        library = Recorder(processors)
+        library = Recorder(num_sms)
         attention = TritonAttention(
             library, torch.device("cpu"), workspace_bytes=workspace_bytes, fill=math.nan
         )
@@ -115,8 +115,8 @@ class Problem:
         )
         return hadamard_reference(output) if self.is_rotated else output
 
-    def check(self, *, processors: int = 16, **options: float | None) -> Recorder:
-        found, _, library = self.attend(processors=processors, **options)  # pyright: ignore[reportArgumentType]
+    def check(self, *, num_sms: int = 16, **options: float | None) -> Recorder:
+        found, _, library = self.attend(num_sms=num_sms, **options)  # pyright: ignore[reportArgumentType]
         expected = self.expected(**options)  # pyright: ignore[reportArgumentType]
         pages = self.key_pages
         stored = torch.float16 if isinstance(pages, QuantizedKVPages) else pages.dtype
@@ -280,17 +280,17 @@ def test_chunks_and_single_queries_in_one_step() -> None:
 
 def test_chunks_and_single_queries_in_one_step_without_splits() -> None:
     problem = make([(1, 1200), (40, 80)], kv_heads=1)
-    library = problem.check(processors=1)
+    library = problem.check(num_sms=1)
     assert [grid[2] for _, grid in library.launches] == [1, 1]
 
 
 @pytest.mark.parametrize("pages", ["f16", "q4_0"])
 def test_splits_do_not_change_the_output(pages: str) -> None:
     problem = make([(1, 700), (3, 64), (2, 129)], kv_heads=1, pages=pages)
-    one, partials, _ = problem.attend(processors=1)
+    one, partials, _ = problem.attend(num_sms=1)
     assert partials.splits == 0
-    for processors, splits in ((3, 2), (7, 4), (100, 11)):
-        some, partials, _ = problem.attend(processors=processors)
+    for num_sms, splits in ((3, 2), (7, 4), (100, 11)):
+        some, partials, _ = problem.attend(num_sms=num_sms)
         assert partials.splits == splits
         torch.testing.assert_close(some, one, rtol=1e-3, atol=1e-3)
 
@@ -311,7 +311,7 @@ def test_a_grid_for_longer_contexts_is_right_for_shorter_ones() -> None:
     problem = make([(1, 40), (2, 70)])
     longer = replace(problem.step, longest_query=3, longest_context=4000)
     wide = replace(problem, step=longer)
-    found, partials, _ = wide.attend(processors=64)
+    found, partials, _ = wide.attend(num_sms=64)
     torch.testing.assert_close(found, problem.expected(), rtol=1e-3, atol=1e-3)
     assert partials.splits > 3
     assert partials.log_sums is not None
@@ -322,8 +322,8 @@ def test_sequences_that_only_fill_a_batch() -> None:
     """They may have a query, but no keys."""
     problem = make([(1, 40), (1, 1)])
     problem.step.context_lengths[1] = 0
-    for processors in (1, 64):
-        found, _, _ = problem.attend(processors=processors)
+    for num_sms in (1, 64):
+        found, _, _ = problem.attend(num_sms=num_sms)
         torch.testing.assert_close(found[:1], problem.expected()[:1], rtol=1e-3, atol=1e-3)
         assert not found[1].any()
 
@@ -331,7 +331,7 @@ def test_sequences_that_only_fill_a_batch() -> None:
 def test_splits_fit_into_the_workspace() -> None:
     problem = make([(4, 700)], kv_heads=1)
     row_bytes = 4 * 2 * (64 + 1) * 4
-    found, partials, _ = problem.attend(processors=64, workspace_bytes=3 * row_bytes + 17)
+    found, partials, _ = problem.attend(num_sms=64, workspace_bytes=3 * row_bytes + 17)
     assert partials.splits == 3
     torch.testing.assert_close(found, problem.expected(), rtol=1e-3, atol=1e-3)
 
@@ -387,6 +387,6 @@ def test_anything(seed: int) -> None:
         seed=seed,
     )
     problem.check(
-        processors=pick(1, 16, 132), window=(None, 1, 40, 128)[pick(0, 1, 2, 3)],
+        num_sms=pick(1, 16, 132), window=(None, 1, 40, 128)[pick(0, 1, 2, 3)],
         soft_cap=(None, 20.0)[pick(0, 1)],
     )  # fmt: skip

@@ -63,7 +63,7 @@ def make_library(build_folder: Path) -> MakeLibrary:
 
     def make(
         seed: int = 0,
-        processors: int = 132,
+        num_sms: int = 132,
         variants: Mapping[str, str] = VARIANTS,
         gemm: str | None = None,
     ) -> CPUKernelLibrary:
@@ -72,7 +72,7 @@ def make_library(build_folder: Path) -> MakeLibrary:
         if gemm is not None:
             chosen = {"GEMM_VARIANTS": gemm}
             defines |= {name: chosen for name, text in sources.items() if "GEMM_VARIANTS" in text}
-        return CPUKernelLibrary(build_folder, seed=seed, processors=processors, defines=defines)
+        return CPUKernelLibrary(build_folder, seed=seed, num_sms=num_sms, defines=defines)
 
     return make
 
@@ -82,8 +82,8 @@ def make_gemv(make_library: MakeLibrary) -> MakeGemv:
     """The operation on kernels that run on the CPU."""
 
     def make(
-        seed: int = 0, processors: int = 132, variants: Mapping[str, str] = VARIANTS
+        seed: int = 0, num_sms: int = 132, variants: Mapping[str, str] = VARIANTS
     ) -> QuantizedGemv:
-        return QuantizedGemv(make_library(seed, processors, variants))
+        return QuantizedGemv(make_library(seed, num_sms, variants))
 
     return make

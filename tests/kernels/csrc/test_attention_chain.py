@@ -69,7 +69,7 @@ def test_a_prompt_and_its_continuation(
     library = make_library(seed=1)
     append, combine = RopeAppend(library), AttentionCombine(library)
     make_tables = RotaryTables(library)
-    variants = InterpretedTritonLibrary(list(attention_variants()), processors=16)
+    variants = InterpretedTritonLibrary(list(attention_variants()), num_sms=16)
     attention = TritonAttention(
         variants, torch.device("cpu"), workspace_bytes=1 << 20, fill=math.nan
     )

@@ -22,8 +22,8 @@ Combine = Callable[..., AttentionCombine]
 
 @pytest.fixture
 def combine(make_library: MakeLibrary) -> Combine:
-    def make(processors: int = 132) -> AttentionCombine:
-        return AttentionCombine(make_library(seed=2, processors=processors))
+    def make(num_sms: int = 132) -> AttentionCombine:
+        return AttentionCombine(make_library(seed=2, num_sms=num_sms))
 
     return make
 
@@ -136,10 +136,10 @@ def test_all_rows_may_be_whole(combine: Combine, dtype: torch.dtype) -> None:
     assert combine()(untouched, rotated=False).dense is not None
 
 
-@pytest.mark.parametrize("processors", [1, 132])
-def test_many_tokens_get_fewer_threads(combine: Combine, processors: int) -> None:
+@pytest.mark.parametrize("num_sms", [1, 132])
+def test_many_tokens_get_fewer_threads(combine: Combine, num_sms: int) -> None:
     partials = make(9, tokens=40, heads=2, size=128)
-    found = combine(processors)(partials, rotated=False)
+    found = combine(num_sms)(partials, rotated=False)
     assert found.dense is not None
     assert float((found.dense - exact(partials).flatten(1)).abs().max()) < 2e-6
 

@@ -79,7 +79,7 @@ def test_only_the_columns_that_there_are_count(make_library: MakeLibrary) -> Non
 
 
 def test_fewer_rows_take_more_warps(make_library: MakeLibrary) -> None:
-    gemv = DenseGemv(make_library(processors=132))
+    gemv = DenseGemv(make_library(num_sms=132))
     variants = [gemv.variant(rows) for rows in (128256, 14336, 4096, 1024)]
     assert variants == [(16, 1), (16, 4), (8, 8), (8, 8)]
 

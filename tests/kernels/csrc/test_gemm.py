@@ -43,7 +43,7 @@ CASES = [
 class OneModule:
     """A library with one source, whatever it is called."""
 
-    architecture, processors = "host", 132
+    architecture, num_sms = "host", 132
 
     def __init__(self, module: HostModule) -> None:
         self._module = module
@@ -221,7 +221,7 @@ def test_nf4(
 
 
 def test_plans(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
-    gemm = QuantizedGemm(make_library(processors=128))
+    gemm = QuantizedGemm(make_library(num_sms=128))
     weight = repack(make_quantized("Q4_K", 512, 4096))
     chosen = {columns: gemm.plan(weight, columns).columns for columns in (5, 9, 16, 17, 40, 70)}
     assert chosen == {5: 8, 9: 16, 16: 16, 17: 32, 40: 64, 70: 32}

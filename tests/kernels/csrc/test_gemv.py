@@ -216,7 +216,7 @@ def test_the_tables_of_nf4_are_its_values(
 
 
 def test_few_rows_are_shared_by_warps(make_gemv: MakeGemv) -> None:
-    gemv = make_gemv(processors=132)
+    gemv = make_gemv(num_sms=132)
     assert gemv.variant(1024) == GemvVariant(2, 4)
     assert gemv.variant(14336) == GemvVariant(2, 1)
 

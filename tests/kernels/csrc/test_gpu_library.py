@@ -123,7 +123,7 @@ def test_it_is_both_kinds_of_library(make: MakeLibrary) -> None:
     kernels: KernelLibrary = make()
     compiled: TritonLibrary = make()
     assert kernels.architecture == compiled.architecture == "sm_90"
-    assert kernels.processors == compiled.processors == 132
+    assert kernels.num_sms == compiled.num_sms == 132
 
 
 def test_all_is_compiled_and_loaded_before_the_first_launch(

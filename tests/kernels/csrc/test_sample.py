@@ -186,8 +186,8 @@ def test_nobody_depends_on_anybody_else(make_library: MakeLibrary, vocab: int) -
     )
     everyone["row"] = np.arange(len(FIELDS))
     texts: list[list[int]] = []
-    for seed, processors in ((0, 132), (1, 1), (2, 30)):
-        sample = SamplingKernel(make_library(seed=seed, processors=processors), CPU)
+    for seed, num_sms in ((0, 132), (1, 1), (2, 30)):
+        sample = SamplingKernel(make_library(seed=seed, num_sms=num_sms), CPU)
         texts.append(draw_rows(sample, torch.as_tensor(logits), everyone))
         order = np.random.default_rng(seed).permutation(len(FIELDS))
         texts.append(draw_rows(sample, torch.as_tensor(logits), everyone[order]))

@@ -48,7 +48,7 @@ class Counting:
     """Passes launches on, if there is anywhere to pass them to, and knows their names."""
 
     architecture = "host"
-    processors = 132
+    num_sms = 132
 
     def __init__(self, library: KernelLibrary | None) -> None:
         self._library = library
