@@ -110,3 +110,11 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
     if not field:
         return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")
     return InvalidBody(f"'{field}' is wrong: {what[:1].lower()}{what[1:]}.", param=field)
+
+
+def query_flag(request: Request, name: str) -> bool:
+    """Whether it says `true`; raises `InvalidBody` for what is neither true nor false."""
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0"):
+        raise InvalidBody(f"'{name}' is neither true nor false.", param=name)
+    return text in ("true", "1")

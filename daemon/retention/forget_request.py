@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -10,7 +13,6 @@ from ..settings.paths import Paths
 from .data_inventory import DATA_INVENTORY, StoredData
 from .erasure import ErasureResult
 from .erasure_selection import ErasureSelection
-from .response_chain import conversation_of
 
 MEMORY = "memory"
 """Data in memory, not in a folder: answers that can be resumed, and the caches of loaded models."""
@@ -93,3 +95,33 @@ def selection_of(request: ForgetRequest, paths: Paths) -> ErasureSelection:
         if name.startswith("resp_"):
             ids |= conversation_of(paths.responses, name)
     return ErasureSelection(ids=ids, since=request.since, before=request.before)
+
+
+class _Answer(msgspec.Struct):
+    id: str
+    previous_response_id: str | None = None
+
+
+class _Stored(msgspec.Struct):
+    response: _Answer
+
+
+def conversation_of(folder: Path, response_id: str) -> frozenset[str]:
+    """Return the ids of a stored response, its predecessors, and all that follow any of them.
+
+    Reads the whole folder; a damaged response counts as a conversation of its own.
+    """
+    neighbours: dict[str, set[str]] = defaultdict(set)
+    decoder = msgspec.json.Decoder(_Stored)
+    for path in folder.glob("resp_*.json"):
+        with suppress(OSError, msgspec.MsgspecError):
+            answer = decoder.decode(path.read_bytes()).response
+            if answer.previous_response_id is not None:
+                neighbours[answer.id].add(answer.previous_response_id)
+                neighbours[answer.previous_response_id].add(answer.id)
+    found, waiting = {response_id}, [response_id]
+    while waiting:
+        for neighbour in neighbours[waiting.pop()] - found:
+            found.add(neighbour)
+            waiting.append(neighbour)
+    return frozenset(found)

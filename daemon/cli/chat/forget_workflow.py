@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from argparse import Namespace
 from contextlib import ExitStack
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +17,7 @@ from ...retention.erasure import CHATS, ErasureResult, places_for
 from ...retention.erasure_selection import ErasureSelection
 from ...retention.forget_request import BadSelection, ForgetRequest, Forgotten, check
 from ...settings.config import Config
+from ...settings.setting_parsers import InvalidSetting, parse_duration
 from ...terminal.terminal_output import (
     format_bytes,
     format_table,
@@ -25,7 +28,6 @@ from ...terminal.terminal_output import (
 )
 from ..command_errors import CommandError, UsageError
 from .erasure_target import ErasureTarget, open_target
-from .time_parsing import parse_time
 
 if TYPE_CHECKING:
     from ingle.tui.history.history_store import HistoryStore
@@ -220,3 +222,29 @@ def _print(
         out(f"Unloaded {', '.join(report.unloaded)}, which cleared their caches.")
     for sentence in report.left:
         out(strip_control_characters(sentence))
+
+
+def parse_time(text: str | None) -> float | None:
+    """Return the Unix seconds of "2h" (ago), "2026-01-31" or "2026-01-31T18:00", in local time.
+
+    Raises `UsageError`.
+    """
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return time.time() - _ago(text)
+
+
+def _ago(text: str) -> float:
+    """Return the seconds of "2h"; a bare number is ambiguous and refused."""
+    try:
+        ago = parse_duration(text)
+    except InvalidSetting:
+        ago = -1.0
+    if ago < 0 or text.strip().replace(".", "").isdigit():
+        raise UsageError(
+            f"'{text}' is not a time.", 'Write "2h" or "7d" for that long ago, or 2026-01-31T18:00.'
+        )
+    return ago

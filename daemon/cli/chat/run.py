@@ -16,8 +16,8 @@ from ...client.api_types import Finished
 from ...client.daemon_client import DaemonClient, JsonObject
 from ...settings.config import Config, load_config
 from ...settings.setting_parsers import QUANTIZE
-from ...terminal.escape_filter import EscapeFilter
 from ...terminal.terminal_output import format_seconds, print_json, print_status
+from ...terminal.unsafe_characters import EscapeFilter
 from ..command_errors import CommandError, RequestFailed, UsageError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon

@@ -73,8 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _add(arguments: Sequence[str]) -> int:
-    from ...routing.providers.provider_presets import PRESETS
-    from ...routing.providers.provider_store import read_provider
+    from ...routing.providers.provider_store import PRESETS, read_provider
 
     parser = CommandParser("provider add", "Add a server that may answer requests.")
     parser.add_argument("name", metavar="NAME", help="its name here")

@@ -254,7 +254,7 @@ def _new(arguments: Sequence[str]) -> int:
 
 def _schema(arguments: Sequence[str]) -> int:
     CommandParser("route schema", "Print the JSON Schema of policies.").parse_args(arguments)
-    from ...routing.policy.policy_schema import policy_schema
+    from ...routing.policy.policy_tables import policy_schema
 
     print_json(policy_schema())
     return 0

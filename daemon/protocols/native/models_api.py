@@ -16,8 +16,7 @@ from ...access.permission import current_permission
 from ...errors import InvalidBody
 from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
-from ...http.query_flag import query_flag
-from ...http.request_body import parse, read_body, read_json
+from ...http.request_body import parse, query_flag, read_body, read_json
 from ...http.route_access import LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import Parameter, route
 from ...http.sse_writer import (

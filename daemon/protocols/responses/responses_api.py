@@ -16,8 +16,7 @@ from ingle.backends.base.requests import TokenizeRequest
 from ...errors import InvalidBody
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
-from ...http.query_flag import query_flag
-from ...http.request_body import parse, read_json
+from ...http.request_body import parse, query_flag, read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect

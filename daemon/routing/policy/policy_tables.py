@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from ..detectors.finding import Sensitivity
 from .route_definition import VALUABLE_WORDS, Escalation, Prefer, RedactMode
+from .sensitivity_classes import DEFAULT_CLASSES
 
 Words = tuple[Annotated[str, Meta(min_length=2, max_length=200)], ...]
 Name = Annotated[str, Meta(max_length=4096)]
@@ -74,3 +75,18 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, RouteDefinitionTable],
         Meta(description="Names that can be used in place of a model's."),
     ] = {}
+
+
+def policy_schema() -> dict[str, Any]:
+    """Return a schema that is valid for a policy exactly if its keys and values are (draft
+    2020-12).
+    """
+    schema = msgspec.json.schema(PolicyTable)
+    kinds = sorted(DEFAULT_CLASSES)
+    for definition in schema["$defs"].values():
+        if definition.get("type") != "object":
+            continue
+        definition["additionalProperties"] = False
+        if "classes" in definition["properties"]:
+            definition["properties"]["classes"]["propertyNames"] = {"enum": kinds}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

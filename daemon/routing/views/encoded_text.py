@@ -10,8 +10,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 
 from ..text_analysis.text_index import digit_runs, long_words, vocabulary
-from .decoded_bytes import as_text
-from .rare_encodings import base85, encoded_words, morse, named_85, uuencoded
+from .rare_encodings import as_text, base85, encoded_words, morse, named_85, uuencoded
 
 # In rows the first item stands alone, or a possessive repetition would consume the last one.
 _BASE64_LINES = re.compile(

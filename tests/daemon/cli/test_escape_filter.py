@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.daemon.terminal.escape_filter import EscapeFilter
+from ingle.daemon.terminal.unsafe_characters import EscapeFilter
 
 CASES = [
     ("plain\n\ttext — ünï", "plain\n\ttext — ünï"),

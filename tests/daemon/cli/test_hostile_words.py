@@ -15,14 +15,13 @@ from typing import Any
 import pyte
 import pytest
 
-from ingle.daemon.terminal.escape_filter import EscapeFilter
 from ingle.daemon.terminal.terminal_output import (
     format_table,
     print_fields,
     print_json,
     strip_control_characters,
 )
-from ingle.daemon.terminal.unsafe_characters import UNSAFE, with_colours_only
+from ingle.daemon.terminal.unsafe_characters import UNSAFE, EscapeFilter, with_colours_only
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix")
 

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from ingle.daemon.routing.detectors.finding import Sensitivity
 from ingle.daemon.routing.policy.policy import Policy
 from ingle.daemon.routing.policy.policy_file import LARGEST, PolicyError, load_policy, parse_policy
-from ingle.daemon.routing.policy.policy_schema import policy_schema
+from ingle.daemon.routing.policy.policy_tables import policy_schema
 
 WHOLE = """
 words = ["Project Heron"]

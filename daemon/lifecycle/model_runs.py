@@ -1,0 +1,280 @@
+"""The processes of loaded models: one per model, started, shared, restarted and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ingle.backends.base.backend import Backend, LoadProgress
+from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import Gauges
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..access.permission import current_permission
+from ..errors import ModelQuarantined, ModelStopped, ShuttingDown
+from ..event_hub import EventHub
+from ..load_planning.load_planner import LoadOptions, Preparer
+from ..machine.memory_reader import MemoryReader, MemorySnapshot
+from ..memory.memory_allocator import AllocationTimes, MemoryAllocator
+from ..memory.memory_watch import MemoryWatch
+from ..model_process.crash_record import CrashCounts, CrashRecord
+from ..model_process.gpu_resume import may_have_lost_gpu, still_computes
+from ..model_process.kv_map_watch import KVMapWatch
+from ..model_process.loaded_model import LoadedModel
+from ..model_process.model_run import ModelRun, ModelState
+from ..model_process.usage_record import UsageRecord
+from .keep_alive_rules import NO_RULE, KeepAliveRule
+from .model_starter import ModelStarter
+from .owner_limits import OwnerLimits
+
+log = logging.getLogger("ingle.daemon")
+
+ABANDON_SECONDS = 10.0
+AUTOMATIC = LoadOptions()
+
+
+class ModelRuns:
+    """Owns the process of each loaded model, which all its requests share."""
+
+    def __init__(
+        self,
+        *,
+        resolve: Callable[[str], StoredModel],
+        prepare: Preparer,
+        create_backend: Callable[[LoadSpec], Backend],
+        hub: EventHub,
+        keep_alive: float,
+        limits: OwnerLimits | None = None,
+        memory: MemoryReader = MemorySnapshot.read,
+        abandon_after: float = ABANDON_SECONDS,
+        allocation_times: AllocationTimes | None = None,
+        hold_memory: Callable[[bool], None] | None = None,
+    ) -> None:
+        """`hold_memory` is called with whether any model has a process, so that memory readings go
+        on.
+        """
+        self._resolve = resolve
+        self._hub = hub
+        self._limits = limits or OwnerLimits()
+        self._keep_alive = self._limits.keep_alive(keep_alive)
+        self._hold_memory = hold_memory
+        self._abandon_after = abandon_after
+        self._runs: dict[str, ModelRun] = {}
+        self._crashes: dict[str, CrashRecord] = {}
+        self.failures = CrashCounts()
+        self._uses: dict[str, UsageRecord] = {}
+        self._replaced: dict[str, ModelRun] = {}
+        self.allocator = MemoryAllocator(
+            lambda: list(self._runs.values()),  # a copy: the list of models reads it from a thread
+            prepare,
+            memory,
+            limit=self._limits.memory,
+            times=allocation_times or AllocationTimes(),
+        )
+        self._starter = ModelStarter(self.allocator, create_backend, self._limits)
+        self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
+        self.pages = KVMapWatch(hub, self.find)
+        self._closing = False
+
+    async def unload(self, reference: str | None = None) -> list[str]:
+        """Let running answers finish, then end the process; without a name, of every model.
+
+        Clears recorded failures, and with them any quarantine.
+        """
+        if reference is None:
+            current_permission().check_unrestricted()
+            keys = list(self._runs)
+            cleared = list(self._crashes.values())
+            self._replaced.clear()
+        else:
+            key = await self._key_of(reference)
+            keys = [key] if key in self._runs else []
+            cleared = [self._crashes[key]] if key in self._crashes else []
+            self._replaced.pop(key, None)
+        for record in cleared:
+            record.clear()
+        runs = [self._runs[key] for key in keys]
+        for run in runs:
+            run.request_stop("Unloaded on request.")
+        await asyncio.gather(*(run.until_ended() for run in runs))
+        for run in runs:
+            self._forget(run)
+        return [run.model.name for run in runs]
+
+    async def _key_of(self, reference: str) -> str:
+        """Return the key of a model, even if its file has been moved since it was loaded."""
+        for key, run in self._runs.items():
+            if run.model.name == reference:
+                current_permission().check_model(reference)
+                return key
+        return process_key(await self._find(reference))
+
+    async def _find(self, reference: str) -> StoredModel:
+        """Resolve `reference`; raises unless the request's sender may use the model."""
+        model = await asyncio.to_thread(self._resolve, reference)
+        current_permission().check_model(model.name)
+        return model
+
+    def loaded(self) -> list[LoadedModel]:
+        """Return every model that has a process or whose last process failed."""
+        return [LoadedModel.of(run) for run in list(self._runs.values())]
+
+    def models(self) -> list[StoredModel]:
+        """Return the models that have a process or are starting; safe in any thread."""
+        runs = tuple(self._runs.values())
+        return [run.model for run in runs if run.state is not ModelState.FAILED]
+
+    def gauges(self) -> dict[str, Gauges]:
+        """Return the last gauges of each model with a process, by name."""
+        return {
+            run.model.name: run.backend.gauges
+            for run in list(self._runs.values())
+            if run.backend is not None
+        }
+
+    def find(self, model: StoredModel) -> ModelRun | None:
+        """Return the model's present run for inspection, or None."""
+        return self._runs.get(process_key(model))
+
+    @property
+    def in_motion(self) -> bool:
+        """Whether a model is starting, stopping or answering."""
+        return any(
+            run.leases > 0 or run.state not in (ModelState.READY, ModelState.FAILED)
+            for run in self._runs.values()
+        )
+
+    async def close(self, grace: float) -> None:
+        """Refuse new requests and end every process once it is idle or after `grace` seconds."""
+        self._closing = True
+        runs = list(self._runs.values())
+        for run in runs:
+            run.request_stop("The daemon is shutting down.", drain=grace)
+        self._watch.follow(False)
+        await asyncio.gather(*(run.until_ended() for run in runs))
+
+    async def _obtain(
+        self,
+        model: StoredModel,
+        options: LoadOptions = AUTOMATIC,
+        rule: KeepAliveRule = NO_RULE,
+        *,
+        on_progress: LoadProgress | None = None,
+    ) -> ModelRun:
+        """Return an acquired run. Concurrent requests share one start, and its failure."""
+        while True:
+            if self._closing:
+                raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
+            run = self._runs.get(process_key(model))
+            if run is not None and run.is_ending:
+                await run.until_ended()
+                continue
+            if run is None or run.state is ModelState.FAILED:
+                run = self._begin(model, options)
+                run.pinned = run.pinned or rule.pinned
+            with run.waiting(on_progress):
+                try:
+                    await run.until_started()
+                except ModelStopped:
+                    if not self._closing:
+                        raise
+                    continue
+            if run.accepts:
+                run.acquire()
+                return run
+
+    def _begin(self, model: StoredModel, options: LoadOptions) -> ModelRun:
+        record = self._crashes.setdefault(process_key(model), CrashRecord())
+        if (left := record.quarantine_left()) > 0:
+            raise ModelQuarantined(
+                f"The model '{model.name}' died three times within a minute "
+                f"and is quarantined for {left:.0f} more seconds.",
+                hint=f"`ingle unload {model.name}` lifts the quarantine; the log may show why.",
+                headers={"retry-after": f"{left:.0f}"},
+            )
+        run = ModelRun(
+            model,
+            options=options,
+            keep_alive=self._keep_alive,
+            abandon_after=self._abandon_after,
+            uses=self._uses.setdefault(process_key(model), UsageRecord()),
+            crashes=record,
+            open_backend=self._starter.open,
+            on_change=self._changed,
+            on_note=self._publish,
+            on_idle=self.allocator.notify,
+        )
+        before = self._replaced.pop(process_key(model), None) or self._runs.get(process_key(model))
+        if before is not None:  # the previous run failed, which keeps its pin
+            run.copy_keep_alive(before)
+        self._runs[process_key(model)] = run
+        self._watch.follow(True)
+        if self._hold_memory is not None:
+            self._hold_memory(True)
+        return run
+
+    def available(self) -> MemoryNeeds:
+        """Return the memory that a model could have with idle ones evicted; safe in any thread."""
+        return self.allocator.available()
+
+    async def resumed(self) -> None:
+        """Handle a resume from sleep: keep-alives may have expired and GPU memory may be lost."""
+        runs = list(self._runs.values())
+        for run in runs:
+            run.recheck_timers()
+        for run in filter(may_have_lost_gpu, runs):
+            assert run.backend is not None
+            if not await still_computes(run.backend):
+                await self._restart(run, "Its GPU memory was lost while the machine slept.")
+
+    async def _restart(self, run: ModelRun, why: str) -> None:
+        """Load the model again with the same options; one attempt."""
+        log.warning("Reloading model %s. %s", run.model.name, why)
+        run.request_stop(why, drain=0)
+        await run.until_ended()
+        try:
+            next_backend = await self._obtain(run.model, run.options)
+        except Exception as error:  # the next request for the model gets the same error
+            log.warning("Model %s could not be reloaded: %s", run.model.name, error)
+            return
+        next_backend.copy_keep_alive(run)
+        next_backend.release()
+
+    def _changed(self, run: ModelRun) -> None:
+        if run.state is ModelState.FAILED:
+            failure = run.failure
+            log.warning("Model %s failed: %s", run.model.name, run.error)
+            if isinstance(failure, WorkerDied):
+                if failure.stderr_tail:
+                    log.warning("Last output of the worker:\n%s", failure.stderr_tail)
+                run.crashes.add()
+                self.failures.deaths[run.model.name] += 1
+        else:
+            log.info("Model %s is %s. %s", run.model.name, run.state, run.reason)
+        if run.state is ModelState.STOPPED:
+            self._forget(run)
+        if run.state in (ModelState.STOPPED, ModelState.FAILED):
+            self.allocator.ended()
+        self.allocator.notify()
+        if all(other.state is ModelState.FAILED for other in self._runs.values()):
+            self._watch.follow(False)
+            if self._hold_memory is not None:
+                self._hold_memory(False)
+        self._publish(run)
+        self.pages.changed(run)
+
+    def _publish(self, run: ModelRun) -> None:
+        if self._hub.listeners:
+            self._hub.publish("model", LoadedModel.of(run))
+
+    def _forget(self, run: ModelRun) -> None:
+        if self._runs.get(process_key(run.model)) is run:
+            del self._runs[process_key(run.model)]
+
+
+def process_key(model: StoredModel) -> str:
+    """Return the process key of a model: its file, so that all its names share one process."""
+    return str(model.path)
