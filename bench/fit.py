@@ -18,7 +18,8 @@ from ingle.backends.base.requests import EmbedRequest, GenerateRequest
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.registry.engines import get_engine
 from ingle.backends.registry.model_costs import ModelCosts
-from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
+from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.process_overhead import repacked_types
 from ingle.models.model_task import ModelTask
@@ -103,7 +104,7 @@ async def measure(path: Path, engine: str, context: int) -> Row:
     description = describe(path)
     spec = make_load_spec(description, engine=engine, context=context, slots=SLOTS, gpu_layers=0)
     foretold = forecast(ModelCosts.of(description), spec)
-    backend = create_backend(spec)
+    backend = WorkerProcess(spec)
     try:
         info = await backend.start()
         assert backend.pid is not None

@@ -9,8 +9,7 @@ from ..base.events import FinishReason
 from ..base.requests import Priority
 from ..base.sampling_params import SamplingParams
 from .constraint import Constraint
-from .kv_store.kv_chunk_file import CHUNK_TOKENS
-from .kv_store.stored_part import StoredPart
+from .kv_store.kv_chunk_file import CHUNK_TOKENS, StoredPart
 
 
 @dataclass(eq=False)

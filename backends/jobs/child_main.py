@@ -14,10 +14,10 @@ import msgspec
 
 from ingle.models.errors import ModelError
 
+from ..base.child_process import die_with_parent
 from ..base.errors import BackendError
 from ..confinement.access_policy import AccessPolicy
 from ..confinement.confine import confine
-from ..worker.parent_death import die_with_parent
 from .child_task import Failed
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -12,8 +12,8 @@ from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
+from ..base.child_process import child_environment, signal_name
 from ..base.errors import BackendError, WorkerDied
-from ..worker.supervisor.worker_process import signal_name, worker_environment
 
 P = TypeVar("P", bound=msgspec.Struct)
 R = TypeVar("R", bound=msgspec.Struct)
@@ -62,7 +62,7 @@ class ChildTask(Generic[P, R]):
         """The process, with a folder of its own for what is temporary."""
         # Nothing here needs the network, and a library that can fetch models would use it.
         offline = {"HF_HUB_OFFLINE": "1", "TMPDIR": folder, "TEMP": folder, "TMP": folder}
-        environment = worker_environment(os.environ) | offline
+        environment = child_environment(os.environ) | offline
         return subprocess.Popen(
             [sys.executable, "-P", "-m", self._module, str(os.getpid())],
             stdin=subprocess.PIPE,

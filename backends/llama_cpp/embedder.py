@@ -24,7 +24,7 @@ from .llama_model import LlamaModel
 from .llama_tokenizer import LlamaTokenizer
 from .model_runner import FLASH_ATTENTION
 from .native_log import NativeLog
-from .text_batch import TextBatch, TextSpan
+from .token_batch import TextBatch, TextSpan
 
 _POOLING = {
     Pooling.MEAN: llama_cpp.LLAMA_POOLING_TYPE_MEAN,

@@ -9,9 +9,9 @@ from functools import cached_property
 
 import llama_cpp
 
+from ..base.errors import LoadFailed
 from ..text.tokenization.rerank_pairs import PairMarks
 from ..text.tokenization.tokenizer import NEXT_FILES, GapMark
-from .byte_tokens import check_byte_tokens
 from .llama_model import LlamaModel
 
 _LONG = 2**14
@@ -116,10 +116,6 @@ class LlamaTokenizer:
         """Whether the model ends its answer with this token."""
         return token_id in self._next_files or llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
 
-    def raw_text(self, token_id: int) -> bytes:
-        """The token as it stands in the vocabulary's own encoding."""
-        return llama_cpp.llama_vocab_get_text(self._vocab, token_id)
-
     def has_token(self, text: str) -> bool:
         """Whether the text is one special token of the vocabulary."""
         return self.find_token(text) is not None
@@ -163,3 +159,28 @@ def _token_id(value: object) -> int:
     """Narrow what the binding annotates as a C type and ctypes returns as an int."""
     assert isinstance(value, int)
     return value
+
+
+def check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:
+    """Raise `LoadFailed` for a vocabulary over which llama.cpp would end at some texts.
+
+    It writes what no token spells byte by byte, and does not ask whether there is a token of a
+    byte: the first text that needs a missing one ends the process.
+    """
+    if llama_cpp.llama_vocab_type(vocab) != llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+        return
+    missing = {b"<0x%02X>" % value: value for value in range(256)}
+    plain = {bytes([value]) for value in range(128)}
+    spelled: set[int] = set()
+    for token_id in range(llama_cpp.llama_vocab_n_tokens(vocab)):
+        text = llama_cpp.llama_vocab_get_text(vocab, token_id)
+        if missing.pop(text, None) is not None and not missing:
+            return
+        if text in plain:
+            spelled.add(text[0])
+    lacking = [value for value in missing.values() if value not in spelled]
+    if lacking:
+        raise LoadFailed(
+            f"The model's vocabulary has no token for the byte 0x{lacking[0]:02X}.",
+            hint="The file is damaged, or was badly converted: use another one.",
+        )

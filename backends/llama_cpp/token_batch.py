@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import llama_cpp
@@ -62,3 +64,27 @@ class TokenBatch:
 def _pointer(array: np.ndarray[tuple[int], np.dtype[np.generic]], kind: Any) -> object:
     untyped: Any = ctypes  # its stubs cannot follow a pointer type chosen at run time
     return untyped.cast(array.ctypes.data, untyped.POINTER(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpan:
+    """Consecutive tokens of one text, the first of them at `position` in it."""
+
+    sequence: int
+    position: int
+    tokens: list[int]
+
+
+class TextBatch(TokenBatch):
+    """A batch in which every token has an output, or none has."""
+
+    def fill_pieces(self, pieces: Iterable[TextSpan], *, outputs: bool) -> None:
+        """Lay the pieces out one behind the other; they must fit."""
+        end = 0
+        for piece in pieces:
+            start, end = end, end + len(piece.tokens)
+            self._token[start:end] = piece.tokens
+            self._pos[start:end] = np.arange(piece.position, piece.position + end - start)
+            self._seq_id[start:end] = piece.sequence
+        self._logits[:end] = outputs
+        self.native.n_tokens = end

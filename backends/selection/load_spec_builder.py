@@ -11,11 +11,9 @@ from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask, Pooling, choose_pooling
 from ingle.models.safetensors.model_folder import ModelFolder, read_folder
 
-from ..base.backend import Backend
 from ..base.load_spec import LoadSpec, Quantize, SpeculationKind
 from ..registry.engine_descriptor import LoadQuery, task_with
 from ..registry.engines import DEFAULT_ENGINE, get_engine
-from ..worker.supervisor.worker_process import WorkerProcess
 
 
 def describe(path: Path) -> GGUFHeader | ModelFolder:
@@ -76,8 +74,3 @@ def make_load_spec(
         pooling=pooling if embeds else None,
         stamps=list(model.stamps) if isinstance(model, GGUFHeader) else [],
     )
-
-
-def create_backend(spec: LoadSpec) -> Backend:
-    """A backend for the specification, not started yet."""
-    return WorkerProcess(spec)

@@ -14,14 +14,15 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
+from ingle.models.file_stamp import first_changed
+
+from ..base.child_process import die_with_parent
 from ..base.errors import LoadFailed
+from ..base.framing import read_body
+from ..base.load_spec import LoadSpec
 from ..confinement.confine import confine
-from .loading_checks import check_unchanged
-from .parent_death import die_with_parent
 from .worker_access import with_temporary_files, worker_access
 from .worker_protocol import (
-    HEADER,
-    MAX_FRAME,
     Failed,
     FromWorker,
     Load,
@@ -54,14 +55,10 @@ class FrameChannel:
 
     def receive(self) -> ToWorker | None:
         """Read one frame; None at the end of the stream; raises ValueError for a broken one."""
-        header = self._source.read(HEADER.size)
-        if len(header) < HEADER.size:
+        try:
+            return decode_to_worker(read_body(self._source))
+        except EOFError:
             return None
-        (size,) = HEADER.unpack(header)
-        if size > MAX_FRAME:
-            raise ValueError(f"a frame of {size} bytes is out of bounds")
-        body = self._source.read(size)
-        return decode_to_worker(body) if len(body) == size else None
 
 
 def main() -> int:
@@ -87,8 +84,8 @@ def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
 
     try:
         with load_model(load.spec, channel.send, inbox) as (loop, info):
-            # What was checked is what native code has opened.
-            check_unchanged(load.spec)
+            # Checked after native code has opened the files.
+            _check_unchanged(load.spec)
             channel.send(Ready(info))
             gc.freeze()  # what a model needs stays: no collection between two tokens has to walk it
             loop.run()
@@ -96,6 +93,16 @@ def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
         channel.send(Failed(error.code, error.message, error.hint))
         return 1
     return 0
+
+
+def _check_unchanged(spec: LoadSpec) -> None:
+    """Raise `LoadFailed` if a file changed since its header was read."""
+    changed = first_changed(spec.stamps)
+    if changed is not None:
+        raise LoadFailed(
+            f"{changed} changed while the model was loaded.",
+            hint="Try again once nothing writes to it any more.",
+        )
 
 
 def _pump(channel: FrameChannel, inbox: Inbox) -> None:

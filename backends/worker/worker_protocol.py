@@ -6,18 +6,14 @@ daemon sends `ToWorker`, the worker sends `FromWorker`; the pair of unions is th
 
 from __future__ import annotations
 
-import struct
-
 import msgspec
 
 from ..base.events import Embedded, Event, Reranked, Tokenized
+from ..base.framing import frame
 from ..base.kv_page_map import PageMap
 from ..base.load_spec import LoadSpec
 from ..base.model_info import Gauges, ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
-
-HEADER = struct.Struct("<I")
-MAX_FRAME = 256 * 2**20
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
@@ -166,10 +162,7 @@ def encode_frame(message: ToWorker | FromWorker) -> bytes:
     Raises ValueError above `MAX_FRAME` and for text with lone surrogates, OverflowError for an
     integer beyond 64 bits.
     """
-    body = _encoder.encode(message)
-    if len(body) > MAX_FRAME:
-        raise ValueError(f"a message of {len(body)} bytes is longer than {MAX_FRAME}")
-    return HEADER.pack(len(body)) + body
+    return frame(_encoder.encode(message))
 
 
 def decode_to_worker(body: bytes) -> ToWorker:

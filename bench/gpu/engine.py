@@ -24,8 +24,7 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
-from ingle.backends.engine.speculation.step_calibration import measure_steps
-from ingle.backends.engine.speculation.step_costs import StepCosts
+from ingle.backends.engine.speculation.step_costs import StepCosts, measure_steps
 from ingle.models.config.model_config import ModelConfig
 
 KINDS: dict[str, Callable[[str], str]] = {"Q4_K_M": q4_k_m, "NF4": all_nf4, "bfloat16": all_bf16}

@@ -14,7 +14,8 @@ from pathlib import Path
 from machine import median, save
 from topics import own_sets
 
-from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
+from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
 from ingle.daemon.routing.inspection.privacy_judge import PrivacyOpinion, judge
 
@@ -26,7 +27,7 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
     source = random.Random(7)
     classifier = PersonalClassifier()
     spec = make_load_spec(describe(path), engine="llama.cpp", context=2048, slots=1)
-    backend = create_backend(spec)
+    backend = WorkerProcess(spec)
     await backend.start()
     figures: dict[str, object] = {"model": path.name}
     times: list[float] = []

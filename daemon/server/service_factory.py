@@ -64,7 +64,9 @@ def build_services(
         prepare if isinstance(prepare, ModelLoadPlanner) else ModelLoadPlanner(config, resolve)
     )
     if create_backend is None:
-        from ingle.backends.selection.load_spec_builder import create_backend
+        from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+
+        create_backend = WorkerProcess
     manager = ModelManager(
         resolve=resolve,
         prepare=prepare,

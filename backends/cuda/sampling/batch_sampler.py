@@ -24,8 +24,7 @@ from .logit_adjustments import Adjustments
 from .logprob_rows import LogprobRows, read_logprobs
 from .mirostat import first_mu, mirostat_draw
 from .row_sampler import RowSampler
-from .sampling_plan import SamplingPlan
-from .sampling_state import SamplingPath, SamplingState
+from .sampling_state import SamplingPath, SamplingPlan, SamplingState
 from .token_masks import TokenMasks
 
 Mus = dict[Sequence, list[torch.Tensor]]

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from ingle.kernels.token_sampling import sample_row
 
 from ...base.sampling_params import SamplingParams, active_options
+from ...engine.batch import ScheduledChunk
 from ...engine.sequence import Sequence
+from .philox import uniforms
 from .token_counts import TokenCounts
 
 _SEEDS = 2**64
@@ -104,3 +106,37 @@ def _fused(params: SamplingParams, active: frozenset[str], seed: int) -> bytes |
         min_p=params.min_p,
         seed=seed,
     ).tobytes()
+
+
+class SamplingPlan:
+    """Rows by route; `mirostat` has the first row of each chunk that is drawn one by one."""
+
+    def __init__(
+        self, chunks: list[ScheduledChunk], states: list[SamplingState], wanted: list[bool]
+    ) -> None:
+        """Of the chunks that are `wanted`; rows are counted through all."""
+        places: dict[SamplingPath, list[int]] = {}
+        self.mirostat: list[tuple[int, ScheduledChunk, SamplingState]] = []
+        self._seeds: list[int] = []
+        self._numbers: list[NDArray[np.float64]] = []
+        self._positions: list[int] = []
+        for chunk, state, drawn in zip(chunks, states, wanted, strict=True):
+            first, count = len(self._seeds), 1 + len(chunk.drafts)
+            self._seeds += [state.seed] * count
+            self._numbers += [state.numbers] * count
+            generated = chunk.sequence.num_drawn
+            self._positions += range(generated, generated + count)
+            if not drawn:
+                continue
+            places.setdefault(state.route, []).extend(range(first, first + count))
+            if state.route is SamplingPath.MIROSTAT:
+                self.mirostat.append((first, chunk, state))
+        self.places = {route: np.asarray(rows, np.int64) for route, rows in places.items()}
+
+    def randoms(self) -> NDArray[np.float64]:
+        """Two random numbers for each row."""
+        return uniforms(np.asarray(self._seeds, np.uint64), np.asarray(self._positions, np.uint64))
+
+    def numbers(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The parameters of these rows, in the order of `NUMBERS`."""
+        return np.stack(self._numbers)[places]

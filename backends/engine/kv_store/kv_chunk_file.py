@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,3 +127,16 @@ def _digest(fields: Data, tokens: Data, data: Data) -> bytes:
     digest.update(tokens)
     digest.update(data)
     return digest.digest()
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """The tokens `start` to `end` of a sequence, from a snapshot of `size` tokens that may be more.
+
+    A part begins where a stored chunk does, and the next one where it ends.
+    """
+
+    start: int
+    end: int
+    size: int
+    data: Data = field(repr=False)

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from ...base.load_spec import KVStoreSpec
 from .disk_tier import KVDisk
-from .kv_chunk_file import CHUNK_TOKENS, FORMAT_VERSION, ChunkHeader, Data, Tokens
+from .kv_chunk_file import CHUNK_TOKENS, FORMAT_VERSION, ChunkHeader, Data, StoredPart, Tokens
 from .kv_chunk_tree import ChunkTree, KVChunk
 from .memory_tier import MemoryTier
-from .stored_part import StoredPart
 
 logger = logging.getLogger(__name__)
 

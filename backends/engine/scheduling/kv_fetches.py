@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..kv_store.kv_chunk_file import CHUNK_TOKENS
+from ..kv_store.kv_chunk_file import CHUNK_TOKENS, StoredPart
 from ..kv_store.kv_store import KVStore
-from ..kv_store.stored_part import StoredPart
 from ..sequence import Sequence
 
 MIN_RESTORED = 64

@@ -9,7 +9,6 @@ from ..batch import Batch
 from ..sequence import Sequence
 from .draft import Draft
 from .draft_length import DraftLength
-from .draft_loss_budget import LossAllowance
 from .model_drafter import SHORT_LAG, ModelDrafter
 from .ngram_drafter import NgramDrafter
 from .step_costs import StepCosts
@@ -23,6 +22,36 @@ _HOPE, _ODDS = 0.9, 0.1
 _TRIAL = 2
 _FIRST_WAIT = 32
 _LONGEST_WAIT = 2048
+_AT_FIRST = 0.6
+_MOST = 6.0
+_SHARE = 0.015
+_RIGHT, _WRONG = 0.1, 0.3
+
+
+class DraftLossBudget:
+    """A budget that limits the time that rejected drafts of a sequence may cost.
+
+    Its unit is the time of one token of one sequence without drafts. Each step adds a little, and
+    each accepted draft token the token that it saved; verification subtracts its cost. The budget
+    is bounded, so that savings of long ago do not pay for losses now.
+    """
+
+    def __init__(self) -> None:
+        self.left = _AT_FIRST
+
+    def accrue(self) -> None:
+        """Add the share of one step."""
+        self.left = min(self.left + _SHARE, _MOST)
+
+    def settle(self, *, saved: float, spent: float) -> None:
+        """Add what drafts saved, and subtract what they cost."""
+        self.left = max(min(self.left + saved - spent, _MOST), -_MOST)
+
+    def witness(self, *, right: bool) -> None:
+        """Adjust the budget for a draft that was not verified, by whether it was `right`."""
+        if self.left < _AT_FIRST:
+            change = _RIGHT if right else -_WRONG
+            self.left = max(min(self.left + change, _AT_FIRST), -_MOST)
 
 
 @dataclass
@@ -33,7 +62,7 @@ class _Account:
     costs more than several steps of caution. `guess` is what was looked up for position `guess_at`.
     """
 
-    allowance: LossAllowance = field(default_factory=LossAllowance)
+    allowance: DraftLossBudget = field(default_factory=DraftLossBudget)
     window: int = _FIRST_WINDOW
     guess: int = -1
     guess_at: int = 0

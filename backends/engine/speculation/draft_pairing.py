@@ -15,8 +15,7 @@ from ...text.tokenization.tokenizer import Tokenizer
 from ..local_runner import LocalDraftRunner, LocalRunner
 from .draft_length import DraftLength
 from .model_drafter import ModelDrafter
-from .step_calibration import measure_steps
-from .step_costs import StepCosts
+from .step_costs import StepCosts, measure_steps
 
 CALIBRATION_SIZES = (1, 4, 8, 16, 1)
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...base.sampling_params import SamplingParams
+from ..batch import Batch
+from ..kv_cache import KVCache
+from ..model_runner import ModelRunner
+from ..sequence import Sequence
 
 _SCALE_RATE = 0.2
 _SHAPE_RATE = 0.05
@@ -78,3 +88,25 @@ class StepCosts:
             before = sizes[-2]
             slope = min(slope, max(0.0, (shape[last] - shape[before]) / (last - before)))
         return shape[last] + slope * (tokens - last)
+
+
+def measure_steps(runner: ModelRunner, costs: StepCosts, sizes: Iterable[int]) -> None:
+    """Teach `costs` what steps of these sizes take; empties the runner's cache."""
+    cache = runner.open_cache()
+    for size in sizes:
+        if size <= min(runner.max_batch_tokens, runner.context, 1 + runner.max_drafts):
+            costs.observe(size, _time_step(runner, cache, size))
+
+
+def _time_step(runner: ModelRunner, cache: KVCache, size: int) -> float:
+    sequence = Sequence("calibration", 0, [0], SamplingParams(temperature=0))
+    cache.open(sequence, cache.match(np.zeros(1, np.int32)))
+    batch = Batch()
+    batch.add(sequence, 1, (0,) * (size - 1))
+    cache.reserve(batch)
+    began = time.monotonic()
+    runner.launch(batch)
+    runner.collect()
+    seconds = time.monotonic() - began
+    cache.keep(sequence)
+    return seconds

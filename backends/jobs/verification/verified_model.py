@@ -10,7 +10,7 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.gguf.gguf_support import check_supported
 from ingle.models.safetensors.model_folder import NF4, read_folder
 
-from ...cuda.open_tokenizer import open_tokenizer
+from ...cuda.model_source import open_tokenizer
 from ...text.tokenization.tokenizer import Tokenizer
 
 _PLAIN = frozenset({"F32", "F16", "BF16"})

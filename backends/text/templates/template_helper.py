@@ -13,8 +13,9 @@ from typing import BinaryIO, cast
 import msgspec
 import psutil
 
+from ...base.framing import read_body
 from .template_errors import HelperDied, LimitExceeded, TemplateError, memory_error
-from .template_protocol import Awake, FromHelper, ToHelper, pack, read_body
+from .template_protocol import Awake, FromHelper, ToHelper, pack
 
 HELPER = "ingle.backends.text.templates.template_process"
 # What Python needs to start and to find the time zone; everything else may be a secret.
@@ -124,7 +125,7 @@ class TemplateHelper:
                 stdin.write(frame)
                 stdin.flush()
                 return self._decoder.decode(read_body(stdout, answer_bytes))
-            except (OSError, EOFError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+            except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
                 failure = error
         if watchdog.verdict is not None:
             raise watchdog.verdict from failure

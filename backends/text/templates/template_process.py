@@ -18,7 +18,7 @@ from types import FrameType
 
 import msgspec
 
-from ...worker.worker_protocol import MAX_FRAME
+from ...base.framing import read_body
 from .template_environment import (
     OutputTooLong,
     Template,
@@ -37,7 +37,6 @@ from .template_protocol import (
     Rendered,
     ToHelper,
     pack,
-    read_body,
 )
 
 if sys.platform != "win32":
@@ -59,7 +58,7 @@ def main() -> None:
     _send(Awake())
     while True:
         try:
-            request: ToHelper = decoder.decode(read_body(sys.stdin.buffer, MAX_FRAME))
+            request: ToHelper = decoder.decode(read_body(sys.stdin.buffer))
         except EOFError:
             return
         match request:

@@ -5,11 +5,11 @@ Framed as the worker protocol is: a little-endian u32 length, then that many byt
 
 from __future__ import annotations
 
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import msgspec
 
-from ...worker.worker_protocol import HEADER
+from ...base.framing import frame
 
 
 class Compile(msgspec.Struct, frozen=True, tag="compile"):
@@ -59,19 +59,4 @@ FromHelper = Awake | Compiled | Rendered | Failed
 
 def pack(message: ToHelper | FromHelper) -> bytes:
     """One frame; raises `UnicodeEncodeError` where a text holds a lone surrogate."""
-    body = msgspec.msgpack.encode(message)
-    return HEADER.pack(len(body)) + body
-
-
-def read_body(stream: BinaryIO, limit: int) -> bytes:
-    """One frame's body; raises `EOFError` at the end of the stream or above `limit` bytes."""
-    header = stream.read(HEADER.size)
-    if len(header) < HEADER.size:
-        raise EOFError("the stream ended")
-    (length,) = HEADER.unpack(header)
-    if length > limit:
-        raise EOFError(f"a frame of {length} bytes is longer than {limit}")
-    body = stream.read(length)
-    if len(body) < length:
-        raise EOFError("the stream ended within a frame")
-    return body
+    return frame(msgspec.msgpack.encode(message))

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import Literal
 
 import psutil
@@ -19,6 +18,7 @@ import psutil
 from ingle.models.file_stamp import first_changed
 
 from ...base.backend import LoadProgress
+from ...base.child_process import child_environment, signal_name
 from ...base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
 from ...base.events import Embedded, Event, EventSink, Reranked, Tokenized
 from ...base.kv_page_map import PagesSink
@@ -57,48 +57,6 @@ _WATCH_INTERVAL = 15.0
 _LINE_LIMIT = 2**16
 _LONGEST_LINE = 500
 _LAST_WORDS_WITHIN = 0.3
-
-# A worker sees nothing of the daemon's environment but this: no keys, no tokens.
-_INHERITED = frozenset(
-    {
-        "APPDATA",
-        "DYLD_LIBRARY_PATH",
-        "HOME",
-        "INGLE_TEST_FAILPOINTS",
-        "LANG",
-        "LANGUAGE",
-        "LD_LIBRARY_PATH",
-        "LLAMA_CPP_LIB_PATH",
-        "LOCALAPPDATA",
-        "PATH",
-        "PYTHONHOME",
-        "PYTHONPATH",
-        "PYTHONWARNINGS",
-        "SYSTEMROOT",
-        "TEMP",
-        "TMP",
-        "TMPDIR",
-        "TZ",
-        "USER",
-        "USERPROFILE",
-        "VIRTUAL_ENV",
-        "WINDIR",
-    }
-)
-_INHERITED_PREFIXES = (
-    *("LC_", "OMP_", "GOMP_", "KMP_", "GGML_"),
-    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "VK_"),
-)
-
-_DEFAULTS = {
-    # Otherwise an abort inside ggml starts a debugger where one is installed.
-    "GGML_NO_BACKTRACE": "1",
-    # Idle OpenMP threads spin for long: two decoding workers would slow each other tenfold.
-    "GOMP_SPINCOUNT": "1000",
-    # As the driver counts GPUs, by which their memory is read; by itself CUDA begins with the
-    # quickest, so that a number in CUDA_VISIBLE_DEVICES could mean one here and another there.
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-}
 
 
 class WorkerProcess:
@@ -220,7 +178,7 @@ class WorkerProcess:
             "ingle.backends.worker",
             str(os.getpid()),
             cwd=tempfile.gettempdir(),
-            env=worker_environment(os.environ),
+            env=child_environment(os.environ),
             # Ctrl-C in the daemon's terminal is the daemon's to handle: it lets answers finish.
             start_new_session=True,
             # The same on Windows, where it also keeps a console window from opening.
@@ -366,16 +324,6 @@ class WorkerProcess:
         return f"The model's process {how}{': ' + last if last else '.'}"
 
 
-def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of the daemon's environment a worker may see, with our defaults below it."""
-    inherited = {
-        name: value
-        for name, value in environ.items()
-        if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
-    }
-    return _DEFAULTS | inherited
-
-
 async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
     if process.returncode is not None:
         return True
@@ -394,11 +342,3 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 def _printable(text: str) -> str:
     """The text without what could steer a terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
-
-
-def signal_name(number: int) -> str:
-    """The signal's name, such as SIGKILL."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -168,7 +168,7 @@ async def _measure(
     from asyncio import to_thread
 
     from ingle.backends.jobs.verification.scored_text import default_text
-    from ingle.backends.selection.load_spec_builder import create_backend
+    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
     from ...benchmark.bench_report import BenchReport
     from ...benchmark.bench_run import BenchRunner, Workload
@@ -183,7 +183,7 @@ async def _measure(
             runs=options.runs,
         ),
         resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
-        create_backend=create_backend,
+        create_backend=WorkerProcess,
         on_step=progress.show_step,
         draft=options.draft,
     )

@@ -13,7 +13,7 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.graphs.step_inputs import StepInputs
 from ingle.backends.cuda.kv_pool import KVPool
 from ingle.backends.cuda.model_files import open_model
-from ingle.backends.cuda.open_tokenizer import open_tokenizer
+from ingle.backends.cuda.model_source import open_tokenizer
 from ingle.backends.cuda.paged_context import PagedContext
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence

@@ -26,8 +26,8 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.paged_cache import PagedCache
+from ingle.backends.engine.kv_store.kv_chunk_file import StoredPart
 from ingle.backends.engine.kv_store.kv_store import KVStore
-from ingle.backends.engine.kv_store.stored_part import StoredPart
 from ingle.backends.engine.sequence import Sequence
 
 SEEDS = st.integers(0, 2**32)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingle.backends.base import framing
 from ingle.backends.base.events import Delta, Finished, FinishReason, Started
+from ingle.backends.base.framing import HEADER
 from ingle.backends.base.requests import GenerateRequest
-from ingle.backends.worker import worker_protocol
 from ingle.backends.worker.worker_protocol import (
-    HEADER,
     Generate,
     Outputs,
     Rejected,
@@ -58,7 +58,7 @@ def test_garbage_is_a_decoding_error(body: bytes) -> None:
 
 
 def test_a_message_beyond_the_bound_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_protocol, "MAX_FRAME", 1000)
+    monkeypatch.setattr(framing, "MAX_FRAME", 1000)
     encode_frame(Generate(GenerateRequest(id="a", prompt="x" * 900)))
     with pytest.raises(ValueError, match="longer than 1000"):
         encode_frame(Generate(GenerateRequest(id="a", prompt="x" * 1000)))

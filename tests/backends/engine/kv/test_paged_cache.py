@@ -14,8 +14,8 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_cache import MIN_SHARED
+from ingle.backends.engine.kv_store.kv_chunk_file import StoredPart
 from ingle.backends.engine.kv_store.kv_store import KVStore
-from ingle.backends.engine.kv_store.stored_part import StoredPart
 from ingle.backends.engine.sequence import Sequence
 
 pytestmark = pytest.mark.quick

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.backends.base.events import Delta
-from ingle.backends.worker.supervisor.frame_buffer import FrameBuffer
-from ingle.backends.worker.worker_protocol import MAX_FRAME, FromWorker, Outputs, Pong, encode_frame
+from ingle.backends.base.framing import MAX_FRAME
+from ingle.backends.worker.supervisor.worker_pipes import FrameBuffer
+from ingle.backends.worker.worker_protocol import FromWorker, Outputs, Pong, encode_frame
 
 
 def outputs(texts: list[str]) -> Outputs:

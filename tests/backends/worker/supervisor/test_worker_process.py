@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psutil
 import pytest
 
+from ingle.backends.base.child_process import child_environment
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import ContextExceeded, LoadFailed, RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event, Finished, Started
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
-from ingle.backends.worker.supervisor.worker_process import WorkerProcess, worker_environment
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 MakeSpec = Callable[..., LoadSpec]
 StartWorker = Callable[[LoadSpec], Awaitable[WorkerProcess]]
@@ -238,19 +239,19 @@ def _alive(pid: int) -> bool:
 
 def test_a_worker_sees_no_secrets() -> None:
     environ = {"PATH": "/bin", "LC_ALL": "C", "OPENAI_API_KEY": "k", "HF_TOKEN": "t", "X": "y"}
-    visible = worker_environment(environ)
+    visible = child_environment(environ)
     assert visible["PATH"] == "/bin"
     assert visible["LC_ALL"] == "C"
     assert not {"OPENAI_API_KEY", "HF_TOKEN", "X"} & visible.keys()
 
 
 def test_a_worker_counts_gpus_as_the_driver_does() -> None:
-    assert worker_environment({"CUDA_VISIBLE_DEVICES": "1"}).items() >= {
+    assert child_environment({"CUDA_VISIBLE_DEVICES": "1"}).items() >= {
         ("CUDA_VISIBLE_DEVICES", "1"),
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
     }
     chosen = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
-    assert worker_environment(chosen)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+    assert child_environment(chosen)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.events import Event
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
-from ingle.backends.selection import load_spec_builder
-from ingle.backends.selection.load_spec_builder import create_backend
+from ingle.backends.worker.supervisor import worker_process
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import find_paths
 
@@ -148,9 +148,9 @@ def test_what_was_measured_stays_when_the_next_one_fails(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def create(spec: LoadSpec) -> _ForOne:
-        return _ForOne(create_backend(spec))
+        return _ForOne(WorkerProcess(spec))
 
-    monkeypatch.setattr(load_spec_builder, "create_backend", create)
+    monkeypatch.setattr(worker_process, "WorkerProcess", create)
     arguments = ["--only", "", "--only", "clients=2", "--json"]
     assert main(["bench", model, *QUICK, *arguments]) == 0
     one, two = json.loads(capsys.readouterr().out)["measurements"]

@@ -14,7 +14,7 @@ import openai
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.selection.load_spec_builder import create_backend
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.openai.embeddings_api import embedding_inputs
 
@@ -34,7 +34,7 @@ def bert(make_bert: Callable[..., Path]) -> str:
 
 @pytest.fixture
 async def daemon(run_daemon: DaemonFactory) -> AsyncGenerator[RunningDaemon]:
-    async with run_daemon(prepares_files=True, create_backend=create_backend) as running:
+    async with run_daemon(prepares_files=True, create_backend=WorkerProcess) as running:
         yield running
 
 
@@ -238,7 +238,7 @@ async def test_a_model_that_was_trained_for_shorter_vectors(
     run_daemon: DaemonFactory, nomic_path: Path
 ) -> None:
     root = nomic_path.parents[2]
-    async with run_daemon(prepares_files=True, create_backend=create_backend) as daemon:
+    async with run_daemon(prepares_files=True, create_backend=WorkerProcess) as daemon:
         daemon.services.store.root = root
         name = "nomic-embed-text"
         texts = ["search_query: cat", "search_query: kitten", "search_query: physics"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingle.backends.selection.load_spec_builder import create_backend
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
@@ -30,7 +30,7 @@ def ranker(make_bert: Callable[..., Path]) -> str:
 
 @pytest.fixture
 async def daemon(run_daemon: DaemonFactory) -> AsyncGenerator[RunningDaemon]:
-    async with run_daemon(prepares_files=True, create_backend=create_backend) as running:
+    async with run_daemon(prepares_files=True, create_backend=WorkerProcess) as running:
         yield running
 
 

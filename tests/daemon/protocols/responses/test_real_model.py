@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai.types.responses import ResponseUsage
 
-from ingle.backends.selection.load_spec_builder import create_backend
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
@@ -40,7 +40,7 @@ async def test_the_next_turn_computes_only_what_is_new(
 ) -> None:
     model, next_text = str(smollm2_path), "And one in Italy?"
     async with (
-        run_daemon(prepares_files=True, create_backend=create_backend, context=1024) as daemon,
+        run_daemon(prepares_files=True, create_backend=WorkerProcess, context=1024) as daemon,
         openai.AsyncOpenAI(
             api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
         ) as client,

@@ -1,0 +1,80 @@
+"""Child processes of the daemon: their environment, their end with the parent, their signals."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+_PR_SET_PDEATHSIG = 1
+
+# A child process sees nothing else of the daemon's environment: no keys, no tokens.
+_INHERITED = frozenset(
+    {
+        "APPDATA",
+        "DYLD_LIBRARY_PATH",
+        "HOME",
+        "INGLE_TEST_FAILPOINTS",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",
+        "LLAMA_CPP_LIB_PATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONWARNINGS",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "USERPROFILE",
+        "VIRTUAL_ENV",
+        "WINDIR",
+    }
+)
+_INHERITED_PREFIXES = (
+    *("LC_", "OMP_", "GOMP_", "KMP_", "GGML_"),
+    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "VK_"),
+)
+
+_DEFAULTS = {
+    # Otherwise an abort inside ggml starts a debugger where one is installed.
+    "GGML_NO_BACKTRACE": "1",
+    # Idle OpenMP threads spin for long: two decoding workers would slow each other tenfold.
+    "GOMP_SPINCOUNT": "1000",
+    # As the driver counts GPUs, by which their memory is read; by itself CUDA begins with the
+    # quickest, so that a number in CUDA_VISIBLE_DEVICES could mean one here and another there.
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+}
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a child process may see, with defaults for some."""
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }
+    return _DEFAULTS | inherited
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask Linux for SIGKILL at the parent's death, for a child too busy to see its stdin close."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)  # it died before the call
+
+
+def signal_name(number: int) -> str:
+    """The signal's name, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
