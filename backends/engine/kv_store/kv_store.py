@@ -200,9 +200,11 @@ class KVStore:
         self._closed = True
 
     def _queue(self, chunk: KVChunk) -> bool:
-        """Have a chunk written, and first those before it; False where that cannot be."""
+        """Queue a chunk and its predecessors for writing; False if the disk does not take them."""
         path = [part for part in chunk.path() if not part.on_disk]
-        if chunk.end < MIN_ON_DISK or not self.accepts_saves or any(part.refused for part in path):
+        if any(part.refused for part in path):
+            chunk.refused = True  # never written without its predecessors, so it does not wait
+        if chunk.end < MIN_ON_DISK or not self.accepts_saves or chunk.refused:
             return False
         for part in path:
             if not part.queued:
@@ -286,6 +288,7 @@ class KVStore:
         if chunk is None or not chunk.on_disk:
             return
         chunk.on_disk = False
+        chunk.refused = True  # or chunks in memory would evict one another from a full disk forever
         self._disk_bytes -= chunk.file_size
         self._disk_tokens -= len(chunk.tokens)
         if chunk.data is None:

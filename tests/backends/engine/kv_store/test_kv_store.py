@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ingle.backends.base.events import FinishReason
@@ -447,6 +447,25 @@ def engine_spec(engine: Any) -> Any:
     disk=st.sampled_from([0, 9_000, 2**30]),
     memory=st.sampled_from([0, 3_000, 2**30]),
     context=st.sampled_from([600, 1500]),
+)
+@example(  # a full disk refuses a chunk whose successors are still in memory
+    turns=[
+        (0, 20, 400, False, "ask"),
+        (0, 400, 168, False, "ask"),
+        (0, 276, 18, False, "ask"),
+        (1, 71, 220, False, "ask"),
+        (0, 400, 168, False, "ask"),
+        (0, 206, 268, False, "ask"),
+        (0, 52, 331, False, "restart"),
+        (0, 494, 199, False, "ask"),
+        (0, 500, 213, True, "ask"),
+        (0, 0, 196, True, "ask"),
+        (0, 53, 108, False, "ask"),
+        (0, 339, 216, False, "ask"),
+    ],
+    disk=9_000,
+    memory=2**30,
+    context=600,
 )
 def test_any_history_keeps_every_cell_right(
     storing: MakeEngine,
