@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Callable
+from typing import ClassVar
 
 from textual import events, on
-from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal, Vertical
-from textual.screen import Screen
-from textual.widgets import Static
-from textual.worker import Worker
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
-from ..chats.queued_prompt import QueuedPrompt
-from ..client.api_types import GaugesEvent, PullProgress
 from ..client.daemon_client import AsyncDaemonClient
-from ..commands.chat_session import FrontEnd
-from ..commands.command_results import CommandRefused, Result
-from ..commands.command_runner import PROBLEMS, Problem
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.feature import Feature
@@ -31,13 +21,10 @@ from ..history.history_store import open_history
 from ..session.chat_events import (
     DaemonConnected,
     DaemonLost,
-    GaugesMoved,
     HistoryStatusChanged,
     ModelMoved,
-    PagesMoved,
-    PullMoved,
 )
-from ..session.chat_state import ChatState, ChatStatus, key_hints
+from ..session.chat_state import ChatState, ChatStatus
 from ..session.daemon_link import DaemonLink
 from ..session.failure_notices import failure
 from ..session.path_entries import path_entries
@@ -45,18 +32,12 @@ from ..session.turn import Turn
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
 from ..terminal.render_throttle import RenderThrottle
-from ..text.terminal_safe_text import clean
 from ..transcript.markdown.markdown_preload import import_markdown
-from ..transcript.view.transcript import Transcript
 from ..widgets.composer.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
-from ..widgets.pull_bar import PullBar
-from ..widgets.route_line import RouteLine
-from ..widgets.status_line import StatusLine
-from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
-from .feature_set import FeatureSet
-from .prompt_screen import PromptScreen
+from .chat_layout import ChatLayout
+from .draft_keeper import DraftKeeper
 from .turn_runner import TurnRunner
 
 QUIT_WINDOW = 2.0
@@ -64,11 +45,8 @@ QUIT_WINDOW = 2.0
 DRAFT_SECONDS = 1.0
 """How old a draft may be that a crash gives back."""
 
-F = TypeVar("F", bound=Feature)
-R = TypeVar("R")
 
-
-class ChatScreen(PromptScreen[None]):
+class ChatScreen(ChatLayout):
     """A chat with a model of the daemon behind `client`; see `ChatHost` for what features use.
 
     `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
@@ -76,8 +54,6 @@ class ChatScreen(PromptScreen[None]):
     when the composer can be typed in.
     """
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             command.key or default_key(command.name),
@@ -101,43 +77,26 @@ class ChatScreen(PromptScreen[None]):
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__()
-        self.client = client
-        self.link = DaemonLink(client, self.post_message, start_daemon)
-        self.front: FrontEnd
-        self.state = ChatState(wanted=model)
-        self.chat = Chat(temporary=temporary)
-        self._turns = TurnRunner(self)
-        self.folders = folders
-        self.preferences = preferences or Preferences()
-        self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
-        self._on_live = on_live
-        self._editing: Message | None = None
-        self._warmed: str | None = None
-        self._interrupted_at = 0.0
-        self.painter = RenderThrottle(self._paint)
-        self._draft_saved = ""
-        self._gauges: GaugesEvent | None = None
-        self.features = FeatureSet(
+        super().__init__(
             {
                 "stop": lambda _: self._stop_or_cancel(),
                 "interrupt": lambda _: self._interrupt(),
                 "quit": lambda _: self.chat_app.exit(),
-            }
+            },
+            preferences or Preferences(),
+            ChatState(wanted=model),
+            Chat(temporary=temporary),
         )
-
-    def compose(self) -> ComposeResult:
-        yield TitleBar()
-        with Horizontal(id="main"), Container(id="view"):
-            yield Transcript(id="transcript")
-            yield Welcome()
-            yield Static(id="pill", markup=False)
-        with Vertical(id="dock"):
-            yield PromptQueue()
-            yield PullBar()
-            yield RouteLine()
-            yield Composer(id="composer")
-        yield StatusLine()
+        self.client = client
+        self.link = DaemonLink(client, self.post_message, start_daemon)
+        self.folders = folders
+        self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
+        self.painter = RenderThrottle(self._paint)
+        self._turns = TurnRunner(self)
+        self._draft = DraftKeeper(self)
+        self._on_live = on_live
+        self._warmed: str | None = None
+        self._interrupted_at = 0.0
 
     def on_mount(self) -> None:
         """Be ready to type; everything else comes when it comes."""
@@ -147,7 +106,7 @@ class ChatScreen(PromptScreen[None]):
         if self._on_live is not None:
             self.call_after_refresh(self._on_live)
         self.run_worker(self.link.run(), group="link", exclusive=True)
-        self.set_interval(DRAFT_SECONDS, self._save_draft)
+        self.set_interval(DRAFT_SECONDS, self._draft.save)
         self.call_after_refresh(self._ready)
 
     def _ready(self) -> None:
@@ -164,8 +123,8 @@ class ChatScreen(PromptScreen[None]):
         """Tell a feature what it has missed."""
         if self.state.connected:
             feature.on_connected()
-        if self._gauges is not None:
-            feature.on_gauges(self._gauges)
+        if self.last_gauges is not None:
+            feature.on_gauges(self.last_gauges)
 
     @property
     def is_complete(self) -> bool:
@@ -174,18 +133,13 @@ class ChatScreen(PromptScreen[None]):
 
     def close(self) -> None:
         """Leave nothing unsaved."""
-        self._save_draft()
+        self._draft.save()
         for feature in self.features:
             feature.on_closing()
         if self.store is not None and not self.store.close():
             print("The end of the last chat could not be written.", file=sys.stderr)
 
     # Parts
-
-    @property
-    def chat_app(self) -> App[None]:
-        """The app, with its type."""
-        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     @property
     def history(self) -> ChatRecorder:
@@ -210,85 +164,11 @@ class ChatScreen(PromptScreen[None]):
         return self._turns.current
 
     @property
-    def transcript(self) -> Transcript:
-        """The conversation on the screen."""
-        return self.query_one(Transcript)
-
-    @property
-    def composer(self) -> Composer:
-        """Where prompts are written."""
-        return self.query_one(Composer)
-
-    @property
-    def typed_in(self) -> Composer:
-        """Its letters are painted at once."""
-        return self.composer
-
-    @property
-    def queue(self) -> PromptQueue:
-        """The prompts that wait."""
-        return self.query_one(PromptQueue)
-
-    def feature(self, kind: type[F]) -> F:
-        """The feature of this class."""
-        return self.features.find(kind)
-
-    def tell(
-        self, text: str, severity: Literal["information", "warning", "error"] = "information"
-    ) -> None:
-        """Show a sentence for a moment."""
-        self.notify(clean(text), severity=severity, markup=False)
-
-    async def present(self, running: Awaitable[Result]) -> None:
-        """Wait for a command, and show what it did or why it was refused."""
-        try:
-            result = await running
-        except PROBLEMS as problem:
-            self.refuse(problem)
-        else:
-            self.front.present(result)
-
-    def refuse(self, problem: Problem) -> None:
-        """Show why a command did nothing."""
-        severity = "warning" if isinstance(problem, CommandRefused) else "error"
-        self.tell(f"{problem.message} {problem.hint or ''}".strip(), severity)
-
-    @property
     def is_answering(self) -> bool:
         """Whether an answer is generated."""
         return self.turn is not None
 
-    def run_task(self, task: Coroutine[Any, Any, None], *, group: str) -> Worker[None]:
-        """Run something in the background."""
-        return self.run_worker(task, group=group)
-
-    def show_screen(
-        self, screen: Screen[R], done: Callable[[R | None], None] | None = None
-    ) -> None:
-        """Put a screen over the chat."""
-        self.chat_app.push_screen(screen, done)
-
     # Commands
-
-    def action_command(self, name: str) -> None:
-        """Run the command a key is bound to."""
-        self.run_command(name)
-
-    def run_command(self, name: str, argument: str = "") -> None:
-        """Run a command; one that waits goes on in the background."""
-        result = self.features.run(name, argument)
-        if result is not None:
-            self.run_worker(_awaited(result), group=f"command-{name}")
-
-    def set_preferences(self, preferences: Preferences) -> None:
-        """Go on with other preferences."""
-        self.preferences = preferences
-        for feature in self.features:
-            feature.on_preferences(preferences)
-
-    def can_run(self, name: str) -> bool:
-        """Whether some feature answers this command."""
-        return self.features.can_run(name)
 
     def _run_slash(self, typed: str, name: str, argument: str) -> None:
         command = find_slash(name)
@@ -356,8 +236,7 @@ class ChatScreen(PromptScreen[None]):
 
     def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """Send a prompt, or queue it while an answer runs."""
-        self.queue.push(QueuedPrompt(text, attachments, self._editing))
-        self._editing = None
+        self.queue.push(self._draft.as_prompt(text, attachments))
         self._turns.send_next()
 
     def send_next(self) -> None:
@@ -380,7 +259,7 @@ class ChatScreen(PromptScreen[None]):
         """Put waiting prompts back into the composer, with what the first of them edits."""
         first = self.queue.first
         if first is not None and first.edits is not None:
-            self._editing = first.edits
+            self._draft.edits = first.edits
         self._turns.return_queue()
 
     def wake_daemon(self) -> None:
@@ -397,36 +276,26 @@ class ChatScreen(PromptScreen[None]):
             return
         if self.turn is not None:
             self.stop()
-        elif self._editing is not None:
-            self._editing = None
-            self.composer.replace_text("")
+        elif self._draft.cancel_edit():
             self.show_state()
         elif not any(feature.on_escape() for feature in self.features):
             self.composer.focus()
 
     def edit(self, message: Message, text: str = "") -> None:
         """Put a prompt into the composer; sending it makes a new branch."""
-        self._editing = message
-        self.composer.load(text or message.content, message.attachments)
+        self._draft.load(text or message.content, message.attachments, message)
         self.composer.focus()
         self.show_state()
 
     @on(Composer.RecallQueued)
     def recall_queued(self) -> None:
         """Give the last waiting prompt back for editing."""
-        prompt = self.queue.take_back()
-        if prompt is not None:
-            self._editing = prompt.edits
-            self.composer.load(prompt.text, prompt.attachments)
-        self.composer.queue_waiting = len(self.queue) > 0
+        self._draft.take(self.queue.take_back())
 
     @on(PromptQueue.TakenBack)
     def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
         """Put a waiting prompt before the draft, for editing."""
-        text = "\n\n".join(filter(None, (event.prompt.text, self.composer.text)))
-        self._editing = event.prompt.edits
-        self.composer.load(text, event.prompt.attachments)
-        self.composer.queue_waiting = len(self.queue) > 0
+        self._draft.take(event.prompt, before=self.composer.text)
 
     @on(Composer.QuitRequested)
     def quit_requested(self) -> None:
@@ -446,27 +315,15 @@ class ChatScreen(PromptScreen[None]):
         self.run_worker(self.link.warm_up(model.name), group="warm")
         self.run_worker(import_markdown, thread=True, group="import")
 
-    def _save_draft(self) -> None:
-        text = self.composer.kept_draft(self.queue.texts)
-        if text != self._draft_saved:
-            self._draft_saved = text
-            self.history.save_draft(self.chat.id, text)
-
     # Chats
 
     def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
         """Show another chat; a draft stays with its chat, or comes along where it had none."""
         self._turns.leave()
         self.return_queue()  # what waits was meant for the chat that is left
-        self._editing = None
-        if self.chat.messages:
-            self._save_draft()
-            self.composer.text = ""
-        elif self._draft_saved:
-            self.history.save_draft(self.chat.id, "")
-        self._draft_saved = ""
+        self._draft.leave_chat()
         self.chat = chat
-        self.query_one(StatusLine).status = ChatStatus()
+        self.status_line.status = ChatStatus()
         if chat.settings.model is not None:
             self.state.want(chat.settings.model)
         self.show_path(at=at)
@@ -510,32 +367,17 @@ class ChatScreen(PromptScreen[None]):
         """Say in the transcript what went wrong, and what to press."""
         self.transcript.add(failure(message, hint, keys))
 
-    @on(PullMoved)
-    def pull_moved(self, event: PullMoved) -> None:
-        """A download got further."""
-        for feature in self.features:
-            feature.on_pull_moved(event.progress)
-
     @on(Welcome.Chosen)
     def offer_another(self, event: Welcome.Chosen) -> None:
         """Offer another model to somebody who has none."""
         self.state.choose(event.model)
         self.show_state()
 
-    @on(Welcome.Left)
-    def back_to_draft(self) -> None:
-        """Let keys go to the draft again."""
-        self.composer.focus()
-
     @on(Welcome.Wanted)
     def fetch_offered(self) -> None:
         """Fetch the model that is offered."""
         self.composer.focus()
         self._empty_enter()
-
-    def show_pull(self, progress: PullProgress | None) -> None:
-        """Show how far a download is."""
-        self.query_one(PullBar).progress = progress
 
     @on(ModelMoved)
     def model_moved(self, event: ModelMoved) -> None:
@@ -544,90 +386,15 @@ class ChatScreen(PromptScreen[None]):
             self.state.loaded = event.model
             self.show_state()
 
-    @on(GaugesMoved)
-    def gauges_moved(self, event: GaugesMoved) -> None:
-        """The daemon told its figures."""
-        self._gauges = event.gauges
-        for feature in self.features:
-            feature.on_gauges(event.gauges)
-
-    @on(PagesMoved)
-    def pages_moved(self, event: PagesMoved) -> None:
-        """The daemon told what is in the KV cache."""
-        for feature in self.features:
-            feature.on_pages(event.pages)
-
     # What the screen shows
+
+    @property
+    def is_editing(self) -> bool:
+        """Whether the draft will replace a prompt."""
+        return self._draft.edits is not None
 
     def _paint(self) -> None:
         turn = self.turn
         if turn is not None:
             self.transcript.update_entry(turn.entry)
             self._show_status(turn)
-
-    def show_state(self, turn: Turn | None = None) -> None:
-        """Bring everything but the transcript up to date."""
-        if not self.is_mounted:
-            return
-        welcome = self.query_one(Welcome)
-        welcome.display = not self.transcript.entries
-        welcome.pulling = self.state.pulling is not None
-        welcome.models = tuple(self.state.models)
-        welcome.model = self.state.model
-        welcome.temporary = self.chat.temporary
-        welcome.trouble = "\n".join(filter(None, self.state.trouble or ()))
-        self.query_one(TitleBar).chat_title = clean(self.chat.title)
-        for feature in self.features:
-            feature.on_state()
-        self.composer.placeholder = self.state.placeholder
-        self._show_hints(self.size.width)
-        self._show_status(turn or self.turn)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Tell as many keys as there is room for now."""
-        if self.is_mounted:
-            self._show_hints(event.size.width)
-
-    def _show_hints(self, width: int) -> None:
-        hints = key_hints(self.turn is not None, width, self.preferences.enter_sends)
-        self.composer.hints = "editing · esc leaves it as it was" if self._editing else hints
-
-    def _show_status(self, turn: Turn | None) -> None:
-        line = self.query_one(StatusLine)
-        line.status = self.state.status(line.status, turn)
-
-    @on(Transcript.NewLines)
-    def new_lines(self, event: Transcript.NewLines) -> None:
-        """Say how much came below the view."""
-        pill = self.query_one("#pill", Static)
-        plural = "" if event.count == 1 else "s"
-        pill.update(f"↓ {event.count} new line{plural} · end")
-        pill.styles.offset = (self.transcript.margin, 0)
-        pill.set_class(event.count > 0, "-shown")
-
-    @on(Transcript.BlockAction)
-    def block_action(self, event: Transcript.BlockAction) -> None:
-        """Something is to be done with a block."""
-        for feature in self.features:
-            feature.on_block_action(event)
-
-    @on(Transcript.CursorMoved)
-    def cursor_moved(self, event: Transcript.CursorMoved) -> None:
-        """The block cursor is elsewhere."""
-        for feature in self.features:
-            feature.on_block_cursor(event)
-
-    @on(Transcript.LinkClicked)
-    def link_clicked(self, event: Transcript.LinkClicked) -> None:
-        """An address is to be opened."""
-        for feature in self.features:
-            feature.on_link(event.address)
-
-    @on(Composer.FollowRequested)
-    def follow_requested(self) -> None:
-        """Go to the end."""
-        self.transcript.follow()
-
-
-async def _awaited(result: Any) -> None:
-    await result

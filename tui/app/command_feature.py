@@ -26,7 +26,9 @@ class CommandFeature(Feature):
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
-        return {command.name: partial(self._run, command) for command in COMMANDS if command.run}
+        return {
+            command.name: partial(self._run, command) for command in COMMANDS if command.is_shared
+        }
 
     def _run(self, command: Command, argument: str) -> Awaitable[None] | None:
         try:

@@ -1,4 +1,4 @@
-"""Commands of the open chat: branches, system prompt, sampling, templates, copy."""
+"""Commands of the open chat: branches, system prompt, sampling, templates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ..chats.branch_off import branch_off
 from ..chats.chat import Chat
 from ..chats.context_view import request_messages
 from ..chats.message import Message
-from ..text.terminal_safe_text import clean
 from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
 from .sampling_options import THINKING, changed_sampling
@@ -199,15 +198,3 @@ async def template(session: ChatSession, name: str) -> Done:
 def template_folder(session: ChatSession) -> Path | None:
     """Where templates are kept; None without a folder of settings."""
     return None if session.folders is None else session.folders.config / TEMPLATES
-
-
-def copy(session: ChatSession, name: str) -> Done:
-    """Copy a message, or the last answer."""
-    message = session.chat.messages.get(name)
-    if message is None:
-        answers = (m for m in reversed(session.chat.path) if m.role == "assistant" and m.content)
-        message = next(answers, None)
-    if message is None:
-        raise CommandRefused("There is no answer to copy yet.")
-    session.copy(clean(message.content))
-    return Done()

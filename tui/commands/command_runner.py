@@ -20,10 +20,12 @@ PROBLEMS = (CommandRefused, ClientError, HistoryError)
 
 def implementation(command: Command) -> Implementation | None:
     """The function of a command, imported on first use; None if the front end implements it."""
-    if command.run is None:
+    if not command.is_shared:
         return None
-    module, _, function = command.run.partition(".")
-    return cast(Implementation, getattr(import_module(f"{__package__}.{module}"), function))
+    module = import_module(f"{__package__}.{command.group.lower()}_commands")
+    # Names that Python has taken, such as `import`, have an underscore behind them.
+    function = getattr(module, command.name, None) or getattr(module, f"{command.name}_")
+    return cast(Implementation, function)
 
 
 def import_commands() -> None:

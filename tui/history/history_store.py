@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..chats.history_protocol import ChatRecorder
 from . import open_answers
-from .database import row_reads, row_writes
+from .database import chat_reads, row_reads, row_writes
 from .database.backup import opens_copy, wipe_backups
 from .database.database import Database, database_errors, is_damage, storage_trouble
 from .database.history_errors import HistoryError, SearchSuperseded, WrongPassphrase
@@ -137,7 +137,7 @@ class HistoryStore(ChatRecorder):
 
     def load(self, chat: str) -> Chat | None:
         """The chat as it was left, None where there is none."""
-        loaded = self._read(lambda connection: row_reads.load_chat(connection, chat))
+        loaded = self._read(lambda connection: chat_reads.load_chat(connection, chat))
         if loaded is not None:
             self._known[chat] = row_writes.encode_settings(loaded.settings)
         return loaded
@@ -157,7 +157,7 @@ class HistoryStore(ChatRecorder):
 
     def settings(self, chat: str) -> ChatSettings:
         """What a chat is held with."""
-        settings = self._read(lambda connection: row_reads.load_settings(connection, chat))
+        settings = self._read(lambda connection: chat_reads.load_settings(connection, chat))
         self._known[chat] = row_writes.encode_settings(settings)
         return settings
 

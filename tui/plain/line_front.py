@@ -242,7 +242,7 @@ class LineFront:
         """Make the summary now."""
         from ..commands.context_commands import NOTHING_CHANGED, summarise
 
-        if not await self._session.can_ask():
+        if not await self._session.models.can_ask():
             raise CommandRefused(NOTHING_CHANGED)
         self._output.line("Summing up what was said earlier. Ctrl+C leaves all as it was.")
         return await summarise(self._session, request, self._summary_progress)
@@ -294,7 +294,7 @@ class LineFront:
     def fetch(self, name: str, *, use: bool = False) -> None:
         """Download a model; one that the chat is to use is offered first."""
         session = self._session
-        self._then(session.offer_pull() if use else session.pull(name))
+        self._then(session.models.offer_pull() if use else session.models.pull(name))
 
     def act_on_model(self, picked: ModelPick) -> None:
         """Nothing: the list offers only to use a model."""

@@ -32,11 +32,11 @@ class PlainCommands:
             session.output.error(f"There is no command /{name} here.", "/help lists them.")
         elif command.name in self._own:
             self._own[command.name](argument)
-        elif command.run is None:
+        elif not command.is_shared:
             session.output.error(f"/{name} is there on the full screen only.")
         else:
             if command.group == "Models":
-                await session.refresh_models()
+                await session.models.refresh()
             result = run(command, session, argument)
             session.front.present(await result if isinstance(result, Awaitable) else result)
 
@@ -47,7 +47,7 @@ class PlainCommands:
         for command in COMMANDS:
             if command.slash is None:
                 continue
-            if command.run is not None or command.name in self._own:
+            if command.is_shared or command.name in self._own:
                 output.line(_usage(command))
             else:
                 elsewhere.append(f"/{command.slash}")
@@ -70,7 +70,7 @@ class PlainCommands:
         if not name:
             session.output.error("Say which model: /pull NAME.", "/model lists all.")
         else:
-            session.then(session.pull(name))
+            session.then(session.models.pull(name))
 
 
 def _usage(command: Command) -> str:

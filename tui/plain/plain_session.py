@@ -10,10 +10,8 @@ from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
 from ..chats.turn_request import TurnRequest
-from ..client.api_types import ModelEntry, ModelList, PullProgress
-from ..client.client_errors import ClientError, DaemonUnreachable
+from ..client.client_errors import DaemonUnreachable
 from ..client.daemon_client import AsyncDaemonClient
-from ..client.model_pull import pull
 from ..commands.chat_session import FrontEnd
 from ..commands.command_runner import PROBLEMS
 from ..commands.command_table import parse_slash
@@ -31,6 +29,7 @@ from .line_front import LineFront
 from .line_reader import LineReader
 from .plain_commands import PlainCommands
 from .plain_compaction import PlainCompaction
+from .plain_models import PlainModels
 from .plain_output import PlainOutput
 from .sentence_writer import SPEAKER, SentenceWriter
 
@@ -79,7 +78,7 @@ class PlainSession:
         self.files = Files(self)
         self.front: FrontEnd = LineFront(self)
         self._compaction = PlainCompaction(self)
-        self._start_daemon = start_daemon
+        self.models = PlainModels(self, start_daemon)
         self._commands = PlainCommands(self)
         self._later: list[Coroutine[Any, Any, object]] = []
         self._over = False
@@ -155,7 +154,7 @@ class PlainSession:
     async def _welcome(self) -> None:
         if self.preferences.trouble:
             self.output.line(self.preferences.trouble)
-        if await self._connect():
+        if await self.models.connect():
             name = self.state.model_name or "no model"
             kind = "Temporary chat" if self.chat.temporary else "Chat"
             route = route_to(self.client.endpoint)
@@ -177,86 +176,6 @@ class PlainSession:
             await complete_unfinished(self)
         except HistoryError as error:
             self.output.error(error.message, error.hint)
-
-    # The daemon and its models
-
-    async def refresh_models(self) -> None:
-        """Read the models, starting the daemon if it does not run; raises `ClientError`."""
-        try:
-            models = await self._models()
-        except DaemonUnreachable:
-            if self._start_daemon is None:
-                raise
-            self.output.line("Starting the daemon.")
-            try:
-                self._start_daemon()
-            except Exception as error:  # it may be any that has a sentence for people
-                message, hint = str(getattr(error, "message", error)), getattr(error, "hint", None)
-                raise DaemonUnreachable(message, hint) from error
-            models = await self._models()
-        self.state.connect(models)
-
-    async def _models(self) -> list[ModelEntry]:
-        return (await self.client.request(ModelList, "GET", "/ingle/v1/models")).models
-
-    async def _connect(self) -> bool:
-        """Choose a model; whether there is one. Failures are reported."""
-        try:
-            await self.refresh_models()
-        except ClientError as error:
-            self.output.error(error.message, error.hint)
-            return False
-        wanted = self.state.wanted
-        if self.state.model is None:
-            what = f"There is no model {wanted}." if wanted else "There is no model yet."
-            self.output.error(what, "/model lists what can be downloaded.")
-        return self.state.model is not None
-
-    async def can_ask(self) -> bool:
-        """Whether a model can answer; one that is missing is offered for download first."""
-        state = self.state
-        if (not state.connected or state.model is None) and not await self._connect():
-            return False
-        if state.model is not None and not state.model.writes:
-            self.output.error(f"{state.model.name} does not chat.", "/model lists others.")
-            return False
-        return state.can_ask or await self.offer_pull()
-
-    async def offer_pull(self) -> bool:
-        """Ask whether to download the model of the chat, and do so; whether it is here then."""
-        model = self.state.model
-        if model is None:
-            return False
-        size = f" ({number_format.size(model.size)})" if model.size else ""
-        self.output.line(f"{model.name}{size} is not on this machine yet.")
-        if not self.reader.is_person:
-            self.output.error(f"{model.name} is missing.", f"`ingle pull {model.name}`.")
-            return False
-        return self.reader.confirm("Download it?") and await self.pull(model.name)
-
-    async def pull(self, name: str) -> bool:
-        """Download a model; whether it is here then. Raises `ClientError`."""
-        self.output.line(f"Downloading {name}. Ctrl+C leaves that to the daemon.")
-        try:
-            entry = await pull(self.client, name, self._show_pull)
-        except asyncio.CancelledError:
-            self.output.line(f"{name} goes on downloading in the daemon.")
-            raise
-        self.output.line(f"{entry.name} is here.")
-        self.output.bell()
-        if self.state.model is None or self.state.model_name in (name, entry.name):
-            self.state.pulled(entry)
-        else:
-            self.output.line(f"/model {entry.name} goes over to it.")
-        return True
-
-    def _show_pull(self, progress: PullProgress) -> None:
-        parts = [f"Downloading {progress.model}"]
-        if progress.total:
-            parts.append(number_format.percent(progress.received / progress.total))
-        if progress.eta is not None:
-            parts.append(f"{number_format.remaining(progress.eta)} left")
-        self.output.news(f"{', '.join(parts)}.")
 
     # The chat
 
@@ -327,7 +246,7 @@ class PlainSession:
     async def _send(
         self, text: str, attachments: tuple[Attachment, ...], *, edits: Message | None = None
     ) -> None:
-        if not await self.can_ask():
+        if not await self.models.can_ask():
             return
         files = self.files.of(text)
         if files is None:
@@ -341,12 +260,12 @@ class PlainSession:
         await self._answer(prompt.id)
 
     async def _ask_again(self, prompt: Message) -> None:
-        if await self.can_ask():
+        if await self.models.can_ask():
             self.chat.cut_behind(prompt)
             await self._answer(prompt.id)
 
     async def _continue(self, message: Message) -> None:
-        if await self.can_ask():
+        if await self.models.can_ask():
             self.chat.cut_behind(message)
             await self._answer(message.parent, message)
 

@@ -54,10 +54,6 @@ class DaemonLink:
         """Whether the daemon answered last time."""
         return self._connected.is_set()
 
-    async def wait_connected(self) -> None:
-        """Return once the daemon answers."""
-        await self._connected.wait()
-
     def wake(self) -> None:
         """Try again at once, and start the daemon where it does not run: the user asked for it."""
         self._may_start = True

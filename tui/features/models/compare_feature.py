@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...client.api_types import ModelEntry
-from ...commands.model_commands import switch_cost, talk_to
+from ...commands.models_commands import switch_cost, talk_to
 from ...session.model_choice import find_model
 from ..feature import Feature, Handler
 

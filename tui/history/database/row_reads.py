@@ -1,17 +1,16 @@
-"""Reads chats and what is known about them; every function runs over a connection."""
+"""Reads what lists of chats and statistics show, over a connection."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...chats.automatic_title import automatic_title
-from ...chats.chat import Chat, ChatSettings
-from ...chats.compaction_record import CompactionRecord
+from ...chats.chat import ChatSettings
 from ...chats.message import Attachment, Message, MessageFacts
+from .chat_reads import decode_settings
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -56,27 +55,6 @@ class ModelSpeed(msgspec.Struct, frozen=True, kw_only=True):
     first_token: float | None
 
 
-def load_chat(connection: Connection, chat: str) -> Chat | None:
-    """The whole chat as it was left, None where there is none; one with only a draft is empty."""
-    connection.execute("BEGIN")
-    try:
-        found = connection.execute("SELECT created FROM chats WHERE id = ?", (chat,)).fetchone()
-        if found is None:
-            return _drafted_chat(connection, chat)
-        rows, messages = _messages(connection, chat)
-        loaded = Chat.restore(
-            load_settings(connection, chat),
-            messages.values(),
-            _chosen(connection, chat, rows, messages),
-            id=chat,
-            created=found[0],
-        )
-        _add_compactions(connection, loaded)
-    finally:
-        connection.execute("COMMIT")
-    return loaded
-
-
 def load_draft(connection: Connection, chat: str) -> str:
     """What stood in the composer of a chat."""
     found = connection.execute("SELECT text FROM drafts WHERE chat = ?", (chat,)).fetchone()
@@ -102,7 +80,7 @@ def recent_chats(
     ]
     found: list[tuple[bool, float, tuple[Any, ...], ChatSettings]] = []
     for head in heads:
-        settings = _decode_settings(bodies.get(head[0]))
+        settings = decode_settings(bodies.get(head[0]))
         if folder is None or settings.folder == folder:
             changed = max(head[3] or head[1], drafts.get(head[0], ("", 0.0))[1])
             found.append((settings.pinned, changed, head, settings))
@@ -117,7 +95,7 @@ def folders(connection: Connection) -> list[tuple[str, int]]:
     """The folders in use with how many chats each has, by name."""
     counts: dict[str, int] = defaultdict(int)
     for _, body in connection.execute(LATEST_SETTINGS):
-        folder = _decode_settings(body).folder
+        folder = decode_settings(body).folder
         if folder:
             counts[folder] += 1
     return sorted(counts.items(), key=lambda each: each[0].casefold())
@@ -196,11 +174,6 @@ def route_counts(connection: Connection) -> dict[str, int]:
     return {str(route): int(count) for route, count in rows}
 
 
-def count_messages(connection: Connection, chat: str) -> int:
-    """How many messages a chat has, in all its branches."""
-    return connection.execute("SELECT count(*) FROM messages WHERE chat = ?", (chat,)).fetchone()[0]
-
-
 def first_prompt(connection: Connection, chat: str) -> str:
     """What a chat began with."""
     found = connection.execute(
@@ -235,142 +208,6 @@ def given_lengths(connection: Connection, message: str) -> tuple[int, int]:
         "SELECT content, reasoning FROM messages WHERE id = ?", (message,)
     ).fetchone()
     return (0, 0) if found is None else (len(found[0] or ""), len(found[1] or ""))
-
-
-def load_settings(connection: Connection, chat: str) -> ChatSettings:
-    """What a chat is held with."""
-    found = connection.execute(
-        "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
-    ).fetchone()
-    return _decode_settings(None if found is None else found[0])
-
-
-def _decode_settings(body: str | None) -> ChatSettings:
-    return ChatSettings() if body is None else msgspec.json.decode(body, type=ChatSettings)
-
-
-def _drafted_chat(connection: Connection, chat: str) -> Chat | None:
-    found = connection.execute("SELECT changed FROM drafts WHERE chat = ?", (chat,)).fetchone()
-    return None if found is None else Chat(id=chat, created=found[0])
-
-
-def _messages(connection: Connection, chat: str) -> tuple[dict[int, str], dict[str, Message]]:
-    """Names by row, and messages by name, in the order they were added."""
-    rows: dict[int, str] = {}
-    messages: dict[str, Message] = {}
-    by_row: dict[int, Message] = {}
-    for (
-        row,
-        name,
-        parent,
-        role,
-        created,
-        model,
-        content,
-        reasoning,
-        attachments,
-    ) in connection.execute(
-        "SELECT row, id, parent, role, created, model, content, reasoning, attachments"
-        " FROM messages WHERE chat = ? ORDER BY row",
-        (chat,),
-    ):
-        rows[row] = name
-        by_row[row] = messages[name] = Message(
-            role=role,
-            content=content,
-            parent=parent,
-            id=name,
-            created=created,
-            model=model,
-            reasoning=reasoning,
-        )
-        if attachments is not None:
-            by_row[row].attachments = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
-    _add_pieces(connection, chat, by_row)
-    _add_endings(connection, chat, by_row)
-    return rows, messages
-
-
-def _add_pieces(connection: Connection, chat: str, messages: dict[int, Message]) -> None:
-    texts: dict[int, list[str]] = defaultdict(list)
-    thoughts: dict[int, list[str]] = defaultdict(list)
-    for row, text, thought in connection.execute(
-        "SELECT p.message, p.text, p.reasoning FROM pieces p JOIN messages m ON m.row = p.message"
-        " WHERE m.chat = ? ORDER BY p.message, p.number",
-        (chat,),
-    ):
-        texts[row].append(text)
-        if thought:
-            thoughts[row].append(thought)
-    for row, parts in texts.items():
-        messages[row].content += "".join(parts)
-    for row, parts in thoughts.items():
-        messages[row].reasoning += "".join(parts)
-
-
-def _add_endings(connection: Connection, chat: str, messages: dict[int, Message]) -> None:
-    """Endings, names in the daemon and pins; the last of each counts."""
-    for row, ending, facts in connection.execute(
-        "SELECT e.message, e.ending, e.facts FROM endings e JOIN messages m ON m.row = e.message"
-        " WHERE m.chat = ? ORDER BY e.row",
-        (chat,),
-    ):
-        messages[row].ending = ending
-        known = facts != "{}"
-        messages[row].facts = (
-            msgspec.json.decode(facts, type=MessageFacts) if known else MessageFacts()
-        )
-    for row, generation in connection.execute(
-        "SELECT g.message, g.generation FROM generations g JOIN messages m ON m.row = g.message"
-        " WHERE m.chat = ? ORDER BY g.row",
-        (chat,),
-    ):
-        messages[row].generation = generation
-    for row, pinned in connection.execute(
-        "SELECT p.message, p.pinned FROM message_pins p JOIN messages m ON m.row = p.message"
-        " WHERE m.chat = ? ORDER BY p.row",
-        (chat,),
-    ):
-        messages[row].pinned = bool(pinned)
-
-
-def _chosen(
-    connection: Connection, chat: str, rows: dict[int, str], messages: dict[str, Message]
-) -> Iterable[str]:
-    """The chosen child of every message: by the last choice or the last addition, as it came."""
-    chosen: dict[str | None, str] = {}
-    added = iter(rows.items())
-    waiting = next(added, None)
-    for row, after in connection.execute(
-        "SELECT c.message, c.after FROM choices c JOIN messages m ON m.row = c.message"
-        " WHERE m.chat = ? ORDER BY c.row",
-        (chat,),
-    ):
-        while waiting is not None and waiting[0] <= after:
-            chosen[messages[waiting[1]].parent] = waiting[1]
-            waiting = next(added, None)
-        step: str | None = rows[row]
-        while step is not None:
-            parent = messages[step].parent
-            chosen[parent] = step
-            step = parent
-    while waiting is not None:
-        chosen[messages[waiting[1]].parent] = waiting[1]
-        waiting = next(added, None)
-    return chosen.values()
-
-
-def _add_compactions(connection: Connection, chat: Chat) -> None:
-    for (body,) in connection.execute(
-        "SELECT body FROM compactions WHERE chat = ? ORDER BY row", (chat.id,)
-    ):
-        chat.add_compaction(msgspec.json.decode(body, type=CompactionRecord))
-    for (compaction,) in connection.execute(
-        "SELECT u.compaction FROM undos u JOIN compactions c ON c.id = u.compaction"
-        " WHERE c.chat = ? ORDER BY u.row",
-        (chat.id,),
-    ):
-        chat.undo_compaction(compaction)
 
 
 def _summary(

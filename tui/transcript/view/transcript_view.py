@@ -10,22 +10,15 @@ import time
 from collections.abc import Iterable
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
 from ..entries.entry import Entry, RenderOptions
 from ..lines.line import RenderedLine
 from ..lines.transcript_styles import TranscriptStyles, component_classes
-from .rendered_lines_cache import RenderedLinesCache
-from .transcript_layout import TranscriptLayout
+from .line_view import LineView
 
-MAX_TEXT_WIDTH = 100
-"""Longer lines of prose are hard to read."""
 GUESSED_WIDTH = 80
 """Cells for heights that are guessed before the size is known."""
 IDLE_STEP = 0.04
@@ -34,10 +27,9 @@ IDLE_WORK = 0.003
 """Seconds that a step takes at most, but for its last entry: a key never waits longer."""
 IDLE_REACH = 120
 """Entries above and below the view that are measured ahead; the others stay guesses."""
-MAX_STRIPS = 600
 
 
-class TranscriptView(ScrollView):
+class TranscriptView(LineView):
     """Shows entries; follows the end unless the reader scrolled up."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {class_name for _, class_name in component_classes()}
@@ -51,13 +43,7 @@ class TranscriptView(ScrollView):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._entries: list[Entry] = []
-        self._layout_map = TranscriptLayout()
-        self._kept = RenderedLinesCache()
-        self._look: RenderOptions | None = None
         self._reading = (True, True)
-        self._base = Style.null()
-        self._strips: dict[int, tuple[RenderedLine, Strip]] = {}
         self._wanted: tuple[str, int] | None = None
         self._following = True
         self._new_lines = 0
@@ -73,16 +59,6 @@ class TranscriptView(ScrollView):
     def entries(self) -> list[Entry]:
         """The entries, in order; not to be changed."""
         return self._entries
-
-    @property
-    def text_width(self) -> int:
-        """Cells for text in a line."""
-        return max(10, min(MAX_TEXT_WIDTH, self.size.width - 2))
-
-    @property
-    def margin(self) -> int:
-        """Cells left of the text, which stands in the middle of a wide screen."""
-        return max(1, (self.size.width - self.text_width) // 2)
 
     @property
     def is_measuring(self) -> bool:
@@ -397,13 +373,6 @@ class TranscriptView(ScrollView):
         self._adjust(shift)
         self._schedule_idle()
 
-    # Drawing
-
-    def _rendered(self, entry: Entry, look: RenderOptions) -> list[RenderedLine]:
-        lines = entry.lines(look)
-        self._kept.touch(entry, len(lines))
-        return lines
-
     def _refresh_from(self, y: int, change: int) -> None:
         """Redraw from line `y` on; all of it when the view moved."""
         if change and self._following:
@@ -413,58 +382,6 @@ class TranscriptView(ScrollView):
         if first < self.size.height:
             first = max(0, first)
             self.refresh(Region(0, first, self.size.width, self.size.height - first))
-
-    def redraw(self) -> None:
-        """Draw all lines anew, since marks on them changed."""
-        self._strips.clear()
-        self.refresh()
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """What is in `crop`, straight from the kept strips.
-
-        What Textual does between the two, for borders, padding and tints, which this widget has
-        not, makes new strips each time, and they forget how they are cut and written.
-        """
-        _, background = self.background_colors
-        strips = [self.render_line(y) for y in crop.line_range]
-        for line_filter in self.get_line_filters():
-            strips = [strip.apply_filter(line_filter, background) for strip in strips]
-        if crop.column_span == (0, self.region.width):
-            return strips
-        return [strip.crop(*crop.column_span) for strip in strips]
-
-    def render_line(self, y: int) -> Strip:
-        """One line of the view: a line of an entry, centred, with its marks."""
-        width = self.size.width
-        position = y + self.scroll_offset.y
-        found = self._line_at(position)
-        if found is None:
-            return Strip.blank(width, self._base)
-        _, _, line = found
-        kept = self._strips.get(position)
-        if kept is not None and kept[0] is line and kept[1].cell_length == width:
-            return kept[1]
-        strip = Strip(self._decorated(*found, position)).crop_extend(0, width, self._base)
-        strip = strip.apply_style(self._base).apply_offsets(-self.margin, position)
-        if len(self._strips) >= MAX_STRIPS:
-            self._strips.clear()
-        self._strips[position] = (line, strip)
-        return strip
-
-    def _decorated(
-        self, entry: Entry, offset: int, line: RenderedLine, position: int
-    ) -> list[Segment]:
-        """The line's segments behind the margin; line `offset` of its entry, `position` of all."""
-        return [Segment(" " * self.margin), *line.segments]
-
-    def _line_at(self, y: int) -> tuple[Entry, int, RenderedLine] | None:
-        """The entry at a line of the content, the line's number within it, and the line."""
-        if self._look is None or not 0 <= y < self._layout_map.total:
-            return None
-        index, offset = self._layout_map.locate(y)
-        entry = self._entries[index]
-        lines = self._rendered(entry, self._look)
-        return (entry, offset, lines[offset]) if offset < len(lines) else None
 
 
 def _first_difference(old: list[RenderedLine], new: list[RenderedLine]) -> int:

@@ -11,7 +11,7 @@ from textual.document._document import EditResult, Location, Selection
 from textual.widgets import TextArea
 
 from ...composing.file_mentions import find_mentions
-from ...composing.prompt_templates import PLACE
+from ...composing.prompt_templates import PLACE, next_place
 from ...composing.text_chips import ChipSpan, TextChips, span_at
 
 MAX_EXPANDED = 200_000
@@ -173,3 +173,23 @@ class ChipEditor(TextArea):
         """Put in what was cut last."""
         if self._killed:
             self.replace(self._killed, *self.selection, maintain_selection_offset=False)
+
+    def select_place(self) -> bool:
+        """Select the next place of a template to fill in; whether there is one."""
+        text = self.text
+        if "{{" not in text:
+            return False
+        row, column = max(self.selection)
+        place = next_place(text, sum(map(len, text.split("\n")[:row])) + row + column)
+        if place is None:
+            return False
+        begin, end = (_location(text, at) for at in place)
+        self.move_cursor(begin)
+        self.move_cursor(end, select=True)
+        return True
+
+
+def _location(text: str, index: int) -> tuple[int, int]:
+    """The row and column of a place in a text."""
+    before = text[:index]
+    return before.count("\n"), index - (before.rfind("\n") + 1)

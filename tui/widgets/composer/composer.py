@@ -18,7 +18,6 @@ from ...chats.message import Attachment
 from ...commands.command_table import parse_slash
 from ...composing.file_mentions import as_mention, find_mentions, shown_path
 from ...composing.input_history import InputHistory
-from ...composing.prompt_templates import next_place
 from ...composing.token_estimate import estimate_tokens, tokens_of
 from ...text import number_format
 from .attachment_line import AttachmentFacts
@@ -180,20 +179,6 @@ class Composer(ChipEditor):
             )
         else:
             self.notify("The clipboard is empty.")
-
-    def select_place(self) -> bool:
-        """Select the next place of a template to fill in; whether there is one."""
-        text = self.text
-        if "{{" not in text:
-            return False
-        row, column = max(self.selection)
-        place = next_place(text, sum(map(len, text.split("\n")[:row])) + row + column)
-        if place is None:
-            return False
-        begin, end = (_location(text, at) for at in place)
-        self.move_cursor(begin)
-        self.move_cursor(end, select=True)
-        return True
 
     def mount_above(self, widget: Widget) -> None:
         """Put a widget before the composer."""
@@ -400,9 +385,3 @@ class Composer(ChipEditor):
         while len(parts) > 1 and len(" · ".join(parts)) > room:
             parts.pop()
         return Content(" · ".join(parts))
-
-
-def _location(text: str, index: int) -> tuple[int, int]:
-    """The row and column of a place in a text."""
-    before = text[:index]
-    return before.count("\n"), index - (before.rfind("\n") + 1)

@@ -1,0 +1,104 @@
+"""The models of the plain chat: which one answers, and downloads that are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..client.api_types import ModelEntry, ModelList, PullProgress
+from ..client.client_errors import ClientError, DaemonUnreachable
+from ..client.model_pull import pull
+from ..text import number_format
+
+if TYPE_CHECKING:
+    from .plain_session import PlainSession
+
+
+class PlainModels:
+    """Connects to the daemon, which `start_daemon` starts, and offers what is missing."""
+
+    def __init__(self, session: PlainSession, start_daemon: Callable[[], None] | None) -> None:
+        self._session = session
+        self._start_daemon = start_daemon
+
+    async def refresh(self) -> None:
+        """Read the models, starting the daemon if it does not run; raises `ClientError`."""
+        try:
+            models = await self._models()
+        except DaemonUnreachable:
+            if self._start_daemon is None:
+                raise
+            self._session.output.line("Starting the daemon.")
+            try:
+                self._start_daemon()
+            except Exception as error:  # it may be any that has a sentence for people
+                message, hint = str(getattr(error, "message", error)), getattr(error, "hint", None)
+                raise DaemonUnreachable(message, hint) from error
+            models = await self._models()
+        self._session.state.connect(models)
+
+    async def _models(self) -> list[ModelEntry]:
+        return (await self._session.client.request(ModelList, "GET", "/ingle/v1/models")).models
+
+    async def connect(self) -> bool:
+        """Choose a model; whether there is one. Failures are reported."""
+        try:
+            await self.refresh()
+        except ClientError as error:
+            self._session.output.error(error.message, error.hint)
+            return False
+        wanted = self._session.state.wanted
+        if self._session.state.model is None:
+            what = f"There is no model {wanted}." if wanted else "There is no model yet."
+            self._session.output.error(what, "/model lists what can be downloaded.")
+        return self._session.state.model is not None
+
+    async def can_ask(self) -> bool:
+        """Whether a model can answer; one that is missing is offered for download first."""
+        state = self._session.state
+        if (not state.connected or state.model is None) and not await self.connect():
+            return False
+        if state.model is not None and not state.model.writes:
+            self._session.output.error(f"{state.model.name} does not chat.", "/model lists others.")
+            return False
+        return state.can_ask or await self.offer_pull()
+
+    async def offer_pull(self) -> bool:
+        """Ask whether to download the model of the chat, and do so; whether it is here then."""
+        model = self._session.state.model
+        if model is None:
+            return False
+        size = f" ({number_format.size(model.size)})" if model.size else ""
+        self._session.output.line(f"{model.name}{size} is not on this machine yet.")
+        if not self._session.reader.is_person:
+            self._session.output.error(f"{model.name} is missing.", f"`ingle pull {model.name}`.")
+            return False
+        return self._session.reader.confirm("Download it?") and await self.pull(model.name)
+
+    async def pull(self, name: str) -> bool:
+        """Download a model; whether it is here then. Raises `ClientError`."""
+        self._session.output.line(f"Downloading {name}. Ctrl+C leaves that to the daemon.")
+        try:
+            entry = await pull(self._session.client, name, self._show_pull)
+        except asyncio.CancelledError:
+            self._session.output.line(f"{name} goes on downloading in the daemon.")
+            raise
+        self._session.output.line(f"{entry.name} is here.")
+        self._session.output.bell()
+        if self._session.state.model is None or self._session.state.model_name in (
+            name,
+            entry.name,
+        ):
+            self._session.state.pulled(entry)
+        else:
+            self._session.output.line(f"/model {entry.name} goes over to it.")
+        return True
+
+    def _show_pull(self, progress: PullProgress) -> None:
+        parts = [f"Downloading {progress.model}"]
+        if progress.total:
+            parts.append(number_format.percent(progress.received / progress.total))
+        if progress.eta is not None:
+            parts.append(f"{number_format.remaining(progress.eta)} left")
+        self._session.output.news(f"{', '.join(parts)}.")
