@@ -125,10 +125,8 @@ class ModelManager(ModelRuns):
             try:
                 assert run.backend is not None
                 assert run.info is not None
-                backend = run.backend
-                if may_retry:
-                    backend = self._with_retry(run, obtain, held, whole=whole)
-                yield Lease(run.model, backend, run.info)
+                retrying = self._with_retry(run, obtain, held, whole=whole) if may_retry else None
+                yield Lease(run.model, retrying or run.backend, run.info)
             except WorkerDied as error:
                 if not self._closing:
                     raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,10 +19,11 @@ from .egress.outbound_request import OutboundRequest, make_outbound_request
 from .egress.placeholders import PlaceholderMemories
 from .escalation import high_value_reason
 from .inspection.privacy_judge import Generate, judge
-from .inspection.request_inspector import InspectedRequest, RequestInspector
+from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
 from .policy.consents import ConsentBook, ConsentScope, consent_binding
-from .policy.conversation_taint import TaintStore, marks_of, request_traces, text_traces
+from .policy.conversation_marks import ConversationMarks
+from .policy.conversation_taint import TaintStore, text_traces
 from .policy.policy import Policy, strictest
 from .policy.policy_decision import Verdict
 from .policy.policy_file import PolicyError
@@ -63,6 +63,7 @@ class Router:
         self.find_judge: Callable[[], Generate | None] = lambda: None
         """Returns the model that judges privacy, for routes that want it."""
         self._taint = taint
+        self._marks = ConversationMarks(taint)
         self._inspector = inspector or RequestInspector(self._own_words)
 
     def providers(self) -> Sequence[Provider]:
@@ -113,7 +114,7 @@ class Router:
         """Inspect all requests, and decide. Never raises: an error becomes a finding."""
         policy = self._policy()
         inspected = [await self._inspector.inspect(request, opaque) for request in requests]
-        taint = await self._taint_of(inspected)
+        taint = await self._marks.strictest(inspected)
         findings = [finding for one in inspected for finding in one.findings]
         decision = policy.decide(findings, route=target.route, taint=taint)
         return InspectedDecision(
@@ -157,7 +158,7 @@ class Router:
             plan = self._decided(considered, requests, wish)
             plan = await self._tainting(plan, requests)
         elif plan.rule == "private":
-            await self._mark(requests, Sensitivity.NEVER, private=True)
+            await self._marks.mark(requests, Sensitivity.NEVER, private=True)
         if target.named and plan.leaving is None and plan.rule != ASKED_FOR_LOCAL:
             raise refused(target.remote, plan)
         return plan
@@ -174,7 +175,7 @@ class Router:
     async def note_private(self, requests: Sequence[GenerateRequest]) -> None:
         """Taint the conversation of a private request: what continues it stays local as well."""
         if any(request.private for request in requests) and self.providers():
-            await self._mark(requests, Sensitivity.NEVER, private=True)
+            await self._marks.mark(requests, Sensitivity.NEVER, private=True)
 
     def binding(self, considered: InspectedDecision, *, override: bool = False) -> bytes:
         """Return what a consent to this decision is bound to."""
@@ -213,7 +214,7 @@ class Router:
         """Taint text generated in a conversation that holds something sensitive."""
         if plan.taints is not None:
             traces = list(text_traces(text))
-            await self._write(traces, plan.taints, private=request.private)
+            await self._marks.write(traces, plan.taints, private=request.private)
 
     def forget(self, *, marks: bool) -> int:
         """Forget all placeholders, and with `marks` the taint of conversations; blocking.
@@ -368,40 +369,8 @@ class Router:
             for one in considered.inspected
             for finding in one.findings
         ]
-        await self._mark(requests, sensitivity, places=places)
+        await self._marks.mark(requests, sensitivity, places=places)
         return replace(plan, taints=sensitivity)
-
-    async def _mark(
-        self,
-        requests: Sequence[GenerateRequest],
-        sensitivity: Sensitivity,
-        *,
-        places: Sequence[str] = ("messages[0]",),
-        private: bool = False,
-    ) -> None:
-        traces = [t for request in requests for t in marks_of(request, places)]
-        await self._write(traces, sensitivity, private=private)
-
-    async def _write(
-        self, traces: Sequence[bytes], sensitivity: Sensitivity, *, private: bool
-    ) -> None:
-        try:
-            await asyncio.to_thread(self._taint.mark, traces, sensitivity, private=private)
-        except Exception as error:
-            # The request's own content is found again; only text derived from it may not be.
-            log.warning(
-                "A conversation could not be marked as sensitive (%s)", type(error).__name__
-            )
-
-    async def _taint_of(self, inspected: Sequence[InspectedRequest]) -> Sensitivity | None:
-        traces = [t for one in inspected for t in request_traces(one.request, one.parts)]
-        try:
-            return await asyncio.to_thread(self._taint.strictest, traces)
-        except Exception as error:
-            log.warning(
-                "Marks of sensitive conversations cannot be read (%s)", type(error).__name__
-            )
-            return Sensitivity.UNINSPECTABLE
 
 
 def refused(remote: str, plan: RoutingPlan) -> RouteRefused:

@@ -67,19 +67,7 @@ def build_services(
         from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
         create_backend = WorkerProcess
-    manager = ModelManager(
-        resolve=resolve,
-        prepare=prepare,
-        create_backend=create_backend,
-        hub=hub,
-        keep_alive=config.keep_alive,
-        slots=config.slots,
-        max_queue=config.max_queue,
-        limits=OwnerLimits.of(config),
-        memory=memory,
-        hold_memory=memory.hold,
-        rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
-    )
+    manager = _manager(config, resolve, prepare, create_backend, hub, memory)
     router.find_judge = partial(loaded_judge, manager)
     return Services(
         config=config,
@@ -105,4 +93,27 @@ def build_services(
         aliases=aliases,
         devices=DeviceMeters(),
         address=address,
+    )
+
+
+def _manager(
+    config: Config,
+    resolve: Callable[[str], StoredModel],
+    prepare: Preparer,
+    create_backend: Callable[[LoadSpec], Backend],
+    hub: EventHub,
+    memory: MemoryMeter,
+) -> ModelManager:
+    return ModelManager(
+        resolve=resolve,
+        prepare=prepare,
+        create_backend=create_backend,
+        hub=hub,
+        keep_alive=config.keep_alive,
+        slots=config.slots,
+        max_queue=config.max_queue,
+        limits=OwnerLimits.of(config),
+        memory=memory,
+        hold_memory=memory.hold,
+        rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
     )

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -146,12 +147,12 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     # If a program stores its key itself, an earlier one is still there.
     needs_key = _needs_key() and (client.takes_key or not has_key(store, client))
     makes_key = key is None and (options.key or needs_key)
-    target = _with_key(target, _NEW_KEY if makes_key else key)
+    target = replace(target, key=_NEW_KEY if makes_key else key)
     for warning in warnings:
         print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.print:
         if makes_key:
-            target = _with_key(target, _make_key(store, client))
+            target = replace(target, key=_make_key(store, client))
         return _print(client, target, places, as_json=options.json)
     changes = plan(client.files(target, places))
     if options.check and not options.write:
@@ -161,14 +162,14 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
         return 0
     if changing:
         if makes_key:
-            target = _with_key(target, _make_key(store, client))
+            target = replace(target, key=_make_key(store, client))
             changes = plan(client.files(target, places))
         _write(client, config, target, changes)
     else:
         if changes:
             print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
         if makes_key:
-            target = _with_key(target, _make_key(store, client))
+            target = replace(target, key=_make_key(store, client))
     _say_rest(client, target)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
@@ -223,15 +224,9 @@ def _needs_key() -> bool:
     return sys.platform != "linux"
 
 
-def _with_key(target: ConnectTarget, key: str | None) -> ConnectTarget:
-    from dataclasses import replace
-
-    return replace(target, key=key)
-
-
 def _usable(target: ConnectTarget) -> ConnectTarget:
     """Return it without the placeholder of a key that is still to be created."""
-    return _with_key(target, None) if target.key == _NEW_KEY else target
+    return replace(target, key=None) if target.key == _NEW_KEY else target
 
 
 def _make_key(store: KeyStore, client: ClientProgram) -> str:
@@ -264,13 +259,11 @@ def _print(
 
 
 def _exports(client: ClientProgram, target: ConnectTarget) -> str:
-    return "".join(f"export {name}={_quoted(value)}\n" for name, value in client.exports(target))
-
-
-def _quoted(value: str) -> str:
     import shlex
 
-    return shlex.quote(value)
+    return "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in client.exports(target)
+    )
 
 
 def _confirmed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
@@ -284,8 +277,7 @@ def _confirmed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print_status("Nothing is written yet: `--write` does it.")
         return False
-    sys.stderr.write("Write this? [y/N] ")
-    sys.stderr.flush()
+    print("Write this? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
     print_status("Nothing was written.")
