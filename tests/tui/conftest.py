@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import h11
+import msgspec
 import pyte
 import pytest
 from textual.pilot import Pilot
@@ -249,6 +250,7 @@ class FakeDaemon:
             (r"GET /health", self._health),
             (r"GET /ingle/v1/models", self._models),
             (r"GET /ingle/v1/status", self._status),
+            (r"GET /ingle/v1/sampling", self._sampling),
             (r"GET /ingle/v1/doctor", self._doctor),
             (r"GET /ingle/v1/events(?:\?pages=(.+))?", self._events),
             (r"GET /ingle/v1/routing", self._routing),
@@ -278,6 +280,11 @@ class FakeDaemon:
 
     async def _models(self, request: Request) -> None:
         await request.answer({"models": self.models, "pulls": self.pulls, "disk_free": 52 * 10**9})
+
+    async def _sampling(self, request: Request) -> None:
+        from ingle.daemon.protocols.native.sampling_api import list_sampling_options
+
+        await request.answer(msgspec.to_builtins(list_sampling_options()))
 
     async def _status(self, request: Request) -> None:
         if self.status is not None:

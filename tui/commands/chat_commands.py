@@ -11,7 +11,7 @@ from ..chats.context_view import request_messages
 from ..chats.message import Message
 from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
-from .sampling_options import THINKING, changed_sampling
+from .sampling_options import THINKING, changed_sampling, chat_options
 
 TEMPLATES = "prompts"
 """The folder of templates inside the folder of settings."""
@@ -148,14 +148,15 @@ async def system(session: ChatSession, text: str) -> Done:
     return Done(f"{done}; {cost.sentence}." if cost.sentence else f"{done}.", "path")
 
 
-def sampling(session: ChatSession, text: str) -> Done:
+async def sampling(session: ChatSession, text: str) -> Done:
     """Set `name=value` pairs; `name=` takes the model's own value, `off` all of them."""
     settings = session.chat.settings
     if text == "off":
         settings.sampling = {}
     elif text:
+        options = await chat_options(session.client)
         try:
-            settings.sampling = changed_sampling(settings.sampling, text)
+            settings.sampling = changed_sampling(settings.sampling, text, options)
         except ValueError as error:
             raise CommandRefused(str(error)) from None
     keep_settings(session)

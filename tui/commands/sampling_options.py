@@ -1,42 +1,70 @@
-"""What can be set for the answers of one chat, and how it is written in a command."""
+"""The sampling options of a chat: `NAME=VALUE` pairs, checked against what the daemon takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-SAMPLING = {
-    "temperature": (0.0, 2.0),
-    "top_p": (0.0, 1.0),
-    "top_k": (-1, 10_000),
-    "min_p": (0.0, 1.0),
-    "repeat_penalty": (0.01, 10.0),
-    "frequency_penalty": (-2.0, 2.0),
-    "presence_penalty": (-2.0, 2.0),
-    "seed": (0, 2**31 - 1),
-    "max_tokens": (1, 2**31 - 1),
-}
-"""What can be set for a chat, and its bounds; the daemon knows more, for programs."""
+from ..client.api_types import Payload
+
+if TYPE_CHECKING:
+    from ..client.daemon_client import AsyncDaemonClient
+
 THINKING = ("off", "on", "low", "medium", "high")
-WHOLE = {"top_k", "seed", "max_tokens"}
 
 
-def changed_sampling(sampling: Mapping[str, float], text: str) -> dict[str, float]:
-    """`sampling` with the pairs of `text`; raises `ValueError` with a sentence for people."""
+class ChatOption(Payload, frozen=True, kw_only=True):
+    """One option with its bounds; `minimum` itself is not allowed if it is `exclusive`."""
+
+    name: str
+    minimum: float
+    maximum: float
+    exclusive: bool = False
+    is_integer: bool = False
+    in_chat: bool = True
+
+
+class _ChatOptions(Payload, frozen=True, kw_only=True):
+    options: list[ChatOption]
+
+
+# Not options of the sampler, so the daemon does not list them.
+_OTHERS = (
+    ChatOption(name="seed", minimum=0, maximum=2**31 - 1, is_integer=True),
+    ChatOption(name="max_tokens", minimum=1, maximum=2**31 - 1, is_integer=True),
+)
+
+
+async def chat_options(client: AsyncDaemonClient) -> Mapping[str, ChatOption]:
+    """The options that a chat can set, by name; raises `ClientError`."""
+    listed = await client.request(_ChatOptions, "GET", "/ingle/v1/sampling")
+    return {option.name: option for option in (*listed.options, *_OTHERS) if option.in_chat}
+
+
+def changed_sampling(
+    sampling: Mapping[str, float], text: str, options: Mapping[str, ChatOption]
+) -> dict[str, float]:
+    """`sampling` with the pairs of `text`; raises `ValueError` with a message for the user."""
     result = dict(sampling)
     for pair in text.replace(",", " ").split():
         name, equals, value = pair.partition("=")
-        if name not in SAMPLING or not equals:
-            known = ", ".join(SAMPLING)
+        if name not in options or not equals:
+            known = ", ".join(options)
             raise ValueError(f"{pair} is no NAME=VALUE with one of these names: {known}.")
-        if not value:
+        if value:
+            result[name] = _parse(options[name], value)
+        else:
             result.pop(name, None)
-            continue
-        least, most = SAMPLING[name]
-        try:
-            number = int(value) if name in WHOLE else float(value)
-        except ValueError:
-            number = float("nan")
-        if not least <= number <= most:
-            raise ValueError(f"{name} is a number from {least:g} to {most:g}, and not {value}.")
-        result[name] = number
     return result
+
+
+def _parse(option: ChatOption, value: str) -> float:
+    try:
+        number = int(value) if option.is_integer else float(value)
+    except ValueError:
+        number = float("nan")
+    low, high = option.minimum, option.maximum
+    if not low <= number <= high or (option.exclusive and number == low):
+        above = "above" if option.exclusive else "from"
+        raise ValueError(f"{option.name} is a number {above} {low:g} to {high:g}, not {value}.")
+    return number

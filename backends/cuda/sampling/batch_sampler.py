@@ -23,8 +23,8 @@ from .fused_sampler import FusedDraw, FusedRows
 from .logit_adjustments import Adjustments
 from .logprob_rows import LogprobRows, read_logprobs
 from .mirostat import first_mu, mirostat_draw
-from .row_sampler import RowSampler
-from .sampling_state import SamplingPath, SamplingPlan, SamplingState
+from .row_sampler import RowSampler, SamplingPath
+from .sampling_state import SamplingPlan, SamplingState
 from .token_masks import TokenMasks
 
 Mus = dict[Sequence, list[torch.Tensor]]

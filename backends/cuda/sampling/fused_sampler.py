@@ -15,7 +15,8 @@ from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel
 
 from ...engine.batch import ScheduledChunk
 from .logit_adjustments import Adjustments
-from .sampling_state import SamplingPath, SamplingState
+from .row_sampler import SamplingPath
+from .sampling_state import SamplingState
 from .token_masks import TokenMasks
 
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]

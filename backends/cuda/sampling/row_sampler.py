@@ -1,17 +1,58 @@
-"""Draws from rows of logits by the parameters of each row."""
+"""Sample from rows of logits in torch, each row with its own parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...base.sampling_params import SamplingParams
 from .candidates import Candidates, leave_out_by_sigma, likeliest
-from .sampling_state import NUMBERS, SamplingPath
 
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+
+
+_WIDEST_TOP = 1024
+"""With a larger `top_k` it is cheaper to sort the whole vocabulary."""
+
+NUMBERS: tuple[str, ...] = (
+    "temperature",
+    "dynatemp_range",
+    "dynatemp_exponent",
+    "top_n_sigma",
+    "top_k",
+    "typical_p",
+    "top_p",
+    "min_p",
+    "xtc_probability",
+    "xtc_threshold",
+)
+"""The options that `RowSampler` implements, in the order of `SamplingState.numbers`."""
+
+
+class SamplingPath(Enum):
+    """How a sequence's tokens are found: each needs more work than the one before."""
+
+    GREEDY = "the largest logit"
+    UNSORTED = "a draw among all, in any order"
+    TOP_K = "a draw among the likeliest few"
+    SORTED = "a draw among all, sorted"
+    MIROSTAT = "a draw that depends on the one before"
+
+
+def sampling_path(params: SamplingParams) -> SamplingPath:
+    """The cheapest path that the parameters allow."""
+    if params.temperature <= 0:
+        return SamplingPath.GREEDY
+    if params.mirostat:
+        return SamplingPath.MIROSTAT
+    if 0 < params.top_k <= _WIDEST_TOP:
+        return SamplingPath.TOP_K
+    cuts = params.typical_p < 1 or params.top_p < 1 or params.xtc_probability > 0
+    return SamplingPath.SORTED if params.top_k > 0 or cuts else SamplingPath.UNSORTED
 
 
 class RowSampler:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from enum import Enum
 
 import numpy as np
 import torch
@@ -15,43 +14,16 @@ from ...base.sampling_params import SamplingParams, active_options
 from ...engine.batch import ScheduledChunk
 from ...engine.sequence import Sequence
 from .philox import uniforms
+from .row_sampler import NUMBERS, SamplingPath, sampling_path
 from .token_counts import TokenCounts
 
 _SEEDS = 2**64
-_WIDEST_TOP = 1024
-"""With a larger `top_k` it is cheaper to sort the whole vocabulary."""
-
-NUMBERS: tuple[str, ...] = (
-    "temperature",
-    "dynatemp_range",
-    "dynatemp_exponent",
-    "top_n_sigma",
-    "top_k",
-    "typical_p",
-    "top_p",
-    "min_p",
-    "xtc_probability",
-    "xtc_threshold",
-)
-"""The options that `RowSampler` implements, in the order of `SamplingState.numbers`."""
-
-
 FUSED_OPTIONS = frozenset({"temperature", "top_k", "top_p", "min_p"})
 """The options that the sampling kernel implements; with any other active, torch samples."""
 ADJUSTED_OPTIONS = frozenset(
     {"repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier"}
 )
 """The options that `Adjustments` applies to the logits before either of them samples."""
-
-
-class SamplingPath(Enum):
-    """How a sequence's tokens are found: each needs more work than the one before."""
-
-    GREEDY = "the largest logit"
-    UNSORTED = "a draw among all, in any order"
-    TOP_K = "a draw among the likeliest few"
-    SORTED = "a draw among all, sorted"
-    MIROSTAT = "a draw that depends on the one before"
 
 
 class SamplingState:
@@ -67,7 +39,7 @@ class SamplingState:
     def __init__(self, sequence: Sequence) -> None:
         params = self.params = sequence.sampling
         self.seed = _seed(params.seed, sequence.index)
-        self.route = _route(params)
+        self.route = sampling_path(params)
         numbers: list[float] = [getattr(params, name) for name in NUMBERS]
         self.numbers: NDArray[np.float64] = np.asarray(numbers, np.float64)
         active = active_options(params)
@@ -82,17 +54,6 @@ class SamplingState:
 
 def _seed(seed: int | None, index: int) -> int:
     return secrets.randbelow(_SEEDS) if seed is None else (seed + index) % _SEEDS
-
-
-def _route(params: SamplingParams) -> SamplingPath:
-    if params.temperature <= 0:
-        return SamplingPath.GREEDY
-    if params.mirostat:
-        return SamplingPath.MIROSTAT
-    if 0 < params.top_k <= _WIDEST_TOP:
-        return SamplingPath.TOP_K
-    cuts = params.typical_p < 1 or params.top_p < 1 or params.xtc_probability > 0
-    return SamplingPath.SORTED if params.top_k > 0 or cuts else SamplingPath.UNSORTED
 
 
 def _fused(params: SamplingParams, active: frozenset[str], seed: int) -> bytes | None:

@@ -45,21 +45,24 @@ class SamplingApi:
     )
     async def options(self, _request: Request) -> Response:
         """The sampling options."""
-        defaults = SamplingParams()
-        return JSONResponse(
-            SamplingOptionList(
-                [
-                    SamplingOptionInfo(
-                        name,
-                        *option.bounds,
-                        option.exclusive,
-                        option.is_integer,
-                        getattr(defaults, name),
-                        option.off,
-                        option.in_chat,
-                        option.description,
-                    )
-                    for name, option in SAMPLING_OPTIONS.items()
-                ]
+        return JSONResponse(list_sampling_options())
+
+
+def list_sampling_options() -> SamplingOptionList:
+    """The rows of `SAMPLING_OPTIONS` as the API states them."""
+    defaults = SamplingParams()
+    return SamplingOptionList(
+        [
+            SamplingOptionInfo(
+                name,
+                *option.bounds,
+                option.exclusive,
+                option.is_integer,
+                getattr(defaults, name),
+                option.off,
+                option.in_chat,
+                option.description,
             )
-        )
+            for name, option in SAMPLING_OPTIONS.items()
+        ]
+    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ingle.backends.base.sampling_option import SamplingOption
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams, active_options
 from ingle.backends.cuda.sampling import sampling_state
-from ingle.backends.cuda.sampling.row_sampler import RowSampler
+from ingle.backends.cuda.sampling.row_sampler import NUMBERS, RowSampler
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp import sampler_chain
@@ -76,7 +76,7 @@ def test_bounds_are_checked(name: str) -> None:
 @pytest.mark.parametrize("name", EFFECTS)
 def test_every_sampler_knows_an_option(name: str) -> None:
     assert name in sampler_chain.CHAIN_OPTIONS
-    known = {*sampling_state.NUMBERS, *sampling_state.ADJUSTED_OPTIONS, "mirostat"}
+    known = {*NUMBERS, *sampling_state.ADJUSTED_OPTIONS, "mirostat"}
     assert name in known | sampling_state.FUSED_OPTIONS
     page = API_PAGE.read_text()
     assert re.search(rf"`{name}`", page[page.index("### Sampling") :])

@@ -17,8 +17,8 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.sampling.dry_penalties import DryPenalties
 from ingle.backends.cuda.sampling.logit_adjustments import Adjustments
 from ingle.backends.cuda.sampling.mirostat import first_mu, mirostat_draw
-from ingle.backends.cuda.sampling.row_sampler import RowSampler
-from ingle.backends.cuda.sampling.sampling_state import SamplingPath, SamplingState
+from ingle.backends.cuda.sampling.row_sampler import RowSampler, SamplingPath
+from ingle.backends.cuda.sampling.sampling_state import SamplingState
 from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.dry_samplers import DrySamplers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.commands.sampling_options import changed_sampling
+from ingle.tui.commands.sampling_options import ChatOption, changed_sampling
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
@@ -62,16 +62,29 @@ async def test_thinking_is_asked_for(open_chat: OpenChat, fake_daemon: FakeDaemo
     assert body["reasoning"] == {"enabled": True, "effort": "high"}
 
 
+OPTIONS = {
+    option.name: option
+    for option in (
+        ChatOption(name="temperature", minimum=0, maximum=2),
+        ChatOption(name="top_p", minimum=0, maximum=1, exclusive=True),
+        ChatOption(name="top_k", minimum=-1, maximum=100, is_integer=True),
+        ChatOption(name="seed", minimum=0, maximum=100, is_integer=True),
+    )
+}
+
+
 def test_pairs_change_sampling() -> None:
-    assert changed_sampling({"seed": 1}, "temperature=0.5, top_k=3") == {
+    assert changed_sampling({"seed": 1}, "temperature=0.5, top_k=3", OPTIONS) == {
         "seed": 1,
         "temperature": 0.5,
         "top_k": 3,
     }
-    assert changed_sampling({"seed": 1}, "seed=") == {}
+    assert changed_sampling({"seed": 1}, "seed=", OPTIONS) == {}
 
 
-@pytest.mark.parametrize("text", ["warm", "warmth=1", "temperature=9", "top_k=1.5", "seed=nan"])
+@pytest.mark.parametrize(
+    "text", ["warm", "warmth=1", "temperature=9", "top_k=1.5", "seed=nan", "top_p=0"]
+)
 def test_wrong_pairs_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        changed_sampling({}, text)
+        changed_sampling({}, text, OPTIONS)
