@@ -30,7 +30,7 @@ def tokens(port: int, text: str) -> Generator[str, None, None]:
 
 
 def answer(port: int, request: Json) -> Json:
-    """What a request results in; a prompt's answer goes out before."""
+    """Return the result of a request; a prompt's answer is sent before."""
     match request["method"]:
         case "initialize":
             return {"protocolVersion": 1, "agentCapabilities": {}, "authMethods": []}

@@ -1,4 +1,4 @@
-"""What a model without a model says: prose, lists, code and tables, always the same."""
+"""The fixed text with which the scripted daemon answers: prose, lists, code and tables."""
 
 from __future__ import annotations
 

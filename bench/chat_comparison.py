@@ -26,7 +26,7 @@ from pseudo_terminal import LETTERS, PseudoTerminal
 TYPED_AHEAD = "ДЖЗИЙ"
 _GIVEN = ("count", "tokens", "tokens_a_second", "messages")
 PROBE = "Ю"
-"""Typed where the composer is there: what was kept of the keys before it stands left of it."""
+"""Typed once the composer is ready: earlier keys that were kept appear to its left."""
 PATIENCE = 60.0
 """Seconds for a program to start."""
 STREAM = {"tokens": 1500, "rate": 200}
@@ -82,7 +82,7 @@ def _ready_peers(
             continue
         try:
             peer.prepare()
-            _start(peer)  # what a first run sets up does not count
+            _start(peer)  # the setup of a first run does not count
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             failed[peer.name] = str(error)
         else:
@@ -124,7 +124,7 @@ def measure_program(program: ChatProgram, daemon: ScriptedDaemon, idle: float) -
 
 
 def measure_kept(program: ChatProgram, command: Sequence[str], daemon: ScriptedDaemon) -> Figures:
-    """Keys in a chat with earlier messages, and what it takes."""
+    """Measure keys in a chat with earlier messages, and its resource use."""
     with program.running(command) as terminal:
         _wait_until_usable(program, terminal)
         program.open_kept(terminal)
@@ -166,7 +166,7 @@ def keys_kept(program: ChatProgram) -> int:
 
 
 def _leave_nothing(terminal: PseudoTerminal) -> None:
-    """Take back what was typed, and wait: a draft may be there again at the next start."""
+    """Delete the typed text, and wait, since a draft may be restored at the next start."""
     terminal.type("\x7f" * 40)
     terminal.rest(1.5)
 
@@ -183,7 +183,7 @@ def _wait_until_usable(program: ChatProgram, terminal: PseudoTerminal) -> float:
 
 
 def _is_own(program: ChatProgram, terminal: PseudoTerminal, screen: str) -> bool:
-    """Whether what is on the screen is the program's, and not an echo of the terminal's."""
+    """Return whether the screen shows the program, and not an echo of the terminal."""
     if program.whole_screen and ALTERNATE_SCREEN not in terminal.raw:
         return False
     return bool(screen.translate({ord(key): None for key in TYPED_AHEAD}).strip())

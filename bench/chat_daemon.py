@@ -1,8 +1,8 @@
-"""A daemon without a model, for measuring chats: it answers with so many tokens a second.
+"""A scripted daemon for measuring chats: it answers at a given token rate without a model.
 
-A prompt with "300 tokens at 200/s" in it says how many, and how fast; 0/s is as fast as it goes. It
-speaks ingle's native API on a unix socket, and OpenAI's and Ollama's on a port for other chats.
-When it sent the first and the last token of an answer goes to standard output as a line of JSON.
+A prompt with "300 tokens at 200/s" in it sets count and rate; 0/s is as fast as possible. It serves
+ingle's native API on a unix socket, and OpenAI's and Ollama's on a port for other chats. The times
+of the first and last token of each answer go to standard output as a line of JSON.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Answer:
 
     def __init__(self, messages: list[Json]) -> None:
         self.prompt_tokens = 20 + sum(len(str(m.get("content", ""))) // 4 for m in messages)
-        # Agents send what they add to a prompt in messages of its own; some ask for a title, too.
+        # Agents send additions to a prompt in separate messages; some also request a title.
         wanted = " ".join(map(_text_of, messages[-3:]))
         order = None if _asks_for_title(messages) else _ORDER.search(wanted)
         self.count, self.rate = (int(order[1]), int(order[2])) if order else (30, 0)
@@ -199,7 +199,7 @@ class ChatDaemon:
         with_pages = "pages=" in exchange.path
         step = 0
         while True:
-            # A daemon that has nothing to do says so once, and then only comments now and then.
+            # An idle daemon reports it once, and then sends only occasional comments.
             if self._running or step == 0:
                 if with_pages:
                     await exchange.event(self._pages(), "pages")

@@ -1,4 +1,4 @@
-"""What is measured in any chat of the terminal: keys, streams, and what it takes to be idle."""
+"""Measures of any terminal chat: keys, streams, and idle cost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ask(program: ChatProgram, terminal: PseudoTerminal, prompt: str) -> None:
 
 
 def empty_composer(terminal: PseudoTerminal) -> None:
-    """Take back what was typed."""
+    """Delete the typed text."""
     terminal.rest(0.5)
     terminal.type("\x15")
     terminal.rest(0.5)
@@ -59,7 +59,7 @@ def press_keys(terminal: PseudoTerminal, letters: str, pause: float) -> list[flo
     until = time.perf_counter() + MOST_SECONDS
     for letter in letters:
         if time.perf_counter() > until:
-            break  # those that were pressed tell enough
+            break  # the keys measured so far are enough
         wait = terminal.press_and_wait(letter)
         waits.append(10.0 if wait is None else wait)
         if waits.count(10.0) > MOST_LOST:
@@ -108,7 +108,7 @@ def measure_stream(
 
 
 def measure_idle(terminal: PseudoTerminal, seconds: float) -> float:
-    """Percent of one core that it takes while nobody does anything."""
+    """Return the percentage of one core used while idle."""
     terminal.settle(1.0)
     before, start = terminal.cpu_seconds(), time.perf_counter()
     terminal.rest(seconds)

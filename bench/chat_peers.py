@@ -111,7 +111,7 @@ class Codex(ChatProgram):
         return "›" in screen and MODEL in screen
 
     def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str]:
-        """A rollout as it writes one: what the model is told, and what the screen shows."""
+        """Write a rollout in its format: the model's input, and the screen's contents."""
         name, at = str(uuid.uuid4()), "2026-01-01T00:00:00.000Z"
         about = {"session_id": name, "id": name, "timestamp": at, "cwd": str(self.folder)}
         about |= {"originator": "codex-tui", "cli_version": self.version, "source": "cli"}
@@ -162,7 +162,7 @@ class Opencode(ChatProgram):
 
 
 class Oterm(ChatProgram):
-    """oterm, which asks in a form what a chat shall be."""
+    """oterm, which opens a form for a new chat."""
 
     name = "oterm"
     version: ClassVar[str] = "0.26.1"
@@ -210,7 +210,7 @@ class ClaudeCode(ChatProgram):
     """The newest one that runs on Node 20."""
 
     def prepare(self) -> None:
-        """Answer what it asks the first time, and trust the folder it works in."""
+        """Answer the questions of the first start, and trust the working folder."""
         self._program = npm_program("@anthropic-ai/claude-code", self.version, "claude")
         trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
         settings = {

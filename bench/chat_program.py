@@ -1,4 +1,4 @@
-"""The chats that are measured: how each is started, told where to ask, and typed into."""
+"""The measured chats: how each is started, pointed at the daemon, and operated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 class ScriptedDaemon:
-    """The process that answers; `sent` is what it told about its answers so far."""
+    """The scripted daemon's process; `sent` are the times it has reported."""
 
     def __init__(self, socket: Path, port: int) -> None:
         self.port = port
@@ -40,15 +40,15 @@ class ScriptedDaemon:
         os.set_blocking(self._out, False)
 
     def sent(self, what: str) -> list[float]:
-        """When it sent each "first" or "last" token."""
-        with suppress(BlockingIOError):  # it has told no more yet
+        """Return when it sent each "first" or "last" token."""
+        with suppress(BlockingIOError):  # nothing more was reported yet
             while data := os.read(self._out, 1 << 16):
                 self._told += data
         lines = [json.loads(line) for line in self._told.splitlines()]
         return [line[what] for line in lines if what in line]
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.terminate()
         self._process.wait()
         assert self._process.stdout is not None
@@ -72,7 +72,7 @@ class ChatProgram(ABC):
     @property
     @abstractmethod
     def command(self) -> list[str]:
-        """What to run."""
+        """Return the command line."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -92,10 +92,10 @@ class ChatProgram(ABC):
         """Whether the screen has its composer."""
 
     def open_chat(self, terminal: PseudoTerminal) -> None:  # noqa: B027 - most begin there
-        """Get from its first screen to one where a prompt can be typed."""
+        """Get from the first screen to one where a prompt can be typed."""
 
     def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str] | None:
-        """Write a chat where it looks for one; the command that opens it, None where it cannot."""
+        """Write a chat to its history; return the command that opens it, None if not possible."""
         return None
 
     def open_kept(self, terminal: PseudoTerminal) -> None:  # noqa: B027 - most commands opened it
@@ -123,7 +123,7 @@ def open_chat_of(program: ChatProgram, terminal: PseudoTerminal, title: str) -> 
 
 
 class Ingle(ChatProgram):
-    """The installed script; its daemon's socket lies where it looks for one."""
+    """The installed script; its daemon's socket is at the default place."""
 
     name = "ingle"
     _kept: str = ""

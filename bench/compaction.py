@@ -1,4 +1,4 @@
-"""What compacting a chat keeps, and what it costs, beside cutting off and a plain summary."""
+"""Measures what compaction keeps and costs, beside truncation and a plain summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ingle.tui.compaction.summary_check import CompactionRefused
 
 VIEWS = ("full", "compacted", "cut off", "plain summary")
 RESTATED = "What were we talking about just now?"
-"""The next question, whose first token is waited for before and after."""
+"""The next question, whose time to first token is measured before and after."""
 
 
 class Case:
@@ -124,7 +124,7 @@ class Case:
         if "plain summary" not in self._views:
             return
         if self._beside and result.number > max(self._beside):
-            return  # nobody asks about it any more
+            return  # no question depends on it any more
         tail = len([m for m in tail_messages(self.chat) if m.text])
         end = len(self._full) - tail
         view = request_messages(self.chat)
@@ -161,7 +161,7 @@ class Case:
 
 
 def probed(facts: Sequence[Fact], every: int) -> list[Fact]:
-    """All that was corrected or never said, and every so manieth of the other classes."""
+    """Return all facts corrected or never stated, and every `every`-th of the others."""
     seen: Counter[str] = Counter()
     found: list[Fact] = []
     for fact in facts:
@@ -186,7 +186,7 @@ async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[Ca
     for seed in arguments.seeds:
         print(f"seed {seed}", flush=True)
         made = make_chat(seed, half, tokens=arguments.tokens)
-        # What was measured is not lost where a later part breaks off.
+        # Save the results so far in case a later part fails.
         case = Case(
             client,
             server.model_name(),
@@ -216,7 +216,7 @@ def show(case: Case) -> None:
 
 
 def add_surprise(case: Case, model: Path, threads: int) -> None:
-    """Score the same answers behind every view of the first round, in this process."""
+    """Score the same answers after every view of the first round, in this process."""
     with Surprise(model, context=12288, threads=threads) as surprise:
         for result, views in case.shown[:1]:
             for name, view in views.items():
@@ -238,7 +238,7 @@ def save_cases(arguments: argparse.Namespace, cases: Sequence[Case]) -> Path:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, nargs="?", default=Path(), help="a GGUF file")
     parser.add_argument(

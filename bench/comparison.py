@@ -17,12 +17,12 @@ ENOUGH_QUIET = 3
 
 
 class Refused(Exception):
-    """A server does not do what a scenario asks for; the message names it."""
+    """A server does not support a scenario; the message names it."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one server, with what the machine did besides."""
+    """One run of one server, with the machine's other load."""
 
     measured: Measured
     cpu: dict[str, CpuUse]
@@ -30,7 +30,7 @@ class Run:
     client: CpuUse
     foreign_before: float
     foreign_during: float | None
-    """None where servers start and stop within the run."""
+    """None if servers start and stop within the run."""
 
     def quiet(self, limit: float) -> bool:
         """Whether others left the processors alone."""
@@ -66,7 +66,7 @@ class Pairs:
     """Why there are none."""
 
     def quiet(self) -> list[tuple[Run, Run]]:
-        """The pairs whose two runs nobody disturbed."""
+        """Return the pairs whose two runs were undisturbed."""
         return [pair for pair in self.pairs if all(run.quiet(self.max_foreign) for run in pair)]
 
     @property
@@ -125,7 +125,7 @@ class Comparison:
             try:
                 await scenario.measure(server, self._seed)
             except RequestFailed:
-                continue  # the round will say so
+                continue  # the round will report it
 
     async def run(self, scenario: Scenario, rounds: int) -> list[Pairs]:
         """`rounds` quiet pairs with every peer, or twice as many pairs if it stays noisy."""

@@ -1,4 +1,4 @@
-"""A client that shares the cores with what it measures, and so does next to nothing."""
+"""A minimal HTTP client, since it shares the cores with the measured server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Answer:
     """When each event with text came, ascending; nearly always one a token."""
     tokens: int
     prompt_tokens: int
-    """0 where the server does not tell, like `cached_tokens`."""
+    """0 if the server does not report it, as for `cached_tokens`."""
     cached_tokens: int
     text: str
 
@@ -94,7 +94,7 @@ class _Event(msgspec.Struct):
 
 
 class _Recorder(asyncio.Protocol):
-    """Keeps what arrives and when; everything else waits until all streams are over."""
+    """Records received data with times; parsing waits until all streams are over."""
 
     def __init__(self, request: bytes, closed: asyncio.Future[None]) -> None:
         self.received = bytearray()
@@ -175,7 +175,7 @@ def read_answer(received: bytes, arrivals: Arrivals) -> Answer:
 
 
 def _chunks(received: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Each HTTP chunk, and the offset behind it in what was received."""
+    """Yield each HTTP chunk, and the offset after it in the received data."""
     while True:
         line = received.find(b"\r\n", offset)
         size = int(received[offset:line].split(b";")[0], 16) if line > offset else 0

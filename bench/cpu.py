@@ -27,7 +27,7 @@ GOAL = 0.97
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, help="a GGUF file")
     parser.add_argument(
@@ -124,7 +124,7 @@ def table(pairs: Pairs) -> Iterator[str]:
 
 
 def profile(pairs: Pairs) -> Iterator[str]:
-    """What each process spends on a generated token."""
+    """Yield the CPU time of each process per generated token."""
     counted = pairs.counted()
     columns = [("ingle", [ours for ours, _ in counted]), (pairs.peer, [r for _, r in counted])]
     for name, runs in columns:

@@ -1,4 +1,4 @@
-"""What the processors did meanwhile: for our own processes, and for everybody else's."""
+"""Measures CPU use of our own processes and of everything else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CpuUse:
     system: float = 0.0
     """The part in system mode; counted in ticks, so coarse."""
     sleeps: int = 0
-    """Of the threads that live; 0 where the system does not tell."""
+    """Of the living threads; 0 if the system does not report it."""
 
     def __sub__(self, other: CpuUse) -> CpuUse:
         return CpuUse(
@@ -41,7 +41,7 @@ Usage = dict[tuple[int, str], CpuUse]
 
 
 def tree_usage(root: int) -> Usage:
-    """What every live process of a tree has used so far."""
+    """Return the usage so far of every live process in a tree."""
     try:
         parent = psutil.Process(root)
         family = [parent, *parent.children(recursive=True)]
@@ -57,7 +57,7 @@ def tree_usage(root: int) -> Usage:
 
 
 def spent(before: Usage, after: Usage) -> dict[str, CpuUse]:
-    """What each role used between two readings; a process that ended meanwhile is not counted."""
+    """Return the use of each role between two readings; processes that ended are not counted."""
     used: dict[str, CpuUse] = {}
     for key, now in after.items():
         _, role = key

@@ -1,7 +1,7 @@
-"""What a streamed token costs the daemon and the worker's Python, apart from computing it.
+"""Measures what a streamed token costs the daemon and the worker's Python, without computing it.
 
-A script answers in the place of a model, so that nothing is measured but the way of an event:
-worker, pipe, daemon, socket.
+A script replaces the model, so that only the path of an event is measured: worker, pipe, daemon,
+socket.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Wire:
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def request(self, tokens: int) -> bytes:
-        """The whole request."""
+        """Return the whole request."""
         conversation = {"messages": [{"role": "user", "content": "Go on."}]}
         fields = {"model": MODEL, "stream": True, **(self.fields or conversation)}
         body = json.dumps(fields | self.limit(tokens)).encode()
@@ -156,7 +156,7 @@ async def streams(socket: Path, wire: Wire, count: int, tokens: int) -> None:
 def seconds_computed(process: psutil.Process) -> float:
     """CPU time of one process so far."""
     if sys.platform == "linux":
-        # The clock that clock_getcpuclockid(3) names: nanoseconds, where psutil has hundredths.
+        # The clock of clock_getcpuclockid(3): nanoseconds, while psutil has hundredths of a second.
         return time.clock_gettime((~process.pid << 3) | 2)
     times = process.cpu_times()
     return times.user + times.system

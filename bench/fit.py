@@ -1,4 +1,4 @@
-"""Memory as `models/fit/llama_cpp_fit.py` foretells it, beside what a worker really takes."""
+"""Compares memory predicted by `models/fit/llama_cpp_fit.py` with a worker's real use."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Measured:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Return the sum."""
         return self.own + self.weights + self.libraries
 
     @classmethod
     def of(cls, pid: int, model: Path) -> Measured:
-        """What the kernel tells of each mapping."""
+        """Read the kernel's figures for each mapping."""
         own = weights = libraries = resident = 0
         inside = str(model.resolve())
         mapped = ""
@@ -82,7 +82,7 @@ class Row:
 
     @property
     def error(self) -> float:
-        """Percent by which the forecast is above what a full context took."""
+        """Return by how many percent the prediction exceeds the use with a full context."""
         return 100 * (self.foretold.resident / self.used.total - 1)
 
     def as_json(self) -> dict[str, object]:
@@ -138,7 +138,7 @@ async def _answer(backend: Backend, name: str, prompt: list[int]) -> None:
 
 
 def forecast(costs: ModelCosts, spec: LoadSpec) -> MemoryEstimate:
-    """What is foretold for the processor."""
+    """Return the prediction for the CPU."""
     load = LoadParameters(
         context=spec.context,
         slots=spec.slots,

@@ -1,7 +1,7 @@
-"""What somebody who watches gauges and pages costs the daemon and the model's process.
+"""Measures what a listener of gauges and pages costs the daemon and the worker.
 
 CPU time of both with and without a listener of `GET /ingle/v1/events?pages=`, at rest and while a
-real model answers; and what a page map takes, alone, of caches of the sizes people have.
+real model answers; and the time of a page map alone, for caches of common sizes.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Cells:
     cache_slots = 12
 
     def release(self, slot: int) -> None:
-        """Nothing is there."""
+        """Do nothing."""
 
     def fork(self, *_: object) -> None:
-        """Nothing is there."""
+        """Do nothing."""
 
 
 class Pages:
@@ -66,7 +66,7 @@ class Pages:
     slots = 8
 
     def copy_page(self, *_: object) -> None:
-        """Nothing is there."""
+        """Do nothing."""
 
 
 def filled(cache: KVCache) -> KVCache:
@@ -184,7 +184,7 @@ class Daemon:
 
 
 def read_all(stream: http.client.HTTPResponse, seen: Counter[str] | None = None) -> None:
-    """Read to the end, or until somebody shuts it."""
+    """Read until the end, or until it is closed."""
     try:
         while line := stream.readline():
             if seen is not None:
@@ -220,7 +220,7 @@ def measure(daemon: Daemon, seconds: float, seen: Counter[str] | None) -> dict[s
 
 
 def measure_all(daemon: Daemon, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
-    """Medians of all rounds, by what goes on."""
+    """Return medians of all rounds, by activity."""
     results: dict[str, list[dict[str, float]]] = {}
 
     def note(name: str, figures: dict[str, float]) -> None:

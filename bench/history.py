@@ -51,7 +51,7 @@ QUERIES = (
 
 
 class Writer:
-    """Makes up text whose words are as common and as rare as those of a language."""
+    """Generates text whose word frequencies resemble a language's."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What a daemon costs that nobody asks anything: before, beside and after an idle model."""
+"""Measures an idle daemon's cost: before, with and after an idle model."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from machine import save
 from startup import INGLE, healthy
 
 SETTLE = 5.0
-"""Seconds after which what a change of state stirred up is over."""
+"""Seconds until the effects of a change of state are over."""
 BUDGETS = {"cpu_seconds_in_ten_minutes": 0.1, "wakeups_a_second": 1.0}
 
 
 @dataclass(frozen=True)
 class Rest:
-    """One stretch of idleness; `worker` figures are 0 where there is none."""
+    """One period of idleness; `worker` figures are 0 without a worker."""
 
     state: str
     seconds: float
@@ -127,7 +127,7 @@ def let_expire(path: Path, model: str, daemon: int) -> None:
 
 
 def main() -> None:
-    """Measure every state, print it, and fail where a budget is exceeded."""
+    """Measure every state, print it, and fail if a budget is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to watch each state")
     parser.add_argument("--model", help="a file to load and to let go (none: no model at all)")

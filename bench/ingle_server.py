@@ -34,7 +34,7 @@ class IngleServer(Server):
         }
 
     def describe(self) -> dict[str, object]:
-        """Version and settings."""
+        """Return version and settings."""
         return {
             "version": version("ingle"),
             "llama_cpp_python": version("llama-cpp-python"),

@@ -1,4 +1,4 @@
-"""How long a running answer pauses while somebody else's long prompt is read."""
+"""Measures how long a running answer pauses while another request's long prompt is prefilled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEFORE = 20
 
 
 class WholeSteps(ChunkBudget):
-    """What engines without such a budget do: a prompt takes all that a step holds."""
+    """The behaviour of engines without such a budget: a prompt fills the whole step."""
 
     def limit(self, *, decoding: bool) -> int:
         """Prompt tokens for the next step, whoever waits."""

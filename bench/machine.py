@@ -1,4 +1,4 @@
-"""What every result file says about the machine it was measured on."""
+"""Description of the machine for result files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe() -> dict[str, object]:
 
 
 def save(name: str, figures: dict[str, object]) -> Path:
-    """Write one result file; returns where."""
+    """Write one result file; return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": describe(), **figures}, indent=2) + "\n")

@@ -22,9 +22,10 @@ def xllamacpp_python() -> Path:
 
 
 def llama_cpp_python_server() -> tuple[Path, Path]:
-    """An interpreter with what its server needs, and a folder with our own build of the library.
+    """Return an interpreter with the server's requirements, and a folder with our build of the
+    library.
 
-    So both run the same machine code, and nothing has to be compiled a second time.
+    So both run the same machine code, and nothing is compiled twice.
     """
     needs = [
         need.split(";")[0].strip()
@@ -41,9 +42,9 @@ def llama_cpp_python_server() -> tuple[Path, Path]:
 
 
 def python_program(package: str, version: str, *more: str, python: str = sys.executable) -> Path:
-    """The folder with the programs of a package, installed with what it needs.
+    """Return the folder with the programs of a package, installed with its requirements.
 
-    `python` is the interpreter to run it, or its version; raises `FileNotFoundError` where there is
+    `python` is the interpreter to run it, or its version; raises `FileNotFoundError` if there is
     none.
     """
     packages = [f"{package}=={version}", *more]

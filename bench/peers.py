@@ -61,7 +61,7 @@ class LlamaServer(Server):
         ]
 
     def describe(self) -> dict[str, object]:
-        """Version and settings."""
+        """Return version and settings."""
         shown = subprocess.run(
             [str(_llama_server()), "--version"], capture_output=True, text=True, check=False
         )
@@ -110,7 +110,7 @@ class LlamaCppPythonServer(Server):
         return {"type": "json_object", "schema": schema}
 
     def describe(self) -> dict[str, object]:
-        """Version and settings."""
+        """Return version and settings."""
         return {
             "version": version("llama-cpp-python"),
             "settings": self.common()

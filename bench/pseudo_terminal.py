@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal: when it writes what, and what its screen shows."""
+"""Runs a program in a pseudo-terminal, with the times of its output and its screen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REPLIES: tuple[tuple[re.Pattern[bytes], bytes], ...] = (
     (re.compile(rb"\x1b\[14t"), b"\x1b[4;900;1600t"),
     (re.compile(rb"\x1b\[16t"), b"\x1b[6;20;10t"),
 )
-"""What a usual terminal says when it is asked; some programs wait for it."""
+"""A typical terminal's replies to queries; some programs wait for them."""
 # Private modes, strings and colours with colons, which the emulator takes for text.
 UNKNOWN = re.compile(
     rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1b\[[0-9;]*:[0-9:;]*m|\x1b[P_^].*?\x1b\\", re.DOTALL
@@ -44,7 +44,7 @@ LETTERS = "".join(chr(code) for code in range(0x410, 0x450))
 class PseudoTerminal:
     """Runs `arguments` in a terminal of its own; times are those of `time.perf_counter`.
 
-    `chunks` are what it wrote, each with when that arrived.
+    `chunks` are its output, each with its arrival time.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class PseudoTerminal:
 
     @property
     def pid(self) -> int:
-        """The program's process."""
+        """Return the program's process id."""
         return self._process.pid
 
     @property
     def text(self) -> str:
-        """The screen, line by line; the emulator reads here what has come since the last time."""
+        """Return the screen, line by line; this processes output received since the last call."""
         new = b"".join(data for _, data in self.chunks[self._emulated :])
         self._emulated = len(self.chunks)
         self._stream.feed(UNKNOWN.sub(b"", new))
@@ -102,7 +102,7 @@ class PseudoTerminal:
         return at
 
     def click(self, label: str) -> None:
-        """Press the mouse on the first place where the screen says so."""
+        """Click on the first place where the screen shows the label."""
         for row, line in enumerate(self.text.splitlines(), 1):
             if (column := line.find(label) + 1) > 0:
                 self.type(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
@@ -110,12 +110,14 @@ class PseudoTerminal:
         raise RuntimeError(f"There is no {label!r} to click on; the screen:\n{self.text}")
 
     def read(self, seconds: float) -> bytes:
-        """What comes within so long, b"" for nothing; the terminal's own replies go out at once."""
+        """Return output within `seconds`, b"" for none; the terminal's own replies are sent at
+        once.
+        """
         if self.ended or not select.select([self._fd], [], [], seconds)[0]:
             return b""
         try:
             data = os.read(self._fd, 1 << 16)
-        except OSError:  # Linux says so where the other side is closed
+        except OSError:  # Linux reports a closed other side like this
             data = b""
         if not data:
             self.ended = True
@@ -131,7 +133,7 @@ class PseudoTerminal:
         return data
 
     def wait_for_bytes(self, wanted: bytes, seconds: float) -> float | None:
-        """When `wanted` was on its way to the terminal, None where it never was."""
+        """Return when `wanted` was output, None if never."""
         deadline = time.perf_counter() + seconds
         tail = b""
         while time.perf_counter() < deadline and not self.ended:
@@ -147,7 +149,7 @@ class PseudoTerminal:
     def wait_for_screen(
         self, condition: Callable[[str], object], seconds: float = 30.0
     ) -> float | None:
-        """When the screen fulfilled `condition`, None where it never did."""
+        """Return when the screen fulfilled `condition`, None if never."""
         deadline = time.perf_counter() + seconds
         while True:
             data = self.read(0.02)
@@ -171,7 +173,7 @@ class PseudoTerminal:
             pass
 
     def press_and_wait(self, letter: str, seconds: float = 10.0) -> float | None:
-        """Seconds from a key to its letter on the terminal, None where it never came."""
+        """Return the seconds from a key to its letter on the terminal, None if it never came."""
         at = self.type(letter)
         painted = self.wait_for_bytes(letter.encode(), seconds)
         return None if painted is None else painted - at
@@ -224,7 +226,8 @@ class PseudoTerminal:
 def _cpu_seconds(process: psutil.Process) -> float:
     try:
         if sys.platform == "linux":
-            # The clock that clock_getcpuclockid(3) names: nanoseconds, where psutil has hundredths.
+            # The clock of clock_getcpuclockid(3): nanoseconds, while psutil has hundredths of a
+            # second.
             return time.clock_gettime((~process.pid << 3) | 2)
         times = process.cpu_times()
     except (OSError, psutil.Error):

@@ -21,11 +21,11 @@ class Ratio:
 
 
 def median_ratio(pairs: Sequence[tuple[float, float]], *, seed: int = 0) -> Ratio:
-    """The median of numerator over denominator, with a percentile bootstrap over the pairs.
+    """Return the median of numerator over denominator, with a percentile bootstrap over the pairs.
 
-    Each ratio is taken within a pair, whose runs saw the same machine; what drifts from pair to
-    pair (heat, neighbours) cancels. Raises `ValueError` without pairs or for a figure that is not
-    positive. The same pairs always give the same interval.
+    Both runs of a pair saw the same machine; drift from pair to pair (heat, neighbours) cancels.
+    Raises `ValueError` without pairs or for a figure that is not positive. The same pairs always
+    give the same interval.
     """
     if not pairs:
         raise ValueError("a ratio needs at least one pair")

@@ -1,4 +1,4 @@
-"""A picture of ratios: a bar each, with its 95 % interval, and a line where both are equal."""
+"""Draws ratios as bars with 95 % intervals, and a line at equality."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Bar:
 
 
 def draw(title: str, bars: Sequence[Bar]) -> str:
-    """An SVG document, readable on a light and on a dark page."""
+    """Return an SVG document, readable on a light and on a dark page."""
     end = max([1.5, *(min(bar.ratio.high, 4.0) for bar in bars)]) * 1.05
     height = _TOP + _ROW * len(bars) + 30
     lines = [

@@ -1,8 +1,8 @@
-"""How much of what a step costs the host is hidden behind a device that computes meanwhile.
+"""Measures how much host time per step overlap scheduling hides behind the device's computation.
 
-The device is a clock: each step keeps it busy for a fixed time from when the one before is done.
-Worker, scheduler, page tables, step inputs and sampler are the real ones; the sampler draws from
-few logits on the CPU, which takes about as long as starting the same work on a GPU.
+The device is a clock: each step keeps it busy for a fixed time from when the previous one is done.
+Worker, scheduler, page tables, step inputs and sampler are the real ones; the sampler uses few
+logits on the CPU, which takes about as long as launching the same work on a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.scheduling.scheduler import SequenceOutput
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.worker_loop import Stop, WorkerLoop
@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """A `PagedRunner` whose device does nothing, but takes its time for it."""
+    """A `PagedRunner` whose device only waits."""
 
     page_size = PAGE_SIZE
     max_drafts = 0
@@ -76,7 +76,7 @@ class Clock:
 
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
-        """Do what the host does for a step, and note when a device would be done with it."""
+        """Do the host's work for a step, and note when a device would be done with it."""
         self._inputs.fill(batch)
         self._inputs.upload()
         chunks = batch.sampling
@@ -91,7 +91,7 @@ class Clock:
         self._launched.append((self._free_at, samples))
 
     def collect(self) -> list[Sampled]:
-        """What was drawn, once the device would be done."""
+        """Return the sampled tokens, once the device would be done."""
         done, samples = self._launched.popleft()
         time.sleep(max(0.0, done - time.perf_counter()))
         return self._sampler.finish(samples) if samples is not None else []
@@ -105,7 +105,7 @@ class Clock:
         return False
 
     def prepare(self, params: SamplingParams) -> None:
-        """Nothing takes long."""
+        """Do nothing."""
 
     def forget(self, sequence: Sequence) -> None:
         """Free the sampling state."""
@@ -123,11 +123,11 @@ class Clock:
         return False
 
     def info(self) -> ModelInfo:
-        """Nobody asks."""
+        """Not used."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing."""
 
 
 def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]:
@@ -156,7 +156,12 @@ def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]
 
     prompts = PromptBuilder(runner.tokenizer, None, context=CONTEXT)
     loop = WorkerLoop(
-        Watched(runner), runner.tokenizer, prompts, AnswerForms(runner.tokenizer, None), send, inbox
+        Watched(runner),
+        runner.tokenizer,
+        prompts,
+        AnswerFormats(runner.tokenizer, None),
+        send,
+        inbox,
     )
     thread = threading.Thread(target=loop.run)
     thread.start()

@@ -1,4 +1,4 @@
-"""What the servers are asked to do, and which figures come of it."""
+"""The requests sent to the servers, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Sizes:
     chat: int
     """Words of a conversation."""
     other_model: Path | None
-    """What a swap goes through."""
+    """The model that a swap alternates with."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Short(Scenario):
         return Measured(throughput(answers), *counts(answers))
 
     def prompt(self, source: random.Random) -> str:
-        """Begins with what no other prompt begins with, so that no server has it cached."""
+        """Return a prompt with a unique beginning, so that no server has it cached."""
         return (
             f"{words(source, 5)}.\nWrite a long story about {words(source, 1)}.\nOnce upon a time"
         )
@@ -164,7 +164,7 @@ class Warm(Scenario):
         return (await ask(server.port, [request]))[0]
 
     def interrupt(self, server: Server) -> float:
-        """What happens between the turns; seconds."""
+        """Run the action between the turns; return its seconds."""
         return 0.0
 
 
@@ -216,7 +216,7 @@ class Structured(Scenario):
     async def answers(
         self, server: Server, seed: str, schema: dict[str, object] | None
     ) -> list[Answer]:
-        """One per stream."""
+        """Return one answer per stream."""
         requests = [
             server.request(
                 Ask(

@@ -21,7 +21,7 @@ READY_WITHIN = 300.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What all servers of a comparison have in common."""
+    """Settings that all servers of a comparison share."""
 
     threads: int
     slots: int
@@ -41,7 +41,7 @@ class Ask:
     messages: Sequence[dict[str, str]] = ()
     schema: dict[str, Any] | None = None
     fixed_length: bool = True
-    """Generate all `tokens`, whatever the model says; not for chats."""
+    """Generate all `tokens`, ignoring end-of-generation tokens; not for chats."""
 
 
 class Server(ABC):
@@ -60,7 +60,7 @@ class Server(ABC):
 
     @abstractmethod
     def command(self, model: Path) -> list[str]:
-        """What to run; it has to answer on `port`."""
+        """Return the command line; the server must answer on `port`."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -149,7 +149,7 @@ class Server(ABC):
         }
 
     def model_name(self) -> str:
-        """What requests call the model."""
+        """Return the model's name in requests."""
         return "model"
 
     def get(self, path: str) -> bool:
@@ -180,7 +180,7 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """A TCP port nobody uses just now."""
+    """Return a free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,9 +1,9 @@
-"""Sixteen clients and random faults for as long as one likes: memory, descriptors, hung answers.
+"""Soak test with sixteen clients and random faults: memory, descriptors, hung answers.
 
 `python bench/soak.py --minutes 60 --save` runs a daemon with a scripted model, or with `--model` a
 real one. Meanwhile workers are killed and frozen, clients leave, requests are bad, and the model is
-unloaded. It fails where an answer hangs, memory grows by more than 1 MB an hour, descriptors are
-left, or the daemon's process is another one at the end.
+unloaded. It fails if an answer hangs, memory grows by more than 1 MB an hour, descriptors leak, or
+the daemon's process changes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ CLIENTS = 16
 HUNG_AFTER = 90.0
 SAMPLE_SECONDS = 2.0
 RATE = 10.0
-"""Requests a second, all clients together: what is kept for ten minutes grows with it, so it must
-not change when other programs leave or take the processors."""
+"""Requests per second, all clients together.
+
+What is kept for ten minutes grows with it, so it must not depend on the machine's other load.
+"""
 WARM_SHARE = 0.4
-"""Of the time, before memory is measured: what is kept for ten minutes has come and gone."""
+"""Share of the time before memory is measured, so that data kept for ten minutes has reached its
+steady state.
+"""
 MOST_MB_AN_HOUR = 1.0
 
 SERVE = """
@@ -106,7 +110,7 @@ def client_of(socket: Path) -> httpx.AsyncClient:
 
 
 class Clients:
-    """Asks in every way at random, until it is told to stop."""
+    """Sends random requests of every kind until it is stopped."""
 
     def __init__(self, socket: Path, model: str, soak: Soak, chance: random.Random) -> None:
         self._socket = socket
@@ -150,7 +154,7 @@ class Clients:
                     await self._turn()
 
     async def _turn(self) -> None:
-        """Wait for the next request's time; what was missed is not made up for."""
+        """Wait for the next request's time; missed ones are not made up for."""
         now = time.monotonic()
         late = now > self._due + 1
         self._soak.late += late
@@ -263,7 +267,7 @@ def slope(samples: list[tuple[float, float]]) -> float:
 
 
 async def run(options: argparse.Namespace, home: Path) -> Soak:
-    """The whole soak."""
+    """Run the whole soak test."""
     model_name = Path(options.model).name if options.model else "scripted"
     soak = Soak(options.seed, model_name, options.rate)
     chance = random.Random(options.seed)
@@ -351,7 +355,7 @@ def start(home: Path, *, scripted: bool) -> subprocess.Popen[bytes]:
 
 
 def main() -> int:
-    """0 where everything is as promised."""
+    """Return 0 if all conditions hold."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=RATE, help="requests a second")

@@ -63,9 +63,9 @@ class Daemon:
         self.process.wait()
 
     async def stream(self, topic: str) -> None:
-        """One streamed completion of `TOKENS` tokens, read to its end.
+        """Read one streamed completion of `TOKENS` tokens to its end.
 
-        The client shares the cores with what it measures, so it does no more than count events.
+        The client shares the cores with the server, so it only counts events.
         """
         body = json.dumps(
             {

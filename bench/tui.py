@@ -131,7 +131,7 @@ def measure_chat(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Names
 
 
 def measure_long(ingle: Ingle, _daemon: ScriptedDaemon, arguments: argparse.Namespace) -> Figures:
-    """Opening a chat of 5,000 messages, typing in it, and what it takes."""
+    """Measure opening a chat of 5,000 messages, typing in it, and its resource use."""
     opened: list[float] = []
     keys: list[float] = []
     memory: list[float] = []

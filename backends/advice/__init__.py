@@ -1,1 +1,1 @@
-"""Which model to run on a machine, how, and how quick it would be: pure decisions over numbers."""
+"""Recommends which model to run on a machine, how, and at what predicted speed: pure functions."""

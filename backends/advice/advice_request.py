@@ -1,4 +1,4 @@
-"""What advice is asked for, and what it may choose from."""
+"""Input of the advice: the person's need, the task, the candidate models and measured speeds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NEEDS: dict[Need, str] = {
     "privacy": "good answers without any help from elsewhere",
     "batch": "many requests at once",
 }
-"""In words."""
+"""Each need in words, for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceRequest:
-    """A need and a task; `context` is 0 where any will do."""
+    """A need and a task; `context` is in tokens, 0 if any length will do."""
 
     need: Need = "quality"
     task: Task = "chat"
@@ -31,11 +31,12 @@ class AdviceRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A model that could be used.
+    """A model that could be recommended.
 
-    `exact`: its costs are told by its file, not guessed from its size. `runs_on_own`: ingle's own
-    engine knows it. `plain` weights are no blocks, so that they can be quantised on load. `draft`
-    is a smaller model that can guess for it.
+    `exact` means that its costs come from its file rather than an estimate from its size.
+    `runs_on_own` means that ingle's own engine supports it. `plain` weights are not in quantised
+    blocks, so they can be quantised on load. `draft` names a smaller model that can draft tokens
+    for it.
     """
 
     name: str
@@ -54,9 +55,9 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSpeed:
-    """Tokens a second that one answer of a model really made on this machine; `on_gpu` all of it.
+    """Tokens per second measured for one answer of a model on this machine.
 
-    `tokens` were in the context, 0 where nobody counted.
+    `on_gpu` means that all layers ran on the GPU. `tokens` is the context length, 0 if unknown.
     """
 
     name: str

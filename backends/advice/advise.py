@@ -1,4 +1,4 @@
-"""`advise`: for a need and a machine, which model to run and how."""
+"""Ranks models for a need and a machine, and predicts how each would run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from ..selection.model_placement import Placement, PlacementRequest, select
 from .advice_request import AdviceRequest, Candidate, MeasuredSpeed
 from .machine_capacity import MachineCapacity, corrected
 from .option_score import batch_rate, quality_of, score_option
-from .speed_prediction import Speed, predict_speed
+from .speed_prediction import PredictedSpeed, predict_speed
 
 FILLED = 1000
-"""Tokens in the context for which an answer's speed is told."""
+"""Context length in tokens for which the speed of an answer is predicted."""
 READING_SPEED = 5.0
-"""Tokens a second: most people read no quicker."""
+"""Tokens per second; most people read no faster."""
 _CONTEXTS = (16384, 8192, 4096, 2048)
 _LEAST_BATCH = 10.0
-"""Tokens a second of all answers together that many requests should make."""
+"""Least total tokens per second for the need "many requests at once"."""
 _KV_TYPES = (KVType.F16, KVType.Q8_0)
 _ALTERNATIVES = 3
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, and how it would be run; bytes and tokens a second.
+    """A model and how it would be loaded; sizes in bytes, speeds in tokens per second.
 
-    `quality` counts doublings of size, less what the quantisation costs: a yardstick for models of
-    one kind, not a measurement. `needs` are of the machine's memory and of the GPU's. `speed` is
-    null where too little is known of the machine, `batch` counts the tokens of eight answers at
-    once. `why` says how the engine was chosen, `why_not` what speaks for the first choice instead.
+    `quality` counts doublings of size, less the loss from quantisation: it compares models of one
+    kind and is not a measurement. `host_bytes` and `gpu_bytes` are the memory needed. `speed` is
+    null if too little is known of the machine; `batch` is the total rate of eight concurrent
+    answers. `why` explains the choice of engine, `why_not` why the best option is preferred to this
+    one.
     """
 
     model: str
@@ -59,27 +60,27 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     host_bytes: int
     gpu_bytes: int
     fits: bool
-    speed: Speed | None
+    speed: PredictedSpeed | None
     batch: float
     quality: float
     worth: float
     why: str
     memory: list[str] = []
-    """What the bytes are made of, a line for each kind of memory."""
+    """Breakdown of the bytes, one line for each kind of memory."""
 
     why_not: str = ""
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """The best option, null where nothing fits, with others and why not those."""
+    """The best option (null if nothing fits), the alternatives, and why they come second."""
 
     best: Option | None
     alternatives: list[Option] = []
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How a candidate is to be loaded."""
+class _LoadOptions:
+    """Parameters with which a candidate would be loaded."""
 
     context: int
     kv_type: KVType
@@ -87,18 +88,18 @@ class _Way:
 
 
 def advise(
-    site: MachineCapacity, candidates: Iterable[Candidate], request: AdviceRequest
+    capacity: MachineCapacity, candidates: Iterable[Candidate], request: AdviceRequest
 ) -> Advice:
-    """Weigh all candidates; what would not fit into the memory there is comes second at best."""
+    """Rank all candidates; those that do not fit into memory come last."""
     options = [
         option
         for candidate in candidates
         if _suits(candidate, request)
-        for option in weigh(site, candidate, request)
+        for option in options_for(capacity, candidate, request)
     ]
     ranked = sorted(options, key=lambda option: (-option.worth, option.host_bytes, option.model))
     fitting = [option for option in ranked if option.fits]
-    usable = [option for option in fitting if _quick_enough(option, request)]
+    usable = [option for option in fitting if _fast_enough(option, request)]
     best = next(iter(usable or sorted(fitting, key=_slowness)), None)
     if best is None:
         return Advice(
@@ -115,28 +116,36 @@ def advise(
     return Advice(
         best=best,
         alternatives=[
-            msgspec.structs.replace(option, why_not=why_not(option, best, site))
+            msgspec.structs.replace(option, why_not=why_not(option, best, capacity))
             for option in others
         ],
     )
 
 
-def weigh(site: MachineCapacity, candidate: Candidate, request: AdviceRequest) -> Iterator[Option]:
-    """Every sensible way to run one model."""
-    if candidate.costs.shape is None and not site.has_torch:
+def options_for(
+    capacity: MachineCapacity, candidate: Candidate, request: AdviceRequest
+) -> Iterator[Option]:
+    """Yield every sensible way to load one model."""
+    if candidate.costs.shape is None and not capacity.has_torch:
         return
-    if candidate.costs.shape is not None and not site.llama_works and not site.has_own:
+    if candidate.costs.shape is not None and not capacity.llama_works and not capacity.has_own:
         return
-    if request.need == "memory" and site.room.llama_offloads and candidate.costs.shape is not None:
-        site = replace(site, has_own=False)  # PyTorch alone takes more than many a model
-    for way in _ways(site, candidate, request):
-        yield _option(site, candidate, way, request)
+    if (
+        request.need == "memory"
+        and capacity.budget.llama_offloads
+        and candidate.costs.shape is not None
+    ):
+        capacity = replace(
+            capacity, has_own=False
+        )  # PyTorch alone takes more memory than many models
+    for way in _load_options(capacity, candidate, request):
+        yield _option(capacity, candidate, way, request)
 
 
 def calibrate(
-    site: MachineCapacity, candidates: Iterable[Candidate], measured: Sequence[MeasuredSpeed]
+    capacity: MachineCapacity, candidates: Iterable[Candidate], measured: Sequence[MeasuredSpeed]
 ) -> MachineCapacity:
-    """The site with rates set right by what models made on it; the median counts."""
+    """Return the capacity with its rates corrected by the median of the measured speeds."""
     by_name = {candidate.name: candidate for candidate in candidates}
     for on_gpu in (False, True):
         ratios: list[float] = []
@@ -145,33 +154,33 @@ def calibrate(
             candidate = by_name.get(speed.name)
             if candidate is None or speed.on_gpu != on_gpu or speed.decode <= 0:
                 continue
-            options = list(weigh(site, candidate, AdviceRequest(context=4096)))
+            options = list(options_for(capacity, candidate, AdviceRequest(context=4096)))
             found = next((o for o in options if (o.device == "gpu") == on_gpu and o.speed), None)
             if found is not None and found.speed is not None:
                 ratios.append(speed.decode / _decode_at(found.speed, found.context, speed.tokens))
                 names.append(f"{speed.name} at {speed.decode:.1f} tokens/s")
         if ratios:
             source = f"corrected by {', '.join(names)}, measured here"
-            site = corrected(site, median(ratios), source, on_gpu=on_gpu)
-    return site
+            capacity = corrected(capacity, median(ratios), source, on_gpu=on_gpu)
+    return capacity
 
 
-def _decode_at(speed: Speed, context: int, tokens: int) -> float:
-    """Predicted tokens a second behind so many tokens: seconds grow with them evenly."""
+def _decode_at(speed: PredictedSpeed, context: int, tokens: int) -> float:
+    """Return predicted tokens per second after `tokens` tokens; time per token grows linearly."""
     if not tokens or context <= FILLED:
         return speed.decode
     early, late = 1 / speed.decode, 1 / speed.decode_full
     return 1 / max(1e-9, early + (late - early) * (tokens - FILLED) / (context - FILLED))
 
 
-def why_not(option: Option, best: Option, site: MachineCapacity) -> str:
-    """In one sentence, what speaks for the best one."""
+def why_not(option: Option, best: Option, capacity: MachineCapacity) -> str:
+    """Return one sentence on why `best` is preferred to `option`."""
     if not option.fits:
         short = [
             f"{needed / 1e9:.1f} GB of {what}, of which {max(0, free) / 1e9:.1f} GB can be had"
             for what, needed, free in (
-                ("memory", option.host_bytes, site.room.host),
-                ("the GPU", option.gpu_bytes, site.room.gpu or 0),
+                ("memory", option.host_bytes, capacity.budget.host),
+                ("the GPU", option.gpu_bytes, capacity.budget.gpu or 0),
             )
             if needed > free
         ]
@@ -207,8 +216,8 @@ def _suits(candidate: Candidate, request: AdviceRequest) -> bool:
     return not request.context or candidate.costs.context >= request.context
 
 
-def _quick_enough(option: Option, request: AdviceRequest) -> bool:
-    """At reading speed, where somebody reads."""
+def _fast_enough(option: Option, request: AdviceRequest) -> bool:
+    """Return whether it generates at reading speed, if the need involves reading."""
     if request.task == "embed" or option.speed is None:
         return True
     if request.need == "batch":
@@ -225,7 +234,7 @@ def _memory(option: Option) -> int:
 
 
 def _each_model(options: Iterable[Option], taken: Iterable[str]) -> list[Option]:
-    """The first option of each model that is not taken."""
+    """Return the first option of each model that is not in `taken`."""
     seen, found = set(taken), list[Option]()
     for option in options:
         if option.model not in seen:
@@ -234,10 +243,12 @@ def _each_model(options: Iterable[Option], taken: Iterable[str]) -> list[Option]
     return found
 
 
-def _ways(site: MachineCapacity, candidate: Candidate, request: AdviceRequest) -> Iterator[_Way]:
+def _load_options(
+    capacity: MachineCapacity, candidate: Candidate, request: AdviceRequest
+) -> Iterator[_LoadOptions]:
     trained = candidate.costs.context
     if request.task == "embed":
-        yield _Way(trained, KVType.F16, "none")
+        yield _LoadOptions(trained, KVType.F16, "none")
         return
     contexts = (
         [request.context]
@@ -245,23 +256,23 @@ def _ways(site: MachineCapacity, candidate: Candidate, request: AdviceRequest) -
         else sorted({min(context, trained) for context in _CONTEXTS}, reverse=True)
     )
     quantizes: list[Quantize] = ["none"]
-    if candidate.plain and site.has_own:
+    if candidate.plain and capacity.has_own:
         quantizes.append("nf4")
     for context in contexts:
         for kv_type in _KV_TYPES:
             for quantize in quantizes:
-                yield _Way(context, kv_type, quantize)
+                yield _LoadOptions(context, kv_type, quantize)
 
 
 def _option(
-    site: MachineCapacity, candidate: Candidate, way: _Way, request: AdviceRequest
+    capacity: MachineCapacity, candidate: Candidate, way: _LoadOptions, request: AdviceRequest
 ) -> Option:
-    costs, room = candidate.costs, site.room
-    found = select(costs, room, _wanted(site, candidate, way))
+    costs, budget = candidate.costs, capacity.budget
+    found = select(costs, budget, _wanted(capacity, candidate, way))
     needs, filled = found.needs, min(FILLED, found.context)
-    rates = site.cpu, site.gpu
+    rates = capacity.cpu, capacity.gpu
     speed = predict_speed(
-        costs, found, *rates, kv_type=way.kv_type, filled=filled, repacked=room.repacked
+        costs, found, *rates, kv_type=way.kv_type, filled=filled, repacked=budget.repacked
     )
     quality = quality_of(costs, way.quantize, way.kv_type, candidate, request)
     batch = batch_rate(speed, DEFAULT_SLOTS)
@@ -283,19 +294,19 @@ def _option(
         draft=candidate.draft,
         host_bytes=needs.host,
         gpu_bytes=needs.gpu,
-        fits=needs.fits_in(MemoryNeeds(room.host, room.gpu or 0)),
+        fits=needs.fits_in(MemoryNeeds(budget.host, budget.gpu or 0)),
         speed=speed,
         batch=batch,
         quality=quality,
         worth=score_option(quality, speed, batch, needs.total, found.context, request.need),
         why=found.reason,
-        memory=_memory_parts(found, room.gpu_name),
+        memory=_memory_parts(found, budget.gpu_name),
     )
 
 
-def _wanted(site: MachineCapacity, candidate: Candidate, way: _Way) -> PlacementRequest:
+def _wanted(capacity: MachineCapacity, candidate: Candidate, way: _LoadOptions) -> PlacementRequest:
     costs = candidate.costs
-    own = site.has_own and candidate.runs_on_own and costs.config is not None
+    own = capacity.has_own and candidate.runs_on_own and costs.config is not None
     must, engine = costs.shape is None, DEFAULT_ENGINE
     if must or own:
         engine = next(each.name for each in all_engines() if each.knows(costs))

@@ -1,4 +1,4 @@
-"""How quickly a device reads weights and multiplies, and where each number comes from."""
+"""Memory bandwidth and compute rates of CPUs and GPUs, each with its source."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _GPU_KV_SHARE = 0.8
 
 @dataclass(frozen=True)
 class _Level:
-    """What one thread does a second: bytes of weights and operations, with weights that llama.cpp
-    lays out anew for the processor and with others, and multiplications of attention."""
+    """Rates of one thread per second: bytes of weights and operations, for weights that llama.cpp
+    repacks for the processor and for others, and multiplications of attention.
+    """
 
     bytes: float
     plain_bytes: float
@@ -33,7 +34,7 @@ _LEVELS = {
     "I8MM": _Level(14e9, 8e9, 120e9, 30e9, 4e9),
     "DOTPROD": _Level(6e9, 4e9, 40e9, 12e9, 2e9),
 }
-"""Of AVX-512 as measured with four models on 2 cores, see docs/machine.md; the others assumed."""
+"""AVX-512 is measured with four models on 2 cores, see docs/machine.md; the others are assumed."""
 _OLD = _Level(3e9, 2e9, 12e9, 6e9, 1e9)
 _CPU_SHARE = 0.93
 _CPU_LAYER = 65e-6
@@ -51,22 +52,23 @@ _FLOPS_A_CORE = {
     (10, 0): 110e9,
     (12, 0): 9.7e9,
 }
-"""Dense 16-bit tensor operations a second for each CUDA core, from NVIDIA's tables: 71 TFLOPS of an
-RTX 3090's 10,496 cores, 165 of an RTX 4090's 16,384, and so on."""
+"""Dense 16-bit tensor operations per second of each CUDA core, from NVIDIA's tables: 71 TFLOPS of
+an RTX 3090's 10,496 cores, 165 of an RTX 4090's 16,384, and so on.
+"""
 _GPU_FLOPS_SHARE = 0.6
 _APPLE_FLOPS_A_CORE = 0.25e12
-"""llama.cpp's published prompts of Llama 2 7B: 10 TFLOPS on 40 cores of an M3 Max."""
+"""From llama.cpp's published prefill of Llama 2 7B: 10 TFLOPS on 40 cores of an M3 Max."""
 _PASCAL_FLOPS_A_CORE = 3.5e9
 _UNKNOWN_FLOPS = 2e12
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRates:
-    """One device; bytes and operations a second, and seconds that each layer costs besides.
+    """Rates of one device in bytes and operations per second, and fixed seconds per layer.
 
-    `plain` rates are of weights whose type has no quick form there. `attention` counts
-    multiplications with keys and values, 0 where reading them is all that takes time. `source`
-    says where the numbers come from, `factor` is what was measured here of what was predicted.
+    `plain` rates are for weight types without a fast layout on the device. `attention` counts
+    multiplications with keys and values, 0 if only reading them takes time. `source` says where the
+    numbers come from; `factor` is measured speed over predicted speed.
     """
 
     name: str
@@ -81,12 +83,12 @@ class DeviceRates:
     factor: float = 1.0
 
     def corrected(self, factor: float, source: str) -> DeviceRates:
-        """By measurements on this machine."""
+        """Return these rates scaled by `factor`, with the source of the measurement."""
         return replace(self, factor=factor, source=f"{self.source}; {source}")
 
 
 def cpu_rates(cpu: Cpu) -> DeviceRates | None:
-    """Those of the processor; None where nobody knows how quick its memory is."""
+    """Return the rates of the processor, None if its memory bandwidth is unknown."""
     if not cpu.bandwidth:
         return None
     threads = cpu.compute_threads
@@ -107,9 +109,9 @@ def cpu_rates(cpu: Cpu) -> DeviceRates | None:
 
 
 def gpu_rates(gpu: Gpu, memory_bandwidth: float | None = None) -> DeviceRates | None:
-    """Those of a GPU, None where its bandwidth is not known.
+    """Return the rates of a GPU, None if its bandwidth is unknown.
 
-    One that computes in the machine's memory reads at `memory_bandwidth`, unless its own is known.
+    A GPU with unified memory reads at `memory_bandwidth` unless its own is known.
     """
     bandwidth = gpu.bandwidth or (memory_bandwidth if gpu.unified else None)
     if not bandwidth:
@@ -136,5 +138,5 @@ def _gpu_flops(gpu: Gpu) -> float:
     older = [known for known in _FLOPS_A_CORE if known <= gpu.compute_capability]
     if not older:
         return gpu.cores * _PASCAL_FLOPS_A_CORE
-    # 8.7 and 12.1 are relatives of 8.6 and 12.0, with as much for each core.
+    # 8.7 and 12.1 are variants of 8.6 and 12.0 with the same rate per core.
     return gpu.cores * _FLOPS_A_CORE[max(older)] * _GPU_FLOPS_SHARE

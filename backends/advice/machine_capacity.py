@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ingle.models.fit.process_overhead import repacked_types
 
 from ..cuda.kernel_coverage import OLDEST_GPU
-from ..hardware.machine import Gpu, Machine, Memory
+from ..hardware.machine import Gpu, HostMemory, Machine
 from ..registry.cuda_availability import first_visible
 from ..selection.model_placement import MemoryBudget
 from .device_rates import DeviceRates, cpu_rates, gpu_rates
@@ -18,12 +18,13 @@ _LARGEST_GPU_SHARE = 2**29
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCapacity:
-    """`room` is what models can have; `has_own` is whether ingle's engine can use the GPU.
+    """Memory and rates that a machine offers to one model.
 
-    `has_torch` is whether it can run at all. Rates are None for devices that nobody knows.
+    `budget` is the memory that models can use. `has_own` says whether ingle's engine can use the
+    GPU, `has_torch` whether it can run at all. Rates are None for unknown devices.
     """
 
-    room: MemoryBudget
+    budget: MemoryBudget
     cpu: DeviceRates | None
     gpu: DeviceRates | None
     has_own: bool = False
@@ -32,43 +33,45 @@ class MachineCapacity:
 
     @property
     def uses_gpu(self) -> bool:
-        """Whether some engine can use the GPU there is."""
-        return bool(self.room.gpu_name) and (self.has_own or self.room.llama_offloads)
+        """Return whether some engine can use the GPU."""
+        return bool(self.budget.gpu_name) and (self.has_own or self.budget.llama_offloads)
 
 
-def site_of(
+def capacity_of(
     machine: Machine,
     *,
     visible: str | None = None,
     own: frozenset[int] = frozenset(),
     own_memory: int = 0,
-    emptied: bool = False,
-    mended: bool = False,
+    assume_idle: bool = False,
+    assume_engines: bool = False,
 ) -> MachineCapacity:
-    """The machine as it is, for one model alone.
+    """Return the machine's capacity for one model alone.
 
-    What the processes in `own` hold counts as free, with `own_memory` bytes of the machine's
-    memory, since they are models that make room. `emptied` is the machine with nothing else on it,
-    `mended` with engines that can use its GPU.
+    Memory held by the processes in `own` counts as free, as do `own_memory` bytes of host memory,
+    since loaded models can be evicted. `assume_idle` means the machine with nothing else running,
+    `assume_engines` with engines that can use its GPU.
     """
     gpu = _gpu(machine.gpus, visible)
     software = machine.software
     torch, build = software.torch, software.llama_cpp
     memory = machine.memory
-    free = memory.usable_total if emptied else min(memory.usable_total, memory.usable + own_memory)
-    has_torch = torch is not None or (mended and gpu is not None)
-    has_own = (gpu is not None and _runs_own(gpu, machine)) or (mended and _capable(gpu))
+    free = (
+        memory.usable_total if assume_idle else min(memory.usable_total, memory.usable + own_memory)
+    )
+    has_torch = torch is not None or (assume_engines and gpu is not None)
+    has_own = (gpu is not None and _runs_own(gpu, machine)) or (assume_engines and _capable(gpu))
     offloads = build is not None and build.gpu_offload
-    room = MemoryBudget(
+    budget = MemoryBudget(
         host=max(0, free - _share(memory)),
-        gpu=0 if gpu is None else _gpu_room(gpu, own, emptied),
+        gpu=0 if gpu is None else _gpu_room(gpu, own, assume_idle),
         gpu_name="" if gpu is None else gpu.name,
-        llama_offloads=gpu is not None and (offloads or mended),
+        llama_offloads=gpu is not None and (offloads or assume_engines),
         unified=gpu is not None and gpu.unified,
         repacked=repacked_types(machine.cpu.instruction_sets),
     )
     return MachineCapacity(
-        room=room,
+        budget=budget,
         cpu=cpu_rates(machine.cpu),
         gpu=None if gpu is None else gpu_rates(gpu, machine.cpu.bandwidth),
         has_own=has_own,
@@ -78,18 +81,20 @@ def site_of(
 
 
 def corrected(
-    site: MachineCapacity, factor: float, source: str, *, on_gpu: bool
+    capacity: MachineCapacity, factor: float, source: str, *, on_gpu: bool
 ) -> MachineCapacity:
-    """With rates that agree with what was measured."""
-    rates = site.gpu if on_gpu else site.cpu
+    """Return the capacity with rates scaled to agree with a measurement."""
+    rates = capacity.gpu if on_gpu else capacity.cpu
     if rates is None:
-        return site
+        return capacity
     better = rates.corrected(factor, source)
-    return replace(site, gpu=better) if on_gpu else replace(site, cpu=better)
+    return replace(capacity, gpu=better) if on_gpu else replace(capacity, cpu=better)
 
 
 def _gpu(gpus: list[Gpu], visible: str | None) -> Gpu | None:
-    """The GPU that models are loaded on; one that tells nothing of its memory is of no use."""
+    """Return the GPU that models are loaded on; GPUs that do not report their memory are
+    skipped.
+    """
     nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.memory_total]
     if nvidia:
         return first_visible(nvidia, visible)
@@ -105,20 +110,20 @@ def _capability(gpu: Gpu) -> tuple[int, int]:
 
 
 def _runs_own(gpu: Gpu, machine: Machine) -> bool:
-    """PyTorch is there, was built for CUDA, and the driver is new enough for it."""
+    """Return whether PyTorch is installed, built for CUDA, and supported by the driver."""
     torch = machine.software.torch
     if torch is None or not torch.cuda or not _capable(gpu):
         return False
     return not gpu.cuda or int(gpu.cuda.split(".")[0]) >= int(torch.cuda.split(".")[0])
 
 
-def _gpu_room(gpu: Gpu, own: frozenset[int], emptied: bool) -> int:
+def _gpu_room(gpu: Gpu, own: frozenset[int], assume_idle: bool) -> int:
     total = gpu.memory_total or 0
     ours = sum(process.memory or 0 for process in gpu.processes if process.pid in own)
-    free = total if emptied else min(total, (gpu.memory_free or 0) + ours)
+    free = total if assume_idle else min(total, (gpu.memory_free or 0) + ours)
     return max(0, free - (0 if gpu.unified else min(total // 20, _LARGEST_GPU_SHARE)))
 
 
-def _share(memory: Memory) -> int:
-    """What stays for the desktop, as the daemon leaves it."""
+def _share(memory: HostMemory) -> int:
+    """Return the share reserved for the desktop, as the daemon reserves it."""
     return min(memory.usable_total // 20, _LARGEST_SHARE)

@@ -1,4 +1,4 @@
-"""What an option is worth to somebody: quality, time and memory on one scale."""
+"""Scores an option: quality, time and memory on one scale."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from ingle.models.kv_type import KVType
 from ..base.load_spec import Quantize
 from ..registry.model_costs import ModelCosts
 from .advice_request import AdviceRequest, Candidate, Need
-from .speed_prediction import Speed, bytes_a_token
+from .speed_prediction import PredictedSpeed, bytes_per_token
 
-# Everything counts in doublings of a model's size, which is what people choose between.
+# Everything is counted in doublings of a model's size, which is what people choose between.
 _LOSS_AT_FOUR_BITS = 0.12
 _FOUR_BITS = 4.85
 _BITS_A_DOUBLING = 0.75
-"""Bits a weight less that double what quantisation costs: little above five, much below three."""
+"""Bits per weight less that double the loss from quantisation: small above five, large below three.
+"""
 _NF4_BITS = 4.6
 _KV_LOSS = {KVType.Q8_0: 0.05, KVType.Q4_0: 0.4}
 _CODER = 1.0
 _CODER_AT_CHAT = 1.0
 _PROMPT, _ANSWER = 500, 150
-"""Tokens of a usual question with what goes before it, and of a usual answer."""
+"""Tokens of a typical prompt with its context, and of a typical answer."""
 _SOON = 3.0
-"""Seconds below which the end of an answer comes before it is read."""
+"""Seconds to a complete answer below which more speed gains nothing."""
 _PATIENT = 5.0
-"""As much, of those who want the best answer."""
+"""The same for the need "the best answers"."""
 _LITTLE = 0.5e9
-"""Bytes below which memory does not matter."""
+"""Bytes below which memory use does not matter."""
 _TIME_WEIGHT, _MEMORY_WEIGHT, _BATCH_WEIGHT = 1.5, 1.5, 1.0
 _SMALL_BATCH = 0.55
-"""What a step of a few tokens computes a second, of what a long prompt does: 231 of 419 tokens with
-SmolLM2 135M, 54 of 102 with Qwen2.5 Coder 1.5B, on 2 cores."""
+"""Compute rate of a step with few tokens, relative to a long prefill: 231 of 419 tokens/s with
+SmolLM2 135M, 54 of 102 with Qwen2.5 Coder 1.5B, on 2 cores.
+"""
 _TASTE_FOR_TIME, _TASTE_FOR_CONTEXT = 0.5, 0.1
 
 
@@ -42,7 +44,9 @@ def quality_of(
     candidate: Candidate,
     request: AdviceRequest,
 ) -> float:
-    """Doublings of a billion weights, less what is lost in bits, more where it is made for this."""
+    """Return doublings of a billion weights, less the quantisation loss, plus a bonus for
+    the task.
+    """
     parameters = max(1, costs.parameters)
     bits = _NF4_BITS if quantize == "nf4" else costs.stored * 8 / parameters
     loss = _LOSS_AT_FOUR_BITS * 2 ** ((_FOUR_BITS - min(bits, 16)) / _BITS_A_DOUBLING)
@@ -53,41 +57,44 @@ def quality_of(
 
 
 def _dense_size(costs: ModelCosts) -> float:
-    """Weights of a dense model as good: of experts, halfway between all and those that take part.
+    """Return the number of weights of a dense model of equal quality.
 
-    That is their geometric mean, a rule of thumb.
+    For a mixture of experts that is the geometric mean of total and active weights, a rule of
+    thumb.
     """
     parameters = max(1, costs.parameters)
     if costs.shape is None or not costs.shape.expert_count:
         return parameters
-    return parameters * sqrt(bytes_a_token(costs) / max(1, costs.stored))
+    return parameters * sqrt(bytes_per_token(costs) / max(1, costs.stored))
 
 
 def score_option(
     quality: float,
-    speed: Speed | None,
+    speed: PredictedSpeed | None,
     batch: float,
     memory: int,
     context: int,
     need: Need,
 ) -> float:
-    """More is better; options are compared by nothing else."""
-    room = _TASTE_FOR_CONTEXT * log2(max(context, 1) / 4096)
+    """Return the score by which options are compared; more is better."""
+    budget = _TASTE_FOR_CONTEXT * log2(max(context, 1) / 4096)
     if need == "memory":
         return quality - _MEMORY_WEIGHT * log2(max(memory, _LITTLE) / 1e9)
     if need == "batch":
-        return quality + room + (_BATCH_WEIGHT * log2(batch) if batch > 0 else 0.0)
+        return quality + budget + (_BATCH_WEIGHT * log2(batch) if batch > 0 else 0.0)
     weight, soon = (_TIME_WEIGHT, _SOON) if need == "latency" else (_TASTE_FOR_TIME, _PATIENT)
-    return quality + room - weight * log2(max(soon, seconds_of_answer(speed)) / soon)
+    return quality + budget - weight * log2(max(soon, seconds_of_answer(speed)) / soon)
 
 
-def seconds_of_answer(speed: Speed | None) -> float:
-    """A usual question and its answer; a second where nothing is known."""
+def seconds_of_answer(speed: PredictedSpeed | None) -> float:
+    """Return the seconds of a typical prompt and answer; 1 if the speed is unknown."""
     return _SOON if speed is None else _PROMPT / speed.prefill + _ANSWER / speed.decode
 
 
-def batch_rate(speed: Speed | None, streams: int) -> float:
-    """Tokens a second of so many answers together, whose steps read the weights once."""
+def batch_rate(speed: PredictedSpeed | None, streams: int) -> float:
+    """Return total tokens per second of `streams` concurrent answers, whose steps read the weights
+    once.
+    """
     if speed is None:
         return 0.0
     return streams / max(1 / speed.decode, streams / (_SMALL_BATCH * speed.prefill))

@@ -1,4 +1,4 @@
-"""`predict_speed`: tokens a second of a model that is loaded in a given way."""
+"""Predicts prefill and decode speed of a loaded model from bytes and device rates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..selection.model_placement import Placement
 from .device_rates import DeviceRates
 
 _TRANSFER_RATE = 12e9
-"""Bytes a second from the machine's memory to a GPU: PCIe 3.0 with 16 lanes, or 4.0 with 8."""
+"""Bytes per second from host memory to a GPU: PCIe 3.0 with 16 lanes, or 4.0 with 8."""
 
 _PROMPT = 1000
-"""Tokens of the prompt whose speed is told."""
+"""Tokens of the prompt for which the prefill speed is predicted."""
 _PROMPT_ATTENTION = 2
 
 
-class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """Predicted tokens a second: of a prompt, of an answer early in a chat and with a full context.
+class PredictedSpeed(msgspec.Struct, frozen=True, kw_only=True):
+    """Predicted tokens per second: prefill, decode early in a chat, and decode with a full context.
 
-    `arithmetic` is how the numbers come about, a line each.
+    `arithmetic` explains the numbers, one line each.
     """
 
     prefill: float
@@ -36,10 +36,10 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class _Part:
-    """What one device does for a token.
+    """The work of one device for each token.
 
-    Bytes of `weights`, of which `plain` have no quick form, and for each token in the context bytes
-    of keys and values, and multiplications.
+    `weights` is in bytes, of which `plain` have no fast layout; `kv` bytes and `products`
+    multiplications are per token in the context.
     """
 
     rates: DeviceRates
@@ -51,21 +51,21 @@ class _Part:
 
     @property
     def reading(self) -> float:
-        """Seconds for the weights."""
+        """Return the seconds to read or compute the weights."""
         rates = self.rates
         return (self.weights - self.plain) / rates.weight_rate + self.plain / rates.plain_rate
 
-    def attending(self, tokens: int) -> float:
-        """Seconds for the context, which are those of the slower of reading and computing."""
+    def attention_seconds(self, tokens: int) -> float:
+        """Return the seconds of attention over `tokens`: the slower of reading and computing."""
         rates = self.rates
         computing = self.products / rates.attention if rates.attention else 0.0
         return tokens * max(self.kv / rates.kv_rate, computing)
 
     def seconds(self, tokens: int) -> float:
-        """All of a token behind so many others."""
+        """Return all seconds of one token after `tokens` others."""
         rates = self.rates
         fixed = self.layers * rates.layer_seconds
-        return (self.reading + self.attending(tokens) + fixed) / rates.factor
+        return (self.reading + self.attention_seconds(tokens) + fixed) / rates.factor
 
 
 def predict_speed(
@@ -77,13 +77,13 @@ def predict_speed(
     kv_type: KVType,
     filled: int,
     repacked: frozenset[str] = frozenset(),
-) -> Speed | None:
-    """From bytes and rates; `decode` is with `filled` tokens in the context.
+) -> PredictedSpeed | None:
+    """Predict speeds from bytes and rates; `decode` is with `filled` tokens in the context.
 
-    None where a device that takes part is not known.
+    Returns None if the rates of a device in use are unknown.
     """
     on_gpu, on_cpu = _divide(costs, selection, kv_type)
-    quick = _quick_share(costs, repacked)
+    quick = _repacked_share(costs, repacked)
     products = _products(costs)
     parts: list[_Part] = []
     for (weights, kv, layers), rates in ((on_gpu, gpu), (on_cpu, cpu)):
@@ -98,7 +98,7 @@ def predict_speed(
     seconds = sum(part.seconds(filled) for part in parts)
     full = sum(part.seconds(selection.context) for part in parts)
     prompt = _prompt_seconds(costs, parts, selection.batch, repacked)
-    return Speed(
+    return PredictedSpeed(
         prefill=1 / prompt,
         decode=1 / seconds,
         decode_full=1 / full,
@@ -106,15 +106,15 @@ def predict_speed(
     )
 
 
-def bytes_a_token(costs: ModelCosts) -> int:
-    """Bytes of weights that one token needs: all but looked-up tables and idle experts."""
+def bytes_per_token(costs: ModelCosts) -> int:
+    """Return the bytes of weights that one token needs: all but lookup tables and idle experts."""
     return sum(part[0] for part in _layers_of(costs)) + _output_bytes(costs)
 
 
 def _divide(
     costs: ModelCosts, selection: Placement, kv_type: KVType
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Weights, bytes a cached token and layers on the GPU, and on the processor."""
+    """Return weights, bytes per cached token and layers on the GPU, and on the processor."""
     layers = _layers_of(costs)
     scale = _kept_share(costs, selection)
     count = len(layers) + 1 if selection.gpu_layers < 0 else selection.gpu_layers
@@ -125,12 +125,12 @@ def _divide(
     for index, (weights, experts, keys, values) in enumerate(layers):
         above = index >= first
         side = sides[0 if above else 1]
-        # Experts of the first blocks may stay in the machine's memory all the same.
+        # Experts of the first blocks may stay in host memory.
         if above and index < selection.cpu_experts:
             sides[1][0] += int(experts * scale)
             weights -= experts
         side[0] += int(weights * scale)
-        # A processor computes on them longer than it reads, in whatever type they are.
+        # On a processor, computing takes longer than reading, whatever the KV type.
         stored = kv_type if above else KVType.F16
         side[1] += stored.bytes_of(keys) + stored.bytes_of(values)
         side[2] += 1
@@ -140,7 +140,9 @@ def _divide(
 
 
 def _layers_of(costs: ModelCosts) -> list[tuple[int, int, int, int]]:
-    """Bytes read for a token, those of experts among them, and elements of keys and of values."""
+    """Return bytes read per token, those of experts among them, and elements of keys and of
+    values.
+    """
     shape, config = costs.shape, costs.config
     if shape is not None:
         busy = shape.experts_used / shape.expert_count if shape.expert_count else 1.0
@@ -187,21 +189,21 @@ def _prompt_seconds(
 
     What of the weights does not lie on the GPU is sent there for every step.
     """
-    read = max(1, bytes_a_token(costs))
+    read = max(1, bytes_per_token(costs))
     operations = 2 * costs.parameters * (read - _output_bytes(costs)) / max(1, costs.stored)
     rates = parts[0].rates
-    # A token of a prompt sees half of it on average; many at once take less than one by one.
-    attending = parts[0].attending(_PROMPT // 2) / _PROMPT_ATTENTION
+    # A token of a prompt sees half of it on average; batching makes attention cheaper.
+    attention_seconds = parts[0].attention_seconds(_PROMPT // 2) / _PROMPT_ATTENTION
     if len(parts) > 1:
         sent = parts[1].weights / _TRANSFER_RATE / batch
-        return (operations / rates.flops + attending) / rates.factor + sent
-    slow = 0.0 if rates.flops == rates.plain_flops else 1 - _quick_in_layers(costs, repacked)
+        return (operations / rates.flops + attention_seconds) / rates.factor + sent
+    slow = 0.0 if rates.flops == rates.plain_flops else 1 - _repacked_layer_share(costs, repacked)
     time = (1 - slow) / rates.flops + slow / rates.plain_flops
-    return max((operations * time + attending) / rates.factor, 1e-9)
+    return max((operations * time + attention_seconds) / rates.factor, 1e-9)
 
 
-def _quick_share(costs: ModelCosts, repacked: frozenset[str]) -> float:
-    """The part of the weights, by bytes, that llama.cpp lays out anew for a processor."""
+def _repacked_share(costs: ModelCosts, repacked: frozenset[str]) -> float:
+    """Return the share of the weights, by bytes, that llama.cpp repacks for a processor."""
     if costs.shape is None:
         return 1.0
     matrices = costs.shape.matrices
@@ -209,8 +211,10 @@ def _quick_share(costs: ModelCosts, repacked: frozenset[str]) -> float:
     return sum(matrices[kind] for kind in matrices.keys() & repacked) / total if total else 1.0
 
 
-def _quick_in_layers(costs: ModelCosts, repacked: frozenset[str]) -> float:
-    """As much of the layers: of the output, which seldom has the form, a prompt needs a row."""
+def _repacked_layer_share(costs: ModelCosts, repacked: frozenset[str]) -> float:
+    """Return the same share for the layers alone: a prefill needs only one row of the output
+    matrix.
+    """
     if costs.shape is None:
         return 1.0
     matrices = costs.shape.matrices
@@ -219,7 +223,7 @@ def _quick_in_layers(costs: ModelCosts, repacked: frozenset[str]) -> float:
 
 
 def _products(costs: ModelCosts) -> int:
-    """Multiplications of one layer for each token in the context."""
+    """Return the multiplications of one layer for each token in the context."""
     shape, config = costs.shape, costs.config
     if shape is not None:
         return 2 * shape.head_count * shape.key_length
@@ -248,13 +252,13 @@ def _explain_part(part: _Part, filled: int) -> Iterator[str]:
     read = [(quick, rates.weight_rate), (part.plain, rates.plain_rate)]
     sums = [f"{size / 1e6:,.0f} MB / {rate / 1e9:,.0f} GB/s" for size, rate in read if size]
     yield f"{rates.name}: weights a token {' + '.join(sums)} = {part.reading * 1e3:.2f} ms"
-    cached, attending = filled * part.kv, part.attending(filled)
+    cached, attention_seconds = filled * part.kv, part.attention_seconds(filled)
     if rates.attention and part.products / rates.attention > part.kv / rates.kv_rate:
         amount = f"{filled * part.products / 1e6:,.0f} million products / "
         amount += f"{rates.attention / 1e9:,.0f} billion a second"
     else:
         amount = f"{cached / 1e6:,.1f} MB / {rates.kv_rate / 1e9:,.0f} GB/s"
-    yield f"  + keys and values of {filled:,} tokens {amount} = {attending * 1e3:.2f} ms"
+    yield f"  + keys and values of {filled:,} tokens {amount} = {attention_seconds * 1e3:.2f} ms"
     fixed = part.layers * rates.layer_seconds
     each = rates.layer_seconds * 1e6
     yield f"  + {part.layers} layers × {each:,.0f} µs = {fixed * 1e3:.2f} ms"

@@ -1,4 +1,4 @@
-"""The likely shape of a model of which only its size is known."""
+"""Estimates the shape of a model of which only the size is known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KNOWN = (
 
 _EXPERTS_USED = 8
 _MOST_BUSY = 1 / 8
-"""The part of its experts that a token passes at most: 8 of 128 in Qwen3, 4 of 32 in gpt-oss."""
+"""The largest share of its experts that a token passes: 8 of 128 in Qwen3, 4 of 32 in gpt-oss."""
 
 
 def typical_costs(
@@ -52,12 +52,13 @@ def typical_costs(
     embeds: bool = False,
     active: int = 0,
 ) -> ModelCosts:
-    """A decoder or an encoder of so many weights in so many bytes, shaped like its likes.
+    """Return the costs of a decoder or encoder of this many weights and bytes, shaped like known
+    models.
 
-    `tensor_type` is the one that most of its weights have; of a model of experts only `active`
-    weights take part in a token.
+    `tensor_type` is the type of most weights; in a mixture of experts only `active` weights take
+    part in a token.
     """
-    # A model of experts is as deep and wide as a dense one between its two sizes.
+    # A mixture of experts is as deep and wide as a dense model between its two sizes.
     size = sqrt(parameters * (active or parameters))
     like = min(_KNOWN, key=lambda known: abs(log(known.parameters * 1e9 / max(1, size))))
     shape = _shape(like, parameters, stored, active, embeds=embeds)
@@ -103,14 +104,16 @@ def _shape(like: _Known, parameters: int, stored: int, active: int, *, embeds: b
 
 
 def _block(like: _Known, weights: int, idle: float, busy: float, embeds: bool) -> LayerShape:
-    """One of so many bytes, of which a token leaves the part `idle` and its experts `busy`."""
+    """Return one block of `weights` bytes, of which a token skips the share `idle` and uses
+    `busy`.
+    """
     kv = 0 if embeds else like.kv_heads * like.head_size
     experts = int(weights * idle / (1 - busy)) if idle else 0
     return LayerShape(weights=weights, experts=experts, key_elements=kv, value_elements=kv)
 
 
 def _table_bytes(like: _Known, parameters: int, stored: int) -> int:
-    """Bytes of the embeddings, which never are the larger half of what there is."""
+    """Return the bytes of the embeddings, at most half of all weights."""
     rows = like.vocabulary * like.width
     return min(stored // 2, stored * rows // max(1, parameters))
 

@@ -1,1 +1,1 @@
-"""What keeps a process that reads strangers' files from doing anything else."""
+"""Sandboxing of processes that read untrusted files: seccomp, Landlock, resource limits."""

@@ -1,4 +1,4 @@
-"""What a process that reads a stranger's model needs, and nothing else."""
+"""The files and devices that a worker or a task may access."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """The files that are read, and written; folders of which only names are seen.
+    """Files that may be read and written, and folders that may only be listed.
 
-    Where it `drives_gpu`, files outside of people's homes stay as they were, and so does the
-    address space.
+    With `drives_gpu`, files outside home folders and the address space stay unrestricted.
     """
 
     reads: tuple[Path, ...]
@@ -25,28 +24,30 @@ class AccessPolicy:
     drives_gpu: bool = False
 
     def with_folder(self, folder: Path) -> AccessPolicy:
-        """The same with a folder to read and write in."""
+        """Return the policy with one more folder to read and write in."""
         return replace(self, reads=(*self.reads, folder), writes=(*self.writes, folder))
 
     def mapped_bytes(self) -> int:
-        """Bytes of the files that may be mapped into memory, those in folders among them."""
+        """Return the bytes of files that may be mapped into memory, including those in folders."""
         inside = (entry for path in self.reads if path.is_dir() for entry in path.iterdir())
         return sum(_size(path) for path in (*self.reads, *inside))
 
 
-def task_workplace(*models: str, output: str | None = None, computes: bool = True) -> AccessPolicy:
-    """What a task with models needs; the `output` goes to a folder that is there.
+def task_access_policy(
+    *models: str, output: str | None = None, computes: bool = True
+) -> AccessPolicy:
+    """Return what a task with models needs; `output` goes to an existing folder.
 
-    One that `computes` may use a GPU.
+    A task that `computes` may use a GPU.
     """
     reads = [file for model in models for file in model_files(Path(model))]
     gpu = computes and has_gpu_device()
-    place = AccessPolicy(tuple(reads), drives_gpu=gpu)
-    return place if output is None else place.with_folder(Path(output).resolve().parent)
+    policy = AccessPolicy(tuple(reads), drives_gpu=gpu)
+    return policy if output is None else policy.with_folder(Path(output).resolve().parent)
 
 
 def model_files(path: Path) -> list[Path]:
-    """The files behind a model's path: all its parts, and where links in its folder lead."""
+    """Return the files of a model: all its shards, and the targets of links in its folder."""
     if path.is_dir():
         links = (entry for entry in path.iterdir() if entry.is_symlink())
         return [path.resolve(), *(link.resolve() for link in links if belongs_to_model(link.name))]
@@ -56,7 +57,7 @@ def model_files(path: Path) -> list[Path]:
 
 
 def has_gpu_device() -> bool:
-    """Whether there is a device that a driver of a GPU would open."""
+    """Return whether there is a device that a GPU driver would open."""
     return any(Path(name).exists() for name in _GPU_DEVICES)
 
 

@@ -1,4 +1,4 @@
-"""Puts the process that it is called in where a stranger's file can do least."""
+"""Applies the sandbox to the current process."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from .seccomp_filter import forbid_network
 from .system_files import SINK, all_but_homes, interpreter_files, library_files
 
 
-def confine(workplace: AccessPolicy) -> None:
-    """Take from this process what its work does not need, as far as the system has means.
+def confine(policy: AccessPolicy) -> None:
+    """Take away the rights that this process does not need, as far as the system supports it.
 
-    On Linux that is the network, other processes, files that are none of its own, core dumps, and
-    more memory than there is; elsewhere some of the limits only. For good, and for its children,
-    too. To be called before there are other threads.
+    On Linux: network, other processes, other files, core dumps, and memory beyond the machine's;
+    elsewhere only some resource limits. Permanent, and inherited by children. Call it before
+    threads start.
     """
-    bytes_mapped = None if workplace.drives_gpu else workplace.mapped_bytes()
+    bytes_mapped = None if policy.drives_gpu else policy.mapped_bytes()
     limit_process(address_space=None if bytes_mapped is None else sane_address_space(bytes_mapped))
     if sys.platform != "linux":
         return
-    rules = file_rules(workplace)
+    rules = file_rules(policy)
     if rules is None or not restrict_files(rules):
         print("This kernel has no Landlock: files are as open as to the user.", file=sys.stderr)
-    if not forbid_network(local_sockets=workplace.drives_gpu):
+    if not forbid_network(local_sockets=policy.drives_gpu):
         print("This kernel filters no system calls: the network is open.", file=sys.stderr)
 
 
-def file_rules(workplace: AccessPolicy) -> FileRules | None:
-    """Which files stay; None where nothing can be told apart."""
-    if workplace.drives_gpu:
+def file_rules(policy: AccessPolicy) -> FileRules | None:
+    """Return the file rules, None if file access cannot be restricted usefully."""
+    if policy.drives_gpu:
         outside = all_but_homes()
         if outside is None:
             return None
-        reads = (*outside, *library_files(), *workplace.reads, *workplace.writes)
-        return FileRules(reads, workplace.lists, writes=None, executes=None)
+        reads = (*outside, *library_files(), *policy.reads, *policy.writes)
+        return FileRules(reads, policy.lists, writes=None, executes=None)
     return FileRules(
-        (*library_files(), *workplace.reads),
-        workplace.lists,
-        writes=(*workplace.writes, SINK),
+        (*library_files(), *policy.reads),
+        policy.lists,
+        writes=(*policy.writes, SINK),
         executes=interpreter_files(),
     )

@@ -1,4 +1,4 @@
-"""Takes all files but the named ones away from this process: Landlock.
+"""Restricts this process to the named files with Landlock.
 
 Source: landlock(7), and linux/landlock.h for the numbers.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-_CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every processor
+_CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
 _VERSION = 1
 _BENEATH = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -27,7 +27,7 @@ _READ_FOLDER = 1 << 3
 _TRUNCATE = 1 << 14
 _REMOVE = 1 << 4 | 1 << 5
 _MAKE_FOLDER, _MAKE_FILE = 1 << 7, 1 << 8
-# No links, devices, sockets or pipes: whoever opens those later may be somebody else.
+# No links, devices, sockets or pipes: another process could open them later.
 _WRITES = _WRITE_FILE | _REMOVE | _MAKE_FOLDER | _MAKE_FILE
 _ALL_WRITES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 _MOVE = 1 << 13  # from one folder to another
@@ -38,10 +38,10 @@ _OUTSIDE_SOCKETS_AND_SIGNALS = 0b11
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """The files and folders, with all in them, that stay; those that are not there are left out.
+    """Files and folders, with their contents, that remain accessible; missing ones are skipped.
 
-    What is in `lists` can be seen by name only. `writes` and `executes` None leave these rights as
-    they were; `reads` always bounds.
+    Those in `lists` can only be listed. `writes` and `executes` None leave these rights
+    unrestricted; `reads` always restricts.
     """
 
     reads: tuple[Path, ...]
@@ -51,7 +51,7 @@ class FileRules:
 
 
 def landlock_version() -> int:
-    """What this kernel knows of Landlock; 0 where it has none."""
+    """Return the kernel's Landlock version; 0 without Landlock."""
     if sys.platform != "linux":
         return 0
     found = _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
@@ -59,11 +59,11 @@ def landlock_version() -> int:
 
 
 def restrict_files(rules: FileRules) -> bool:
-    """From now on this process and its children open nothing but what `rules` name.
+    """Restrict this process and its children to the files that `rules` name.
 
-    Nor do they signal, trace, or meet on abstract sockets, processes from before. What is open
-    already stays. False where the kernel has no Landlock. To be called before there are other
-    threads; raises OSError where the kernel has it and yet fails.
+    They also cannot signal, trace, or reach through abstract sockets any earlier process. Open
+    files stay open. Returns False if the kernel has no Landlock. Call it before threads start;
+    raises OSError if the kernel has Landlock and it fails.
     """
     version = landlock_version()
     if version == 0:
@@ -108,7 +108,7 @@ def _allow(ruleset: int, paths: Iterable[Path], rights: int) -> None:
         try:
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
-            continue  # what is not there needs no rule
+            continue  # a missing file needs no rule
         try:
             folder = stat.S_ISDIR(os.fstat(place).st_mode)
             allowed = rights if folder else rights & _FOR_FILES

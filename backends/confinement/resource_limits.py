@@ -1,4 +1,4 @@
-"""What a process that serves a model may use, and what it must not leave behind."""
+"""Resource limits and capabilities of a process that serves a model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _PR_SET_NO_NEW_PRIVS = 38
 _OPEN_FILES = 4096
 _DIES_FIRST = 500
 _CAPABILITIES_VERSION_3 = 0x20080522
-# Files of other users that a root's model may be in (1 to 3), locked memory (14), threads (23).
+# Read other users' files, for a root's model (1 to 3), lock memory (14), set thread priority (23).
 _KEPT_CAPABILITIES = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 14 | 1 << 23
-# Address space that is asked for and never touched: stacks and arenas of threads.
+# Address space that threads reserve and never touch: stacks and arenas.
 _FOR_ALL = 8 << 30
 _FOR_A_THREAD = 128 << 20
 
 
 def limit_process(*, address_space: int | None) -> None:
-    """No core dumps, no new privileges, few files, and the first to go when memory runs out.
+    """Forbid core dumps and new privileges, limit open files, and make it the OOM killer's first
+    choice.
 
-    No other process of the user may read this one's memory. `address_space` bounds what it can
-    map, in bytes: what asks for more gets none, rather than the machine's last. The limits go on
-    to children.
+    Other processes of the user cannot read its memory. `address_space` bounds the bytes it can map,
+    so that an excessive allocation fails instead of exhausting the machine. Children inherit the
+    limits.
     """
     if sys.platform == "win32":
         return
@@ -39,7 +40,7 @@ def limit_process(*, address_space: int | None) -> None:
     if sys.platform != "linux":
         return
     _die_first()
-    # Behind the line above: the files in /proc of a process like this belong to root.
+    # After the line above, its files in /proc belong to root.
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -48,12 +49,12 @@ def limit_process(*, address_space: int | None) -> None:
 
 
 def sane_address_space(mapped: int) -> int | None:
-    """All memory of the machine, `mapped` bytes of files, and what threads never touch.
+    """Return a bound: the machine's memory, `mapped` bytes of files, and thread reserves.
 
-    None where nobody says how much memory there is.
+    None if the machine's memory is unknown.
     """
     if sys.platform != "linux":
-        return None  # the limit does not bound what matters elsewhere
+        return None  # elsewhere the limit does not bound what matters
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -78,7 +79,7 @@ def _lower(which: int, value: int) -> None:
 
 
 def _keep_few_capabilities(libc: ctypes.CDLL) -> None:
-    """Take from a root's process most of what makes root more than a user."""
+    """Drop most capabilities that distinguish a root process from a user's."""
     header = struct.pack("=Ii", _CAPABILITIES_VERSION_3, 0)
     now = ctypes.create_string_buffer(24)
     if libc.capget(header, now) != 0:
@@ -91,7 +92,7 @@ def _keep_few_capabilities(libc: ctypes.CDLL) -> None:
 
 
 def _die_first() -> None:
-    """Have the kernel end this process before any that holds what cannot be made again."""
+    """Make the kernel's OOM killer choose this process before those with irreplaceable data."""
     score = Path("/proc/self/oom_score_adj")
     try:
         if int(score.read_text()) < _DIES_FIRST:

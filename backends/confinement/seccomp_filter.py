@@ -1,4 +1,4 @@
-"""Takes the network, and other processes, away from this one: a seccomp filter.
+"""Blocks the network and other processes with a seccomp filter.
 
 Source: seccomp(2), and linux/filter.h for the instructions.
 """
@@ -36,11 +36,10 @@ class _Program(ctypes.Structure):
 
 
 def forbid_network(*, local_sockets: bool) -> bool:
-    """From now on this process and its children reach no network and no other process.
+    """Block the network and other processes for this process and its children.
 
-    Sockets of the machine itself (Unix, netlink) stay where `local_sockets`: GPU drivers use them.
-    Whatever is denied fails with EACCES. False where the system has no such filters. To be called
-    before there are other threads.
+    Local sockets (Unix, netlink) stay with `local_sockets`: GPU drivers use them. Denied calls fail
+    with EACCES. Returns False if the system has no such filters. Call it before threads start.
     """
     numbers = call_numbers()
     if sys.platform != "linux" or numbers is None:
@@ -60,7 +59,7 @@ def forbid_network(*, local_sockets: bool) -> bool:
 
 
 def filter_program(numbers: CallNumbers, *, local_sockets: bool) -> bytes:
-    """The filter as the kernel reads it, 8 bytes an instruction."""
+    """Return the filter program as the kernel reads it, 8 bytes per instruction."""
     code = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_IF_EQUAL, numbers.architecture, 1, 0),

@@ -1,4 +1,4 @@
-"""Which calls a process that serves a model never makes, by their numbers."""
+"""System calls that a worker never needs, with their numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from types import MappingProxyType
 
-# AUDIT_ARCH_* of linux/audit.h, which the kernel gives a filter beside the number of a call.
+# AUDIT_ARCH_* of linux/audit.h, which the kernel passes to a filter beside the call's number.
 _X86_64 = 0xC000003E
 _AARCH64 = 0xC00000B7
 
@@ -19,7 +19,7 @@ _DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
         "listen": (50, 201),
         "accept": (43, 202),
         "accept4": (288, 242),
-        # Sockets made by io_uring pass no filter of calls.
+        # Sockets made through io_uring bypass seccomp.
         "io_uring_setup": (425, 425),
         "io_uring_enter": (426, 426),
         "io_uring_register": (427, 427),
@@ -30,7 +30,7 @@ _DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
         "process_madvise": (440, 440),
         "pidfd_getfd": (438, 438),
         "kcmp": (312, 272),
-        # Parts of the kernel that are known for their holes, and of no use to a model.
+        # Kernel subsystems with a history of vulnerabilities, not needed by a model.
         "bpf": (321, 280),
         "perf_event_open": (298, 241),
         "userfaultfd": (323, 282),
@@ -50,7 +50,7 @@ _DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
         "mount_setattr": (442, 442),
         "open_by_handle_at": (304, 265),
         "fanotify_init": (300, 262),
-        # What only the machine's owner may do, where a daemon runs as root.
+        # Calls reserved to root, for a daemon that runs as root.
         "kexec_load": (246, 104),
         "kexec_file_load": (320, 294),
         "init_module": (175, 105),
@@ -67,7 +67,9 @@ _DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 
 class CallNumbers:
-    """The calls of one kind of processor: `denied` whatever they are given, and the two others."""
+    """Call numbers of one architecture: `denied` regardless of arguments, `socket` and
+    `connect`.
+    """
 
     def __init__(self, architecture: int) -> None:
         self.architecture = architecture
@@ -78,12 +80,12 @@ class CallNumbers:
 
     @property
     def has_x32(self) -> bool:
-        """Whether the same processor has a second set of numbers."""
+        """Return whether the architecture has a second set of numbers."""
         return self.architecture == _X86_64
 
 
 def call_numbers() -> CallNumbers | None:
-    """Those of this machine; None for processors nobody wrote them down for."""
+    """Return the numbers for this machine; None for an unlisted architecture."""
     known = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
     architecture = known.get(platform.machine())
     return CallNumbers(architecture) if architecture is not None else None

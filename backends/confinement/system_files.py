@@ -1,4 +1,4 @@
-"""Which files of a Linux system a process needs that computes: libraries, devices, the clock."""
+"""System files that a computing process needs on Linux: libraries, devices, time zone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = (
 )
 _SEARCHED = ("LD_LIBRARY_PATH", "LLAMA_CPP_LIB_PATH")
 _OURS = ("backends", "models", "kernels")
-# What GPU drivers keep in a home: compiled kernels and settings.
+# Files of GPU drivers in a home folder: compiled kernels and settings.
 _DRIVERS = (
     *(".nv", ".triton", ".cache/nvidia", ".cache/mesa_shader_cache", ".cache/mesa_shader_cache_db"),
     *(".cache/radv_builtin_shaders64", ".local/share/vulkan", ".config/vulkan", ".drirc"),
@@ -24,7 +24,7 @@ SINK = Path("/dev/null")
 
 
 def library_files() -> tuple[Path, ...]:
-    """The interpreter, all it can import, and the system's libraries."""
+    """Return the interpreter, its import paths, and the system's libraries."""
     searched = [part for name in _SEARCHED for part in os.environ.get(name, "").split(":") if part]
     package = Path(__file__).resolve().parents[2]
     folders = [*_FOLDERS, *_FILES, *searched, sys.prefix, sys.base_prefix, *sys.path]
@@ -32,9 +32,9 @@ def library_files() -> tuple[Path, ...]:
 
 
 def interpreter_files() -> tuple[Path, ...] | None:
-    """What the kernel executes to start another interpreter; None where that is not plain.
+    """Return the files executed to start another interpreter; None if they cannot be determined.
 
-    Another one renders the chat template. Some systems start Python through a script.
+    Another interpreter renders the chat template. Some systems start Python through a script.
     """
     program = Path(sys.executable).resolve()
     try:
@@ -49,16 +49,16 @@ def interpreter_files() -> tuple[Path, ...] | None:
 
 
 def all_but_homes() -> tuple[Path, ...] | None:
-    """Everything but what people keep in their homes; None where nobody has one.
+    """Return everything but home folders; None if no home folder is known.
 
-    For drivers of GPUs, of which nobody knows all that they read.
+    For GPU drivers, whose reads are not all known.
     """
     home = Path.home().resolve()
     if home == home.parent:
         return None
     outside: list[Path] = []
     way: Path = home
-    # Beside a home lie other homes; at the root lies the system.
+    # Other homes lie beside a home; the system lies at the root.
     while way.parent != way.parent.parent:
         way = way.parent
     outside += [entry for entry in Path("/").iterdir() if entry != way]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ingle.models.model_task import ModelTask
 
 from ..base.model_info import ModelInfo
-from ..text.tokenization.embedding_inputs import TextInputs
+from ..text.tokenization.embedding_inputs import EmbeddingInputs
 from ..text.tokenization.rerank_pairs import TextPairs
 
 
@@ -42,7 +42,7 @@ class TextEncoder(Protocol):
         """Rows for the texts, in order."""
         ...
 
-    def text_inputs(self) -> TextInputs:
+    def text_inputs(self) -> EmbeddingInputs:
         """What makes the tokens of a text to embed."""
         ...
 

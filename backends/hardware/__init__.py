@@ -1,1 +1,1 @@
-"""What this machine has: graphics processors, processor, memory, disk and software."""
+"""Hardware and software inventory: GPUs, CPU, memory, disk, engines."""

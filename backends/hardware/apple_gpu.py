@@ -1,4 +1,4 @@
-"""The GPU of an Apple chip, whose memory is the machine's own."""
+"""The GPU of an Apple chip, with unified memory."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _BANDWIDTH: dict[str, float | dict[int, float]] = {
     "M4 Max": {32: 410 * _GB, 40: 546 * _GB},
     "M5": 153 * _GB,
 }
-"""Bytes a second as Apple states them, by the number of GPU cores where there are two kinds."""
+"""Memory bandwidth in bytes per second as Apple states it, by GPU cores if variants differ."""
 _SMALL_MACHINE = 36 * 2**30
 _SMALL_SHARE, _LARGE_SHARE = 2 / 3, 3 / 4
-"""What Metal recommends that a program keeps resident, unless the owner set a limit."""
+"""The share of memory that Metal recommends for resident data, unless a limit is set."""
 
 
 def read_apple_gpu(chip: str, memory_total: int, memory_available: int) -> list[Gpu]:
-    """The GPU of this Mac; none on those with Intel's processors."""
+    """Return the GPU of this Mac; none on Intel Macs."""
     if sys.platform != "darwin" or not chip.startswith("Apple "):
         return []
     cores = _gpu_cores()
@@ -50,7 +50,7 @@ def apple_gpu(
     memory_available: int,
     sysctl: Callable[[str], int | None],
 ) -> Gpu:
-    """The GPU of a chip such as "Apple M3 Max"; bytes."""
+    """Describe the GPU of a chip such as "Apple M3 Max"; memory in bytes."""
     share = _SMALL_SHARE if memory_total <= _SMALL_MACHINE else _LARGE_SHARE
     wired = (sysctl("iogpu.wired_limit_mb") or 0) * 2**20
     limit = wired or int(memory_total * share)
@@ -66,7 +66,9 @@ def apple_gpu(
 
 
 def apple_bandwidth(chip: str, cores: int) -> float | None:
-    """Bytes a second of the memory of a chip; None for one that came after this was written."""
+    """Return the memory bandwidth of a chip in bytes per second; None for chips newer than the
+    table.
+    """
     known = _BANDWIDTH.get(chip.removeprefix("Apple "))
     if isinstance(known, dict):
         return known.get(cores, min(known.values()))
@@ -74,7 +76,7 @@ def apple_bandwidth(chip: str, cores: int) -> float | None:
 
 
 def parse_gpu_cores(registry: str) -> int:
-    """The number of GPU cores in what `ioreg` prints of the accelerator; 0 where it has none."""
+    """Return the number of GPU cores in `ioreg`'s output for the accelerator; 0 if missing."""
     found = re.search(r'"gpu-core-count"\s*=\s*(\d+)', registry)
     return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""Where Linux keeps the limits of the control groups that a process is in."""
+"""Control group folders that limit this process on Linux."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
-    """The version (1 or 2) and folder of each group that may limit this process, and all above."""
+    """Yield version (1 or 2) and folder of each group of this process and its ancestors."""
     groups = root / "sys/fs/cgroup"
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -26,7 +26,7 @@ def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
 
 
 def _ancestors(mounts: tuple[Path, ...], path: str) -> Iterator[Path]:
-    """The group and all above it; a container may see its host's path, and only its own top."""
+    """Yield the group and its ancestors; in a container the path may be the host's."""
     parts = [part for part in path.split("/") if part]
     if ".." in parts:
         parts = []

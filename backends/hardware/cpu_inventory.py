@@ -1,4 +1,4 @@
-"""What CPUs the machine has, read from where each system says so."""
+"""Lists the CPUs that this process may use, on Linux, macOS and Windows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .cgroups import control_groups
 from .sysctl import sysctl_number
 from .thread_plan import CpuInventory, LogicalCpu
 
-# A little core computes a quarter to a half of a big one; cores that merely clock differently, such
-# as AMD's compact ones or a favoured core, are all worth a thread.
+# An efficiency core computes a quarter to a half of a performance core; cores that merely clock
+# differently, such as AMD's compact ones or a favoured core, are all worth a thread.
 _LEAST_CAPACITY = 0.5
 _LEAST_FREQUENCY = 0.8
 
 
 def read_inventory() -> CpuInventory:
-    """The CPUs this process may use now."""
+    """Return the CPUs this process may use now."""
     if sys.platform == "linux":
         return linux_inventory(Path("/"), os.sched_getaffinity(0), platform.machine())
     if sys.platform == "darwin":
@@ -30,7 +30,7 @@ def read_inventory() -> CpuInventory:
 
 
 def linux_inventory(root: Path, allowed: Collection[int], machine: str) -> CpuInventory:
-    """From sysfs and the control groups below `root`, for the CPUs of an affinity mask."""
+    """Read sysfs and the control groups below `root`, for the CPUs of an affinity mask."""
     fast = _fast_cpus(root / "sys/devices", allowed, machine)
     cpus = tuple(
         LogicalCpu(cpu, core=min(_siblings(root, cpu), default=cpu), fast=cpu in fast)
@@ -40,7 +40,7 @@ def linux_inventory(root: Path, allowed: Collection[int], machine: str) -> CpuIn
 
 
 def apple_inventory(sysctl: Callable[[str], int | None]) -> CpuInventory:
-    """From the performance levels of Apple's processors; Intel Macs have none.
+    """Read the performance levels of Apple's processors; Intel Macs have none.
 
     macOS takes no affinity masks: it keeps busy threads on performance cores by itself.
     """
@@ -52,13 +52,15 @@ def apple_inventory(sysctl: Callable[[str], int | None]) -> CpuInventory:
 
 
 def counted_inventory(physical: int | None, usable: int) -> CpuInventory:
-    """From counts alone: physical cores where they are known, no more than usable CPUs."""
+    """Build an inventory from counts alone: physical cores if known, at most the usable CPUs."""
     cores = max(1, min(physical or usable, usable))
     return CpuInventory(tuple(LogicalCpu(core, core) for core in range(cores)))
 
 
 def cpu_quota(root: Path) -> float | None:
-    """The CPUs that the tightest control group above this process allows; None without a limit."""
+    """Return the CPUs that the tightest control group of this process allows; None without
+    a limit.
+    """
     limits: list[float] = []
     for version, folder in control_groups(root, "cpu"):
         if version == 2:
@@ -70,14 +72,14 @@ def cpu_quota(root: Path) -> float | None:
 
 
 def _limit(quota: str = "", period: str = "") -> list[float]:
-    """The one limit that the two numbers of microseconds make; none for "max", -1 and nothing."""
+    """Return the limit given by two numbers of microseconds; empty for "max", -1 and nothing."""
     if quota.isdecimal() and period.isdecimal() and int(period):
         return [int(quota) / int(period)]
     return []
 
 
 def _fast_cpus(devices: Path, allowed: Collection[int], machine: str) -> set[int]:
-    """Those that are not efficiency cores."""
+    """Return the CPUs that are not efficiency cores."""
     # Intel's hybrid processors have a performance counter unit for each kind of core.
     performance = set(_cpu_list(_text(devices / "cpu_core/cpus")))
     if performance:
@@ -96,7 +98,7 @@ def _fast_cpus(devices: Path, allowed: Collection[int], machine: str) -> set[int
 
 
 def _rates(devices: Path, allowed: Collection[int], name: str) -> dict[int, int] | None:
-    """One number for every CPU, None unless all have it."""
+    """Return one number for every CPU, None unless all have it."""
     rates: dict[int, int] = {}
     for cpu in allowed:
         text = _text(devices / f"system/cpu/cpu{cpu}" / name)
@@ -112,7 +114,7 @@ def _siblings(root: Path, cpu: int) -> list[int]:
 
 
 def _cpu_list(text: str | None) -> list[int]:
-    """The numbers in "0-3,8"."""
+    """Parse a CPU list such as "0-3,8"."""
     numbers: list[int] = []
     for part in (text or "").split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""`Machine`: what one machine has, as far as it matters to models."""
+"""Data types of the hardware inventory: GPUs, CPU, memory, disk, software."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DiskKind = Literal["ssd", "hdd", "network", "memory", "unknown"]
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds memory of a GPU; `memory` is null where the driver does not tell."""
+    """A process that holds GPU memory; `memory` is null if the driver does not report it."""
 
     pid: int
     name: str = ""
@@ -19,10 +19,10 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One graphics processor; bytes, bytes a second and watts, null where nobody tells.
+    """One GPU; bytes, bytes per second and watts, null if unknown.
 
-    `unified`: its memory is the machine's own, of which `memory_total` is what it may take.
-    `cuda` is the newest CUDA that its driver runs, `cores` counts what its maker calls so.
+    `unified`: its memory is the host's, of which it may take `memory_total`. `cuda` is the newest
+    CUDA version that its driver supports, `cores` counts the vendor's units.
     """
 
     name: str
@@ -42,10 +42,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
-    """The processor: cores and threads of it that this process may use, and what it can compute.
+    """The CPU: cores and threads that this process may use, and instruction sets.
 
-    `compute_threads` is what a model gets; `bandwidth` is of the memory, in bytes a second, and
-    `bandwidth_source` says where it comes from.
+    `compute_threads` is what a model gets; `bandwidth` is the memory's in bytes per second, and
+    `bandwidth_source` its origin.
     """
 
     model: str = ""
@@ -59,10 +59,10 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth_source: Literal["", "measured", "known"] = ""
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine's memory in bytes; `limit` is a control group's, of which `limit_used` are gone.
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Host memory in bytes; `limit` is a control group's, of which `limit_used` are in use.
 
-    `available` is what programs can have without swapping, whatever the limit says.
+    `available` can be allocated without swapping, regardless of the limit.
     """
 
     total: int
@@ -74,19 +74,19 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable_total(self) -> int:
-        """What this process can have at most."""
+        """Return the most bytes this process can ever use."""
         return self.total if self.limit is None else min(self.total, self.limit)
 
     @property
     def usable(self) -> int:
-        """What this process can have now."""
+        """Return the bytes this process can use now."""
         if self.limit is None:
             return self.available
         return min(self.available, max(0, self.limit - self.limit_used))
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds the folder of the models; bytes."""
+    """The disk that holds the models folder; sizes in bytes."""
 
     folder: str
     total: int = 0
@@ -96,7 +96,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TorchBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """The installed PyTorch; `cuda` is the CUDA that it was built for, "" for none."""
+    """The installed PyTorch; `cuda` is the CUDA version it was built for, "" for none."""
 
     version: str
     cuda: str = ""
@@ -115,12 +115,11 @@ class LlamaBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
-    """System, Python and engines; `system` is Linux, Darwin or Windows.
+    """Operating system, Python and engines; `system` is Linux, Darwin or Windows.
 
-    `container` names what this process is contained in, "" for nothing. ingle runs with the Python
-    at `executable`, whose packages are installed with `installer`, and comes from the folder
-    `checkout` where it is not from an index. `tools` are the programs there are of those that
-    build engines.
+    `container` names the container runtime, "" for none. `executable` is the Python that runs
+    ingle, whose packages come from `installer`; `checkout` is the source folder of an editable
+    install. `tools` are the installed programs for building engines.
     """
 
     system: str = ""
@@ -141,7 +140,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """One machine at one moment."""
 
     cpu: Cpu
-    memory: Memory
+    memory: HostMemory
     gpus: list[Gpu] = []
     disk: Disk | None = None
     software: Software = Software()

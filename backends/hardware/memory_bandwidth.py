@@ -1,4 +1,4 @@
-"""How quickly the processor reads memory: what bounds the tokens a second of a model on it."""
+"""Measures memory bandwidth, which bounds the tokens per second of a model on a CPU."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import psutil
 from numpy.typing import NDArray
 
 _BYTES_A_THREAD = 64 * 2**20
-"""Several times what the caches hold of it."""
+"""Several times the size of a thread's share of the caches."""
 _LEAST_BYTES = 128 * 2**20
 _ROUNDS = 4
 _SECONDS = 0.08
 
 
 def measure_bandwidth(threads: int) -> float:
-    """Bytes a second that so many threads read together, in the best of a few short rounds.
+    """Return the bytes per second that `threads` threads read together, the best of a few rounds.
 
-    0 where there is no memory to measure with.
+    0 if there is too little memory to measure with.
     """
     each = max(_BYTES_A_THREAD, _LEAST_BYTES // threads)
     while each * threads > psutil.virtual_memory().available // 4:
         each //= 2
     if each < 2**20:
         return 0.0
-    # Written to, or else all of it would be one page of zeros.
+    # Written to, since untouched memory is one shared page of zeros.
     arrays = [np.ones(each // 4, dtype=np.float32) for _ in range(threads)]
     return max(_read_all(arrays) for _ in range(_ROUNDS))
 
 
 def _read_all(arrays: list[NDArray[np.float32]]) -> float:
-    """Bytes a second of one round; numpy reads without Python's lock."""
+    """Return the bytes per second of one round; numpy reads without the GIL."""
     read = [0] * len(arrays)
     barrier = threading.Barrier(len(arrays) + 1)
 

@@ -1,4 +1,4 @@
-"""`Probe`: what a process of its own finds out about this machine, kept until something changes."""
+"""Runs the native probe in a child process, and caches its result until an installation changes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .machine import Cpu, LlamaBuild
 
 _CHILD = (sys.executable, "-P", "-m", "ingle.backends.hardware.probe_child")
 _PATIENCE = 30.0
-"""Seconds; a build for CUDA loads a gigabyte of libraries from a slow disk at worst."""
+"""Seconds; a CUDA build may load a gigabyte of libraries from a slow disk."""
 _SHOWN_ERROR = 300
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """How llama.cpp was built, and bytes a second that were read from memory (0: not known)."""
+    """How llama.cpp was built, and measured memory bandwidth in bytes per second (0: unknown)."""
 
     llama_cpp: LlamaBuild | None = None
     bandwidth: float = 0.0
@@ -33,7 +33,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def probe_machine(cpu: Cpu, keep: Path | None = None, *, anew: bool = False) -> Probe:
-    """What was kept in the file `keep`, unless a build or the processor is another by now."""
+    """Return the result cached in the file `keep`, unless a build or the processor has changed."""
     stamp = _stamp(cpu)
     kept = None if keep is None or anew else _read(keep)
     if kept is not None and kept.stamp == stamp:
@@ -54,7 +54,7 @@ def _run(cpu: Cpu) -> Probe:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return _failed(f"It could not be asked: {error}.")
+        return _failed(f"The probe could not be run: {error}.")
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         return _failed(f"Loading it ended with status {done.returncode}: {' '.join(last)}")
@@ -69,7 +69,9 @@ def _failed(error: str) -> Probe:
 
 
 def _stamp(cpu: Cpu) -> str:
-    """Changes with each installation of llama-cpp-python, and with the processor."""
+    """Return a key that changes with each installation of llama-cpp-python and with the
+    processor.
+    """
     found = _llama_distribution()
     parts: list[object] = [cpu.model, cpu.compute_threads, sys.executable]
     if found is not None:
@@ -97,7 +99,7 @@ def _read(path: Path) -> _Kept | None:
 
 
 def _write(path: Path, kept: _Kept) -> None:
-    """Keeping is for speed: where it cannot be written, it is found out again."""
+    """Write the cache; failures are ignored, since the probe can run again."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

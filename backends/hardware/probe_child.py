@@ -1,4 +1,4 @@
-"""The process that finds out what only native code can tell, run as `python -P -m`.
+"""Child process that inspects native libraries, run as `python -P -m`.
 
 A build of llama.cpp may crash while it is loaded, and may hold a GPU once it is.
 """
@@ -18,11 +18,11 @@ from .memory_bandwidth import measure_bandwidth
 from .probe import Probe
 
 _NAMES: dict[str, str] = {"MTL": "Metal"}
-"""ggml's names of backends, where its users know another one."""
+"""ggml's backend names that users know by another name."""
 
 
 def main() -> None:
-    """Print what was found out as JSON; `argv` holds the number of threads to measure with."""
+    """Print the result as JSON; `argv` holds the number of threads to measure with."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library may print on stdout
     bandwidth = measure_bandwidth(int(sys.argv[1]))
@@ -35,7 +35,7 @@ def _llama_build() -> LlamaBuild | None:
         import llama_cpp
     except ModuleNotFoundError:
         return None
-    except Exception as error:  # whatever a broken build raises
+    except Exception as error:  # a broken build may raise anything
         return LlamaBuild(version=version("llama-cpp-python"), error=str(error).splitlines()[0])
     folder = Path(llama_cpp.__file__).parent / "lib"
     return LlamaBuild(
@@ -46,7 +46,7 @@ def _llama_build() -> LlamaBuild | None:
 
 
 def _backends(folder: Path) -> list[str]:
-    """What ggml has registered; empty where it cannot be asked."""
+    """Return ggml's registered backends; empty if they cannot be read."""
     candidates = [folder / name for name in ("libggml.so", "libggml.dylib", "ggml.dll")]
     path = next((path for path in candidates if path.exists()), None)
     if path is None:

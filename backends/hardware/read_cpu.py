@@ -1,4 +1,4 @@
-"""The processor: its name, its cores, and the instructions that models are quicker with."""
+"""Reads the processor's name, cores and instruction sets."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _WINDOWS_FLAGS = {39: "AVX", 40: "AVX2", 41: "AVX-512", 19: "NEON", 43: "DOTPROD
 """Numbers of `IsProcessorFeaturePresent`."""
 _RASPBERRY_PI_5 = 4.267e9 * 4
 _KNOWN_BANDWIDTH = {"Raspberry Pi 5": _RASPBERRY_PI_5, "Raspberry Pi 500": _RASPBERRY_PI_5}
-"""Bytes a second where all machines of a name have the same memory: LPDDR4X-4267, 32 bits."""
+"""Bytes per second of machines whose memory never varies: LPDDR4X-4267, 32 bits."""
 
 
 def read_cpu(root: Path = Path("/")) -> Cpu:
-    """The processor of this machine, of which this process may use as many cores as it says."""
+    """Return the processor of this machine, with the cores that this process may use."""
     architecture = platform.machine()
     if sys.platform == "linux":
         model, instruction_sets = linux_processor(root)
@@ -65,7 +65,7 @@ def read_cpu(root: Path = Path("/")) -> Cpu:
 def describe_cpu(
     inventory: CpuInventory, model: str, architecture: str, instruction_sets: list[str]
 ) -> Cpu:
-    """What is worth telling of an inventory."""
+    """Summarise an inventory for reports."""
     known = next((rate for name, rate in _KNOWN_BANDWIDTH.items() if name in model), None)
     return Cpu(
         model=model,
@@ -81,7 +81,7 @@ def describe_cpu(
 
 
 def linux_processor(root: Path) -> tuple[str, list[str]]:
-    """Name and instruction sets, from `/proc/cpuinfo` and the device tree below `root`."""
+    """Return name and instruction sets, from `/proc/cpuinfo` and the device tree below `root`."""
     fields: dict[str, str] = {}
     for line in _text(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
@@ -94,7 +94,7 @@ def linux_processor(root: Path) -> tuple[str, list[str]]:
 
 
 def apple_instruction_sets(sysctl: Callable[[str], int | None]) -> list[str]:
-    """From the optional features that macOS lists."""
+    """Return the instruction sets among macOS's optional features."""
     return _ordered(name for key, name in _APPLE_FLAGS.items() if sysctl(key))
 
 
@@ -108,7 +108,7 @@ def _windows_instruction_sets() -> list[str]:
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
-    """In one order on every machine, each once."""
+    """Return the names in a fixed order, without duplicates."""
     found = set(names)
     return [name for name in dict.fromkeys(_LINUX_FLAGS.values()) if name in found]
 

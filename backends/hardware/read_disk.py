@@ -1,4 +1,4 @@
-"""What holds a folder: room, file system, and what it is made of."""
+"""Reads size, file system and kind of the disk below a folder."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _NETWORK = (
     "virtiofs",
     "drvfs",
 )
-"""How the names of file systems begin that are somewhere else, Windows' under WSL among them."""
+"""Prefixes of network file systems, including Windows drives under WSL."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 _VIRTUAL = ("vd", "xvd")
-"""Disks of virtual machines say that they turn, whatever they are."""
+"""Virtual disks report being rotational whatever they are."""
 _REMOTE_DRIVE = 4
 
 
 def read_disk(folder: Path) -> Disk:
-    """The disk of the folder, or of the nearest one above it that exists."""
+    """Return the disk of the folder, or of its nearest existing ancestor."""
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -51,7 +51,7 @@ def read_disk(folder: Path) -> Disk:
 
 
 def mount_of(folder: Path, mounts: Path) -> tuple[str, str]:
-    """Source ("/dev/sda1") and file system of what is mounted over a folder."""
+    """Return source ("/dev/sda1") and file system mounted over a folder."""
     best, found = -1, ("", "")
     resolved = os.path.realpath(folder)
     try:
@@ -65,21 +65,21 @@ def mount_of(folder: Path, mounts: Path) -> tuple[str, str]:
             continue
         point = parts[4].encode().decode("unicode_escape")
         inside = resolved == point or resolved.startswith(point.rstrip("/") + "/")
-        # Of two mounts at one place the later one is on top.
+        # Of two mounts at one place, the later hides the earlier.
         if inside and len(point) >= best:
             best, found = len(point), (kinds[1], kinds[0])
     return found
 
 
 def disk_kind(source: str, filesystem: str, sys_folder: Path) -> DiskKind:
-    """What a source is made of; a partition is what its disk is."""
+    """Return the kind of disk of a source; a partition has the kind of its disk."""
     if filesystem.startswith(_NETWORK):
         return "network"
     if filesystem in _IN_MEMORY:
         return "memory"
     if Path(source).name.startswith(_VIRTUAL):
         return "unknown"
-    # The links of encrypted disks and volumes lead to names that the kernel has.
+    # Encrypted disks and volumes are links to kernel names.
     block = (sys_folder / "class/block" / Path(source).resolve().name).resolve()
     for folder in (block, block.parent):
         try:

@@ -1,4 +1,4 @@
-"""`read_machine`: everything that this machine tells of itself."""
+"""Reads the complete inventory of this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .sysfs_gpus import read_sysfs_gpus
 
 
 def read_machine(models: Path, keep: Path | None = None, *, anew: bool = False) -> Machine:
-    """The machine as it is now, with the disk of the folder `models`; blocking.
+    """Return the machine as it is now, with the disk of the folder `models`; blocking.
 
-    What takes long to find out is kept in the file `keep`, and asked again with `anew`.
+    Slow probes are cached in the file `keep`, and repeated with `anew`.
     """
     cpu = read_cpu()
     probe = probe_machine(cpu, keep, anew=anew)
@@ -34,7 +34,7 @@ def read_machine(models: Path, keep: Path | None = None, *, anew: bool = False) 
 
 
 def read_gpus(cpu: Cpu) -> list[Gpu]:
-    """The GPUs there are; NVIDIA's through their driver, and first, where that answers."""
+    """Return all GPUs, NVIDIA's first and through their driver if it works."""
     gpus: list[Gpu] = []
     reader = open_nvml()
     if reader is not None:
@@ -51,7 +51,7 @@ def read_gpus(cpu: Cpu) -> list[Gpu]:
 
 
 def with_bandwidth(cpu: Cpu, probe: Probe) -> Cpu:
-    """The processor with what was measured, unless its memory is known to be one kind."""
+    """Return the processor with the measured bandwidth, unless its memory type is known."""
     if cpu.bandwidth is not None or not probe.bandwidth:
         return cpu
     return msgspec.structs.replace(
@@ -62,5 +62,5 @@ def with_bandwidth(cpu: Cpu, probe: Probe) -> Cpu:
 def _disk(folder: Path) -> Disk | None:
     try:
         return read_disk(folder)
-    except OSError:  # a drive that is not there any more
+    except OSError:  # a drive that has been removed
         return None

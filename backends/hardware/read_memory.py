@@ -1,4 +1,4 @@
-"""The machine's memory, and what a control group leaves of it."""
+"""Reads host memory and control group limits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 import psutil
 
 from .cgroups import control_groups
-from .machine import Memory
+from .machine import HostMemory
 
 _NO_LIMIT = 2**60
 """Version 1 writes the largest multiple of a page for no limit."""
 
 
-def read_memory(root: Path = Path("/")) -> Memory:
-    """Ask the system, and the control groups below `root`."""
+def read_memory(root: Path = Path("/")) -> HostMemory:
+    """Read memory from the system and the control groups below `root`."""
     memory, (swap_total, swap_used) = psutil.virtual_memory(), _swap()
     limit, used = memory_limit(root)
-    return Memory(
+    return HostMemory(
         total=memory.total,
         available=memory.available,
         swap_total=swap_total,
@@ -28,7 +28,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
 
 
 def _swap() -> tuple[int, int]:
-    """Total and used; nothing where the system does not say, as in some sandboxes."""
+    """Return total and used swap; zeros if the system does not report it, as in some sandboxes."""
     try:
         swap = psutil.swap_memory()
     except (psutil.Error, OSError, RuntimeError):
@@ -37,9 +37,9 @@ def _swap() -> tuple[int, int]:
 
 
 def memory_limit(root: Path) -> tuple[int | None, int]:
-    """The tightest limit of a group above this process in bytes, and what is used of it.
+    """Return the tightest limit among this process's groups in bytes, and the bytes in use.
 
-    Files that were read and may be forgotten do not count as used.
+    Reclaimable file cache does not count as used.
     """
     found: list[tuple[int, int]] = []
     for version, folder in control_groups(root, "memory"):
@@ -49,7 +49,7 @@ def memory_limit(root: Path) -> tuple[int | None, int]:
         limit, used = _number(folder / names[0]), _number(folder / names[1])
         if limit is not None and limit < _NO_LIMIT:
             found.append((limit, max(0, (used or 0) - _forgettable(folder, names[2]))))
-    # The one that leaves least holds, which need not be the smallest.
+    # The group with the least left, which need not have the smallest limit.
     return min(found, key=lambda group: group[0] - group[1], default=(None, 0))
 
 

@@ -1,4 +1,4 @@
-"""What system, Python and engines there are, told without loading any engine."""
+"""Reads operating system, Python and installed engines, without loading any engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUILD_TOOLS = ("cmake", "nvcc", "glslc")
 
 
 def read_software(llama_cpp: LlamaBuild | None = None) -> Software:
-    """Ask the system; how llama.cpp was built is for a `Probe` to find out."""
+    """Read the system; `llama_cpp` comes from a `Probe`."""
     root = Path("/")
     return Software(
         system=platform.system(),
@@ -41,20 +41,20 @@ def read_software(llama_cpp: LlamaBuild | None = None) -> Software:
 
 
 def parse_torch_version(text: str) -> TorchBuild:
-    """From PyTorch's own `version.py`, which says what it was built for."""
+    """Parse PyTorch's `version.py`, which names the CUDA it was built for."""
     found = re.search(r"__version__ = '([^']*)'", text)
     cuda = re.search(r"^cuda(?:: [^=]*)? = '([^']*)'", text, re.MULTILINE)
     return TorchBuild(version=found[1] if found else "", cuda=cuda[1] if cuda else "")
 
 
 def installer_of(prefix: Path) -> Literal["pip", "uv"]:
-    """Which program made a virtual environment; those of uv come without pip."""
+    """Return which program made a virtual environment; those of uv come without pip."""
     lines = _text(prefix / "pyvenv.cfg").splitlines()
     return "uv" if any(line.startswith("uv =") for line in lines) else "pip"
 
 
 def parse_checkout(direct_url: str) -> str:
-    """The folder that a package was installed from; empty for one that came from an index."""
+    """Return the folder that a package was installed from; "" for one from an index."""
     try:
         origin = json.loads(direct_url)
         url = str(origin["url"])
@@ -64,12 +64,12 @@ def parse_checkout(direct_url: str) -> str:
 
 
 def is_wsl(root: Path) -> bool:
-    """Whether this Linux is Windows' own."""
+    """Return whether this Linux runs under Windows (WSL)."""
     return "microsoft" in _text(root / "proc/sys/kernel/osrelease").lower()
 
 
 def container_of(root: Path, environ: Mapping[str, str]) -> str:
-    """What contains this process, "" for nothing that says so."""
+    """Return the name of the container runtime, "" for none."""
     if (root / ".dockerenv").exists():
         return "docker"
     if (root / "run/.containerenv").exists():
@@ -80,7 +80,7 @@ def container_of(root: Path, environ: Mapping[str, str]) -> str:
 
 
 def parse_os_release(text: str) -> str:
-    """The name of a distribution, such as "Ubuntu 24.04.3 LTS"."""
+    """Return the name of a distribution, such as "Ubuntu 24.04.3 LTS"."""
     found = re.search(r'^PRETTY_NAME="?([^"\n]*)"?', text, re.MULTILINE)
     return found[1] if found else ""
 
@@ -95,7 +95,7 @@ def _release(root: Path) -> str:
 
 
 def _torch() -> TorchBuild | None:
-    """Of the installed package, whose import would take seconds."""
+    """Read the installed package's version file; importing it would take seconds."""
     found = find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -110,7 +110,7 @@ def _checkout() -> str:
 
 
 def installed_version(package: str) -> str:
-    """Empty where it is not installed."""
+    """Return the version; empty if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

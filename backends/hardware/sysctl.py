@@ -1,4 +1,4 @@
-"""What macOS tells by the names of its `sysctl`."""
+"""Reads values of macOS's `sysctl`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 
 def sysctl_number(name: str) -> int | None:
-    """An integer, of 4 bytes or of 8; None where there is no such name."""
+    """Return an integer of 4 or 8 bytes; None for an unknown name."""
     value, size = ctypes.c_uint64(0), ctypes.c_size_t(8)
     failed = ctypes.CDLL(None).sysctlbyname(
         name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
@@ -15,7 +15,7 @@ def sysctl_number(name: str) -> int | None:
 
 
 def sysctl_text(name: str) -> str:
-    """A string; empty where there is no such name."""
+    """Return a string; empty for an unknown name."""
     buffer = ctypes.create_string_buffer(256)
     size = ctypes.c_size_t(len(buffer))
     failed = ctypes.CDLL(None).sysctlbyname(

@@ -1,4 +1,4 @@
-"""GPUs as Linux and Vulkan tell of them, whether or not a maker's driver answers."""
+"""Reads GPUs from Linux's sysfs and from Vulkan, even without a working vendor driver."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .machine import Gpu, GpuVendor
 _VENDORS: dict[str, GpuVendor] = {"0x1002": "amd", "0x8086": "intel", "0x10de": "nvidia"}
 _NAMES = {"amd": "AMD GPU", "intel": "Intel GPU", "nvidia": "NVIDIA GPU"}
 _INTEGRATED_VRAM = 4 * 2**30
-"""AMD's integrated GPUs set a part of the machine's memory aside, of no more than this."""
+"""AMD's integrated GPUs reserve at most this much of host memory."""
 
 
 def read_sysfs_gpus(
     root: Path = Path("/"), vulkan_names: Callable[[], dict[str, str]] | None = None
 ) -> list[Gpu]:
-    """Those below `root`; `vulkan_names` tells names by "vendor:device" in sysfs's numbers."""
+    """Return the GPUs below `root`; `vulkan_names` maps sysfs's "vendor:device" to names."""
     cards = list(_cards(root))
     if not cards:
         return []
@@ -39,7 +39,7 @@ def _gpu(device: Path, names: dict[str, str]) -> Gpu:
     maker = _VENDORS[vendor]
     memory = _number(device / "mem_info_vram_total")
     shared = _number(device / "mem_info_gtt_total")
-    # Of Intel's all but the Arc cards compute in the machine's memory.
+    # Of Intel's GPUs, all but the Arc cards use host memory.
     unified = maker == "intel" and memory is None
     if memory is not None and memory <= _INTEGRATED_VRAM:
         unified = (shared or 0) > memory
@@ -60,7 +60,7 @@ def _gpu(device: Path, names: dict[str, str]) -> Gpu:
 
 
 def parse_vulkan_summary(text: str) -> dict[str, str]:
-    """Names of devices by "vendor:device", from what `vulkaninfo --summary` prints."""
+    """Parse names by "vendor:device" from the output of `vulkaninfo --summary`."""
     names: dict[str, str] = {}
     for block in re.split(r"^GPU\d+:", text, flags=re.MULTILINE)[1:]:
         fields = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""How many threads compute on the CPU, and where: a pure decision over an inventory."""
+"""Decides how many threads compute on the CPU, and on which cores: a pure function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogicalCpu:
-    """One CPU as the system numbers them; hyper-threads of one physical core share `core`."""
+    """One CPU as the system numbers it; hyper-threads of one physical core share `core`."""
 
     number: int
     core: int
@@ -17,9 +17,9 @@ class LogicalCpu:
 
 @dataclass(frozen=True, slots=True)
 class CpuInventory:
-    """The CPUs this process may run on, and of how many it may use the whole time (`quota`).
+    """The CPUs this process may run on, and how many it may use on average (`quota`).
 
-    `can_pin` says whether the numbers are those the system takes for an affinity mask.
+    `can_pin` says whether the numbers are valid in an affinity mask.
     """
 
     cpus: tuple[LogicalCpu, ...]
@@ -29,9 +29,9 @@ class CpuInventory:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPlan:
-    """The number of compute threads, and the CPUs to keep them on; None lets the system choose.
+    """The number of compute threads and the CPUs to pin them to; None lets the system choose.
 
-    `hybrid` says that slower cores are left out.
+    `hybrid` means that slower cores are left out.
     """
 
     threads: int
@@ -44,10 +44,10 @@ class ThreadPlan:
 
 
 def plan_threads(inventory: CpuInventory, wanted: int = 0) -> ThreadPlan:
-    """One thread a fast physical core, as far as the quota goes; `wanted` above 0 counts instead.
+    """Plan one thread per fast physical core, up to the quota; `wanted` above 0 overrides.
 
-    This is llama.cpp's own rule (`common_cpu_get_num_math`), for prompts as for single tokens: a
-    step ends with its slowest thread, so hyper-threads and efficiency cores hold the others up.
+    This is llama.cpp's own rule (`common_cpu_get_num_math`), for prefill and decode: a step ends
+    with its slowest thread, so hyper-threads and efficiency cores would delay the others.
     """
     fast = [cpu for cpu in inventory.cpus if cpu.fast] or list(inventory.cpus)
     cores = len({cpu.core for cpu in fast})
@@ -58,5 +58,7 @@ def plan_threads(inventory: CpuInventory, wanted: int = 0) -> ThreadPlan:
 
 
 def _whole_cpus(quota: float | None) -> int:
-    """Rounded up: a thread too many is throttled at times, one too few leaves time unused."""
+    """Return the quota rounded up: a surplus thread is sometimes throttled, a missing one wastes
+    time.
+    """
     return 2**31 if quota is None else math.ceil(quota)

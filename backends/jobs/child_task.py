@@ -1,4 +1,4 @@
-"""A piece of work in a process of its own: starts it, hears it out, and ends with it."""
+"""Runs a job in a confined child process: start, progress, result, cleanup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 _LAST_WORDS = 4096
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
     """Why there is no result."""
 
     code: str
@@ -30,10 +30,10 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class ChildTask(Generic[P, R]):
-    """What strangers' files and native code are let into: a process that does one thing.
+    """Runs one job in a process of its own, since it opens untrusted files with native code.
 
-    It is told by one line of JSON on stdin, and tells lines of JSON: progress, then a result or a
-    failure. `purpose` completes the sentence "The process that …".
+    The spec is one line of JSON on stdin; the answers are lines of JSON: progress, then a result or
+    a failure. `purpose` completes the sentence "The process that …".
     """
 
     def __init__(self, module: str, purpose: str, progress: type[P], result: type[R]) -> None:
@@ -41,12 +41,14 @@ class ChildTask(Generic[P, R]):
         self._module = module
         self._purpose = purpose
         self._result = result
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(progress | result | Failed)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+            progress | result | TaskFailed
+        )
 
     def run(self, spec: msgspec.Struct, on_progress: Callable[[P], None]) -> R:
-        """Do it; the process ends with this call however that ends.
+        """Run the job; the process ends with this call in any case.
 
-        Raises `BackendError` with the reason where there is no result.
+        Raises `BackendError` with the reason if there is no result.
         """
         with (
             tempfile.TemporaryDirectory(prefix="ingle-task-") as folder,
@@ -54,13 +56,13 @@ class ChildTask(Generic[P, R]):
             self._start(folder, errors) as child,
         ):
             try:
-                return self._hear_out(child, spec, on_progress, errors)
+                return self._read_messages(child, spec, on_progress, errors)
             finally:
                 child.kill()
 
     def _start(self, folder: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-        """The process, with a folder of its own for what is temporary."""
-        # Nothing here needs the network, and a library that can fetch models would use it.
+        """Start the process with a temporary folder of its own."""
+        # Jobs need no network, and libraries that can download models must not.
         offline = {"HF_HUB_OFFLINE": "1", "TMPDIR": folder, "TEMP": folder, "TMP": folder}
         environment = child_environment(os.environ) | offline
         return subprocess.Popen(
@@ -70,12 +72,12 @@ class ChildTask(Generic[P, R]):
             stderr=errors,
             cwd=folder,
             env=environment,
-            # Ctrl-C is ours to handle, or native code would die of it with a trace.
+            # Ctrl-C is handled here; native code would die of it with a traceback.
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
 
-    def _hear_out(
+    def _read_messages(
         self,
         child: subprocess.Popen[bytes],
         spec: msgspec.Struct,
@@ -84,12 +86,12 @@ class ChildTask(Generic[P, R]):
     ) -> R:
         assert child.stdin is not None
         assert child.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # its end is told below
+        with contextlib.suppress(BrokenPipeError):  # reported below
             child.stdin.write(msgspec.json.encode(spec) + b"\n")
             child.stdin.flush()
         for line in child.stdout:
             message = self._decoder.decode(line)
-            if isinstance(message, Failed):
+            if isinstance(message, TaskFailed):
                 raise BackendError(message.message, hint=message.hint, code=message.code)
             if isinstance(message, self._result):
                 return message

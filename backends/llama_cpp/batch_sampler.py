@@ -1,4 +1,4 @@
-"""Draws the tokens of a whole batch from its logits."""
+"""Samples the tokens of a whole batch from its logits."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from .sampler_chain import SamplerChain
 Logits = NDArray[np.float32]
 
 
-class BatchSampler:
+class LlamaBatchSampler:
     """Keeps the sampling state of every sequence; used from the thread that decodes.
 
-    What a sequence gets depends on its own logits, state and seed alone, not on who else is in the
-    batch. (The logits themselves move a little with the batch's shape, so that a near-tie between
-    two tokens may still go either way.)
+    A sequence's tokens depend on its own logits, state and seed alone, not on the rest of the
+    batch. (The logits themselves vary slightly with the batch's shape, so near-ties may resolve
+    differently.)
     """
 
     def __init__(
-        self, context: llama_cpp.llama_context_p, vocab: llama_cpp.llama_vocab_p, *, room: int
+        self, context: llama_cpp.llama_context_p, vocab: llama_cpp.llama_vocab_p, *, window: int
     ) -> None:
-        """`room` is how many tokens a sequence may have."""
+        """`window` is the most tokens of a sequence."""
         self._context = context
         self._vocab = vocab
-        self._room = room
-        self._dry_samplers = DrySamplers(vocab, room=room)
+        self._window = window
+        self._dry_samplers = DrySamplers(vocab, window=window)
         self._chains: dict[Sequence, SamplerChain] = {}
 
     def prepare(self, params: SamplingParams) -> None:
-        """Do ahead, from any thread, what takes long for sequences with these parameters."""
+        """Prepare slow samplers ahead of sequences with these parameters, from any thread."""
         self._dry_samplers.prepare(params)
 
     def sample(self, chunk: ScheduledChunk, logits: Logits, position: int) -> Sampled:
-        """Draw along the chunk's drafts until one is not what was drawn.
+        """Sample along the chunk's draft tokens until one differs from the sampled token.
 
-        `logits` (1 + drafts, vocab_size) begin at batch `position`; they stay as they are.
+        `logits` (1 + drafts, vocab_size) begin at batch `position`; they are not modified.
         """
         sequence = chunk.sequence
         wanted = sequence.logprobs
@@ -62,7 +62,7 @@ class BatchSampler:
         return Sampled(tokens, logprobs)
 
     def forget(self, sequence: Sequence) -> None:
-        """Free what is kept for a sequence that ended."""
+        """Free the state of a finished sequence."""
         chain = self._chains.pop(sequence, None)
         if chain is not None:
             chain.close()
@@ -83,10 +83,10 @@ class BatchSampler:
         return self._chain(sequence).sample(self._context, position)
 
     def _draw_constrained(self, sequence: Sequence, constraint: Constraint, row: Logits) -> int:
-        """Draw what the constraint allows; once that fails, the token says nothing."""
+        """Sample an allowed token; after the constraint fails, the token is meaningless."""
         best = int(row.argmax())
         greedy = sequence.sampling.is_plain_greedy
-        if greedy and constraint.allows(best):  # the best of all is the best of those allowed
+        if greedy and constraint.allows(best):  # the overall best is also the best of the allowed
             token = best
         else:
             allowed = np.flatnonzero(constraint.mask())
@@ -108,7 +108,7 @@ class BatchSampler:
                 vocab=self._vocab,
                 index=sequence.index,
                 prompt=sequence.token_ids[: sequence.prompt_length],
-                context=self._room,
+                context=self._window,
                 dry_samplers=self._dry_samplers,
             )
         return chain

@@ -1,4 +1,4 @@
-"""A second, smaller model in the same worker that guesses for the first."""
+"""The draft model's runner over llama.cpp, in the same worker as its target."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .model_runner import LlamaModelRunner
 
 
 class LlamaDraftRunner(LlamaModelRunner):
-    """The runner of a draft model: greedy, and it tells how sure it is."""
+    """The runner of a draft model: greedy, with the probability of each token."""
 
     def __init__(self, spec: LoadSpec, vocab_size: int) -> None:
-        """Tokens from `vocab_size` on are unknown to the other model, and never guessed."""
+        """Tokens from `vocab_size` on are unknown to the target and never drafted."""
         super().__init__(spec)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
 
     def collect_likeliest(self) -> list[tuple[int, float]]:
-        """The likeliest token of each sampling chunk, and its probability."""
+        """Return the likeliest token of each sampling chunk, and its probability."""
         shape = (len(self._sampling), self.tokenizer.vocab_size)
         logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
         likeliest: list[tuple[int, float]] = []
@@ -32,7 +32,7 @@ class LlamaDraftRunner(LlamaModelRunner):
 
 
 def open_drafter(spec: LoadSpec, target: LlamaModelRunner, costs: StepCosts) -> ModelDrafter:
-    """See `pair_drafter`; whatever comes of it, llama.cpp's log is the target's again."""
+    """See `pair_drafter`; in any case, llama.cpp's log returns to the target."""
     size = target.tokenizer.vocab_size
     try:
         return pair_drafter(spec, target, costs, lambda draft: LlamaDraftRunner(draft, size))

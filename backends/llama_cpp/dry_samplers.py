@@ -1,4 +1,4 @@
-"""DRY samplers, made ahead: each looks for its sequence breakers in the whole vocabulary."""
+"""Cache of DRY samplers, whose creation searches the whole vocabulary for sequence breakers."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _Key = tuple[tuple[str, ...], float, float, int, int]
 
 
 class DrySamplers:
-    """Keeps the latest of them, from which new ones are cloned; safe from several threads.
+    """Keeps the most recent samplers, from which new ones are cloned; thread-safe.
 
-    Making one takes 10 to 60 ms for each sequence breaker, a clone takes microseconds.
+    Creating one takes 10 to 60 ms for each sequence breaker, a clone takes microseconds.
     """
 
-    def __init__(self, vocab: llama_cpp.llama_vocab_p, *, room: int) -> None:
-        """No sampler looks back further than `room` tokens."""
+    def __init__(self, vocab: llama_cpp.llama_vocab_p, *, window: int) -> None:
+        """No sampler looks back further than `window` tokens."""
         self._vocab = vocab
-        self._room = room
+        self._max_window = window
         self._made: OrderedDict[_Key, Sampler] = OrderedDict()
         self._lock = threading.Lock()
 
     def prepare(self, params: SamplingParams) -> None:
-        """Make one for these parameters, if they ask for any, before it is needed."""
+        """Create the sampler for these parameters, if they need one, before it is used."""
         if params.has_dry:
             with self._lock:
                 self._prototype(params)
 
     def new(self, params: SamplingParams) -> Sampler:
-        """One that has seen no tokens; the caller frees it."""
+        """Return a sampler without history; the caller frees it."""
         with self._lock:
             return llama_cpp.llama_sampler_clone(self._prototype(params))
 
     def close(self) -> None:
-        """Free what is kept."""
+        """Free the cached samplers."""
         while self._made:
             llama_cpp.llama_sampler_free(self._made.popitem()[1])
 
     def _prototype(self, params: SamplingParams) -> Sampler:
         breakers = tuple(dict.fromkeys(params.dry_sequence_breakers))
-        # llama.cpp allocates as much as it is told to look back on.
+        # llama.cpp allocates the whole look-back window.
         last_n = params.dry_penalty_last_n
-        window = self._room if last_n < 0 else min(last_n, self._room)
+        window = self._max_window if last_n < 0 else min(last_n, self._max_window)
         numbers = (params.dry_multiplier, params.dry_base, params.dry_allowed_length, window)
         key = (breakers, *numbers)
         sampler = self._made.get(key)

@@ -1,4 +1,4 @@
-"""A model that turns texts into vectors or scores, over llama-cpp-python's low-level API."""
+"""Embedding and reranking models over llama-cpp-python's low-level API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
 from ..hardware.cpu_inventory import read_inventory
 from ..hardware.thread_plan import plan_threads
-from ..text.tokenization.embedding_inputs import TextInputs
+from ..text.tokenization.embedding_inputs import EmbeddingInputs
 from ..text.tokenization.rerank_pairs import TextPairs
 from .llama_model import LlamaModel
 from .llama_tokenizer import LlamaTokenizer
@@ -36,11 +36,11 @@ _DEFAULT_POOLING = {ModelTask.EMBED: Pooling.MEAN, ModelTask.RERANK: Pooling.RAN
 
 
 class LlamaEmbedder:
-    """One llama.cpp context that computes texts in batches; used from one thread.
+    """One llama.cpp context that encodes texts in batches; used from one thread.
 
-    An encoder sees a batch as a whole, so its longest text is its longest batch. A causal model
-    whose last token speaks for the text reads the others without outputs first: llama.cpp would
-    compute the logits of every token, which nobody wants.
+    An encoder attends to a batch as a whole, so its longest text is its longest batch. With a
+    causal model pooled at the last token, the others are computed without outputs first: llama.cpp
+    would otherwise compute unused logits for every token.
     """
 
     def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
@@ -74,17 +74,17 @@ class LlamaEmbedder:
             self._warm_up()
             self._resources = undo.pop_all()
 
-    def text_inputs(self) -> TextInputs:
-        """What makes the tokens of a text to embed."""
-        return TextInputs(self.tokenizer, context=self.context)
+    def text_inputs(self) -> EmbeddingInputs:
+        """Return the tokenisation of a text to embed."""
+        return EmbeddingInputs(self.tokenizer, context=self.context)
 
     def text_pairs(self) -> TextPairs:
-        """What makes the tokens of a document to rank."""
+        """Return the tokenisation of a query and document to rank."""
         template, marks = self.model.rerank_template, self.tokenizer.pair_marks
         return TextPairs(self.tokenizer, marks, template, context=self.context)
 
     def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
-        """One row of `width` numbers a text, as the model gives them.
+        """Return one row of `width` numbers per text, not normalised.
 
         There may be `batch_texts` texts of `batch_tokens` tokens together, or one of `context`.
         """
@@ -100,7 +100,7 @@ class LlamaEmbedder:
         return np.stack(rows)
 
     def info(self) -> ModelInfo:
-        """What the model really got."""
+        """Return the properties of the loaded model."""
         sizes, on_gpu = self._log.buffer_bytes, self._log.layers_on_gpu
         gpu = f"GPU, {on_gpu} of {self.model.layers + 1} layers"
         return ModelInfo(
@@ -143,7 +143,7 @@ class LlamaEmbedder:
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
         if context:
             return context
-        failure = OutOfMemory if self._log.tells_of_memory else LoadFailed
+        failure = OutOfMemory if self._log.is_out_of_memory else LoadFailed
         raise failure(
             f"llama.cpp cannot make room for texts of {self.context} tokens: "
             f"{self._log.last_error}.",
@@ -169,7 +169,7 @@ class LlamaEmbedder:
         llama_cpp.llama_set_embeddings(self._ctx, True)
 
     def _run(self, pieces: Sequence[TextSpan], *, outputs: bool) -> None:
-        self._batch.fill_pieces(pieces, outputs=outputs)
+        self._batch.fill_spans(pieces, outputs=outputs)
         run = llama_cpp.llama_encode if self._memory is None else llama_cpp.llama_decode
         status = run(self._ctx, self._batch.native)
         if status:
@@ -179,11 +179,13 @@ class LlamaEmbedder:
         pointer = llama_cpp.llama_get_embeddings_seq(self._ctx, sequence)
         if not pointer:
             raise RuntimeError(f"llama.cpp gave no vector for text {sequence} of the batch")
-        # The memory is llama.cpp's, which writes over it in the next batch.
+        # The buffer is llama.cpp's, which overwrites it in the next batch.
         return np.ctypeslib.as_array(cast("Any", pointer), (self.width,)).copy()
 
     def _warm_up(self) -> None:
-        """Compute one token, so that the first request does not pay for touching the weights."""
+        """Compute one token, so that the first request does not pay for page faults on the
+        weights.
+        """
         try:
             self.compute([[0]])
         except RuntimeError as error:
@@ -194,7 +196,7 @@ class LlamaEmbedder:
 
 
 def _in_batches(texts: Sequence[list[int]], size: int) -> Iterator[list[TextSpan]]:
-    """All tokens but the last of each text, in batches of at most `size` tokens."""
+    """Yield all tokens but the last of each text, in batches of at most `size` tokens."""
     pieces: list[TextSpan] = []
     room = size
     for sequence, text in enumerate(texts):

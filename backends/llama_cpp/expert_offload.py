@@ -1,4 +1,4 @@
-"""Which weights llama.cpp leaves to the processor although their layers are on a GPU."""
+"""Keeps the expert weights of some layers in host memory while the layers are on a GPU."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class _Override(ctypes.Structure):
 
 
 def experts_pattern(blocks: int) -> str:
-    """A regular expression for the names of the experts' tensors in the first `blocks` blocks."""
+    """Return a regular expression for the expert tensors of the first `blocks` blocks."""
     numbers = "|".join(str(block) for block in range(blocks))
     return rf"^blk\.({numbers})\.ffn_.*_exps\."
 
 
 class ExpertPlacement:
-    """Keeps the experts of the first `blocks` blocks in the machine's memory.
+    """Keeps the experts of the first `blocks` blocks in host memory.
 
     It must live until the model is loaded.
     """
@@ -35,5 +35,5 @@ class ExpertPlacement:
 
     @property
     def address(self) -> int:
-        """What `llama_model_params.tensor_buft_overrides` takes."""
+        """Return the value of `llama_model_params.tensor_buft_overrides`."""
         return ctypes.addressof(self._entries)

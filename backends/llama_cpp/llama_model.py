@@ -32,14 +32,14 @@ class LlamaModel:
         on_progress: Callable[[float], None] | None = None,
         log: NativeLog,
     ) -> None:
-        """Load the file; raises `LoadFailed` with what llama.cpp says is wrong."""
+        """Load the file; raises `LoadFailed` with llama.cpp's reason."""
         _check_tokens(path)
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         experts = ExpertPlacement(cpu_experts) if cpu_experts else None
         if experts is not None:
-            params.tensor_buft_overrides = cast("Any", experts.address)  # an address, in truth
+            params.tensor_buft_overrides = cast("Any", experts.address)  # actually an address
         params.load_mode = _load_mode(mmap=mmap, mlock=mlock)
         params.vocab_only = vocab_only
 
@@ -60,22 +60,22 @@ class LlamaModel:
 
     @property
     def parameters(self) -> int:
-        """Number of weights."""
+        """Return the number of weights."""
         return llama_cpp.llama_model_n_params(self._open)
 
     @property
     def trained_context(self) -> int:
-        """Tokens the model was trained for."""
+        """Return the tokens of context the model was trained for."""
         return llama_cpp.llama_model_n_ctx_train(self._open)
 
     @property
     def layers(self) -> int:
-        """Number of transformer blocks."""
+        """Return the number of transformer blocks."""
         return llama_cpp.llama_model_n_layer(self._open)
 
     @property
     def can_generate(self) -> bool:
-        """False for encoders, which have no next token."""
+        """Return whether the model generates; false for encoders."""
         model = self._open
         return llama_cpp.llama_model_has_decoder(model) and not (
             llama_cpp.llama_model_has_encoder(model)
@@ -83,31 +83,31 @@ class LlamaModel:
 
     @property
     def is_recurrent(self) -> bool:
-        """True where layers keep a running state, which cannot be cut at a token."""
+        """Return whether layers have a recurrent state, which cannot be truncated at a token."""
         model = self._open
         return llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
 
     @property
     def chat_template(self) -> str | None:
-        """The template in the file, as it stands there."""
+        """Return the template in the file, unchanged."""
         raw = llama_cpp.llama_model_chat_template(self._open, None)
         return raw.decode("utf-8", "replace") if raw else None
 
     @property
     def rerank_template(self) -> str | None:
-        """How a ranking model wants `{query}` and `{document}` to be put, where it says."""
+        """Return a reranker's template for `{query}` and `{document}`, if it has one."""
         raw = llama_cpp.llama_model_chat_template(self._open, b"rerank")
         return raw.decode("utf-8", "replace") if raw else None
 
     @property
     def architecture(self) -> str:
-        """The file's `general.architecture`."""
+        """Return the file's `general.architecture`."""
         return self.metadata("general.architecture") or "unknown"
 
     def metadata(self, key: str) -> str | None:
-        """One value of the file's metadata as text."""
+        """Return one value of the file's metadata as text."""
         buffer = ctypes.create_string_buffer(4096)
-        writable = cast("bytes", buffer)  # the binding's annotation knows only the C type's twin
+        writable = cast("bytes", buffer)  # the binding's annotation lacks the writable type
         size = llama_cpp.llama_model_meta_val_str(self._open, key.encode(), writable, len(buffer))
         return buffer.value.decode("utf-8", "replace") if size >= 0 else None
 
@@ -134,14 +134,14 @@ def _check_tokens(path: Path) -> None:
 
 def _load_mode(*, mmap: bool, mlock: bool) -> int:
     if mmap:
-        # Left alone, llama.cpp maps the file unless a device is better off without.
+        # By default llama.cpp maps the file unless a device is better off without.
         mapped = llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK
         return mapped if mlock else llama_cpp.LLAMA_LOAD_MODE_AUTO
     return llama_cpp.LLAMA_LOAD_MODE_MLOCK if mlock else llama_cpp.LLAMA_LOAD_MODE_NONE
 
 
 def _load_error(path: Path, log: NativeLog) -> LoadFailed:
-    if log.tells_of_memory:
+    if log.is_out_of_memory:
         return OutOfMemory(
             f"There is not enough memory for {path.name}: {log.last_error}.",
             hint="Unload another model, or choose a smaller one.",

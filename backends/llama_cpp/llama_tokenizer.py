@@ -11,18 +11,18 @@ import llama_cpp
 
 from ..base.errors import LoadFailed
 from ..text.tokenization.rerank_pairs import PairMarks
-from ..text.tokenization.tokenizer import NEXT_FILES, GapMark
+from ..text.tokenization.tokenizer import END_OF_FILE_TOKENS, InfillToken
 from .llama_model import LlamaModel
 
 _LONG = 2**14
-"""Characters from which on a text with control tokens is cut into tokens piece by piece."""
+"""Characters above which a text with control tokens is tokenised in segments."""
 
 _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL
 _KINDS = _CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP
 
 
 class LlamaTokenizer:
-    """Text to token ids and back, exactly as llama.cpp does it; safe from several threads."""
+    """Text to token ids and back, exactly as llama.cpp does it; thread-safe."""
 
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
@@ -37,17 +37,17 @@ class LlamaTokenizer:
             self._vocab
         ) or llama_cpp.llama_vocab_get_add_sep(self._vocab)
         self._pieces: dict[int, bytes] = {}
-        found = (self.find_token(text) for text in NEXT_FILES)
+        found = (self.find_token(text) for text in END_OF_FILE_TOKENS)
         self._next_files = frozenset(token_id for token_id in found if token_id is not None)
 
     @property
     def chat_template(self) -> str | None:
-        """The chat template that came with the vocabulary."""
+        """Return the chat template that came with the vocabulary."""
         return self._model.chat_template
 
     @property
     def pair_marks(self) -> PairMarks:
-        """What stands around two texts that are read together, by the vocabulary's own flags."""
+        """Return the special tokens around a pair of texts, by the vocabulary's own flags."""
         vocab = self._vocab
         sep = _token_id(llama_cpp.llama_vocab_sep(vocab))
         eos = _token_id(llama_cpp.llama_vocab_eos(vocab))
@@ -58,7 +58,7 @@ class LlamaTokenizer:
         return PairMarks(begins, ends + separators, ends or separators)
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """The text's tokens; `parse_special` recognises special tokens written out in it."""
+        """Return the text's tokens; `parse_special` recognises special tokens written out in it."""
         if parse_special and len(text) > _LONG and not self._adds_end:
             first, *others = self._cut(text)
             tokens = self._encode(first, add_special=add_special, parse_special=True)
@@ -68,9 +68,9 @@ class LlamaTokenizer:
         return self._encode(text, add_special=add_special, parse_special=parse_special)
 
     def _cut(self, text: str) -> Iterator[str]:
-        """A long text in pieces that begin with control tokens: it is cut into tokens there anyway.
+        """Split a long text before control tokens, where tokenisation splits it anyway.
 
-        What llama.cpp spends on control tokens grows with the square of their number.
+        llama.cpp's time for control tokens is quadratic in their number.
         """
         begin = 0
         while begin < len(text):
@@ -81,7 +81,7 @@ class LlamaTokenizer:
 
     @cached_property
     def _controls(self) -> re.Pattern[str] | None:
-        """Finds control tokens, but for those that take spaces before them along."""
+        """Return a pattern for control tokens, except those that consume spaces before them."""
         ids = range(self.vocab_size)
         attributes = ((i, llama_cpp.llama_vocab_get_attr(self._vocab, i)) for i in ids)
         found = [self._text_of(i) for i, attribute in attributes if attribute & _KINDS == _CONTROL]
@@ -104,7 +104,7 @@ class LlamaTokenizer:
         return list(tokens[:count])
 
     def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
-        """The bytes a token stands for; none for control tokens unless `special`."""
+        """Return the bytes of a token; empty for control tokens unless `special`."""
         if special:
             return self._piece(token_id, special=True)
         piece = self._pieces.get(token_id)
@@ -113,30 +113,30 @@ class LlamaTokenizer:
         return piece
 
     def is_eog(self, token_id: int) -> bool:
-        """Whether the model ends its answer with this token."""
+        """Return whether the token ends generation."""
         return token_id in self._next_files or llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
 
     def has_token(self, text: str) -> bool:
-        """Whether the text is one special token of the vocabulary."""
+        """Return whether the text is one special token of the vocabulary."""
         return self.find_token(text) is not None
 
     def find_token(self, text: str) -> int | None:
-        """The special token of the vocabulary that is written like this."""
+        """Return the special token spelled like this, None without one."""
         tokens = self.encode(text, add_special=False, parse_special=True)
         found = len(tokens) == 1 and self._piece(tokens[0], special=True) == text.encode()
         return tokens[0] if found else None
 
     @property
-    def gap_marks(self) -> Mapping[GapMark, int]:
-        """The tokens of gaps that llama.cpp knows, by the file's metadata or by their names."""
-        marks: dict[GapMark, object] = {
+    def infill_tokens(self) -> Mapping[InfillToken, int]:
+        """Return the infill (FIM) tokens that llama.cpp finds by metadata or name."""
+        marks: dict[InfillToken, object] = {
             "prefix": llama_cpp.llama_vocab_fim_pre(self._vocab),
             "suffix": llama_cpp.llama_vocab_fim_suf(self._vocab),
             "middle": llama_cpp.llama_vocab_fim_mid(self._vocab),
             "repository": llama_cpp.llama_vocab_fim_rep(self._vocab),
             "file": llama_cpp.llama_vocab_fim_sep(self._vocab),
         }
-        found: dict[GapMark, int] = {mark: _token_id(value) for mark, value in marks.items()}
+        found: dict[InfillToken, int] = {mark: _token_id(value) for mark, value in marks.items()}
         return {mark: token_id for mark, token_id in found.items() if token_id >= 0}
 
     def _piece(self, token_id: int, *, special: bool) -> bytes:

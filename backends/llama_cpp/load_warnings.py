@@ -1,4 +1,4 @@
-"""What a load specification asks for and llama.cpp did not do."""
+"""Warnings about settings of a load specification that llama.cpp did not apply."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from .native_log import NativeLog
 
 
 def load_warnings(spec: LoadSpec, log: NativeLog, layers: int) -> list[str]:
-    """A sentence for each; `layers` is how many of them a GPU could take at most.
+    """Return a sentence for each; `layers` is the most that a GPU could take.
 
-    llama.cpp goes on without a GPU, without locked memory and without flash attention.
+    llama.cpp continues without a GPU, without locked memory and without flash attention.
     """
     warnings: list[str] = []
     if log.layers_on_gpu < min(spec.gpu_layers, layers):

@@ -25,7 +25,7 @@ from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..hardware.cpu_inventory import read_inventory
 from ..hardware.thread_plan import plan_threads
-from .batch_sampler import BatchSampler
+from .batch_sampler import LlamaBatchSampler
 from .llama_model import LlamaModel
 from .llama_tokenizer import LlamaTokenizer
 from .load_warnings import load_warnings
@@ -72,7 +72,7 @@ class LlamaModelRunner:
             self._resources = undo.pop_all()
 
     def _measure(self, spec: LoadSpec) -> None:
-        """See what the context really got."""
+        """Read the sizes that the context really got."""
         memory = llama_cpp.llama_get_memory(self._ctx)
         if not self.model.can_generate or memory is None:
             raise LoadFailed(
@@ -88,18 +88,18 @@ class LlamaModelRunner:
         self.can_fork = not self.model.is_recurrent
         self.can_run_ahead = False
         self._batch = TokenBatch(spec.batch)
-        self._sampler = BatchSampler(self._ctx, self.model.vocab, room=self.context)
+        self._sampler = LlamaBatchSampler(self._ctx, self.model.vocab, window=self.context)
         self._sampling: list[ScheduledChunk] = []
         self._rows: list[int] = []
         self._info = self._describe(spec)
 
     @property
     def state_key(self) -> str:
-        """The library that lays snapshots out, and the settings it does so by."""
+        """Return library version and settings that determine the layout of snapshots."""
         return f"llama-cpp-python {llama_cpp.__version__}, {self._layout}"
 
     def open_cache(self, store: KVStore | None = None) -> CellCache:
-        """The book of the cells."""
+        """Return the cache manager of the cells."""
         return CellCache(self, store)
 
     def launch(self, batch: Batch) -> None:
@@ -113,7 +113,7 @@ class LlamaModelRunner:
             raise RuntimeError(f"llama_decode failed with {status}: {self._log.last_error}")
 
     def collect(self) -> list[Sampled]:
-        """What the launched batch's sampling chunks got, in batch order."""
+        """Return the sampled tokens of the launched batch's sampling chunks, in batch order."""
         if not self._sampling:
             llama_cpp.llama_synchronize(self._ctx)
             return []
@@ -130,41 +130,41 @@ class LlamaModelRunner:
         return results
 
     def can_follow(self, params: SamplingParams) -> bool:
-        """The sampler takes in each token on the host."""
+        """Return False: the sampler processes each token on the host."""
         return False
 
     def is_eog(self, token_id: int) -> bool:
-        """Whether the model ends its answer with this token."""
+        """Return whether the token ends generation."""
         return self.tokenizer.is_eog(token_id)
 
     def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
-        """Share cells between slots: metadata only, no copy but that of a checkpoint."""
+        """Share cells between slots: metadata only; just a checkpoint is copied."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
         if checkpoint is not None:
-            self._state.go_back(target, checkpoint)
+            self._state.restore_checkpoint(target, checkpoint)
 
     def checkpoint(self, slot: int) -> bytes:
-        """The state of the slot's recurrent layers."""
+        """Return the state of the slot's recurrent layers."""
         return self._state.checkpoint(slot)
 
     def trim(self, slot: int, length: int) -> None:
-        """Forget what the slot holds behind its first `length` tokens."""
+        """Remove what the slot holds after its first `length` tokens."""
         llama_cpp.llama_memory_seq_rm(self._memory, slot, length, -1)
 
     def snapshot(self, slot: int, start: int, end: int) -> bytes:
-        """A copy of the keys and values of the slot's tokens `start` to `end`."""
+        """Return a copy of the keys and values of the slot's tokens `start` to `end`."""
         return self._state.read(slot, start, end)
 
     def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
-        """Append a snapshot's first tokens to the slot; False where it does not fit."""
+        """Append a snapshot's first tokens to the slot; return False if it does not fit."""
         return self._state.append(slot, start, end, data)
 
     def release(self, slot: int) -> None:
-        """Forget what the slot holds; cells that others share stay."""
+        """Empty the slot; cells shared with other slots stay."""
         llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
 
     def prepare(self, params: SamplingParams) -> None:
-        """Make samplers that take long to make, before the sequence comes."""
+        """Create slow samplers before the sequence arrives."""
         self._sampler.prepare(params)
 
     def forget(self, sequence: Sequence) -> None:
@@ -172,11 +172,11 @@ class LlamaModelRunner:
         self._sampler.forget(sequence)
 
     def listen(self) -> None:
-        """Take llama.cpp's log back from a model that was loaded after this one."""
+        """Take llama.cpp's log back from a model that was loaded later."""
         self._log.listen()
 
     def info(self) -> ModelInfo:
-        """What the model really got."""
+        """Return the properties of the loaded model."""
         return self._info
 
     def close(self) -> None:
@@ -211,13 +211,15 @@ class LlamaModelRunner:
         )
 
     def _pin(self, undo: ExitStack) -> None:
-        """Keep this thread, and the compute threads it will start, on the performance cores."""
+        """Pin this thread, and the compute threads it will start, to the performance cores."""
         if sys.platform == "linux" and self._threads.cpus is not None:
             undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
             os.sched_setaffinity(0, self._threads.cpus)
 
     def _choose_slots(self, spec: LoadSpec) -> None:
-        """A recurrent state is memory for every slot of the cache; tokens in cells are not."""
+        """Limit slots of recurrent models: each slot has a state in memory; tokens in cells
+        do not.
+        """
         kept = KEPT_STATES if self.model.is_recurrent else KEPT_SLOTS
         most = llama_cpp.llama_max_parallel_sequences()
         self.slots = min(spec.slots, most - 2)
@@ -228,15 +230,15 @@ class LlamaModelRunner:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(spec.kv_capacity, spec.context)
         params.n_batch = params.n_ubatch = spec.batch
-        params.n_seq_max = self.cache_slots + 1  # and one to take snapshots through
-        # Otherwise the logits of a whole batch would get room, which for a large vocabulary is
-        # more memory than all weights of a small model.
+        params.n_seq_max = self.cache_slots + 1  # and one for taking snapshots
+        # Otherwise a logits buffer for the whole batch is allocated, which for a large vocabulary
+        # exceeds the weights of a small model.
         params.n_outputs_max = max(params.n_seq_max, self.slots + self.max_drafts)
         params.n_threads = params.n_threads_batch = self._threads.threads
         params.type_k = params.type_v = spec.kv_type.ggml_type
         params.flash_attn_type = FLASH_ATTENTION[spec.flash_attention]
-        # A window that is recycled would take the cells of prefixes that others still share, and
-        # decoding from such a prefix gives wrong logits without an error.
+        # A recycled window would take the cells of prefixes that others still share, and decoding
+        # from such a prefix gives wrong logits without an error.
         params.swa_full = True
         # One stream for all: separate ones halve the speed of 16 and cannot share prefixes.
         params.kv_unified = True
@@ -244,11 +246,11 @@ class LlamaModelRunner:
         assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
         if context:
-            # Without flash attention values are laid out the other way round.
+            # Without flash attention, values are stored transposed.
             flash = self._log.flash_attention
             self._layout = f"kv {spec.kv_type} flash {flash} swa {params.swa_full}"
             return context
-        if self._log.tells_of_memory:
+        if self._log.is_out_of_memory:
             raise OutOfMemory(
                 f"There is no memory for a context of {params.n_ctx} tokens: "
                 f"{self._log.last_error}.",
@@ -260,7 +262,9 @@ class LlamaModelRunner:
         )
 
     def _warm_up(self) -> None:
-        """Decode one token, so that the first request does not pay for touching the weights."""
+        """Decode one token, so that the first request does not pay for page faults on the
+        weights.
+        """
         sequence = Sequence("warm-up", 0, [0], sampling=SamplingParams(temperature=0))
         sequence.slot = 0
         batch = Batch()

@@ -1,4 +1,4 @@
-"""What llama.cpp says while it works, kept for error messages and memory figures."""
+"""Captures llama.cpp's log for error messages and memory figures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections import deque
 
 import llama_cpp
 
-# ggml's log levels; a continuation prolongs the line before it.
+# ggml's log levels; a continuation extends the previous line.
 _WARN, _ERROR, _CONTINUATION = 3, 4, 5
 
 _BUFFER = re.compile(rb"(model|KV|compute|output|RS) buffer size *= *([\d.]+) MiB")
 _REASON = re.compile(r"(?:error loading model|failed to initialize the context): (.+)")
-# Lines that come after the one with the reason.
+# Lines that follow the one with the reason.
 _NO_REASON = "failed to load model"
 _NO_MEMORY = re.compile(
     r"(?:failed|unable) to allocate|malloc failed|insufficient memory|out of (?:device )?memory",
@@ -22,7 +22,7 @@ _NO_MEMORY = re.compile(
 )
 _OFFLOADED = re.compile(rb"offloaded (\d+)/\d+ layers to GPU")
 _DEVICE = re.compile(rb": using device (\S+) \(")
-# What was asked for comes first, and for "auto" a line follows with what came of it.
+# The requested setting comes first; for "auto", a later line has the outcome.
 _FLASH_ATTENTION = re.compile(rb"flash_attn += (\w+)|: Flash Attention (enabled|not supported)")
 _NOT_LOCKED = re.compile(rb"failed to mlock .*: (.+)|mlock (not supported on this system)")
 
@@ -34,28 +34,28 @@ class NativeLog:
         self.buffer_bytes: dict[str, int] = {}
         self.layers_on_gpu = 0
         self.gpus: list[str] = []
-        """Devices that take layers, by ggml's names."""
+        """Devices that hold layers, by ggml's names."""
         self.flash_attention = False
-        """Whether the latest context computes with it."""
+        """Whether the latest context uses flash attention."""
         self.lock_failure: str | None = None
-        """Why the weights are not locked in memory, where they should be."""
+        """Why the weights are not locked in memory although requested."""
         self._errors: deque[str] = deque(maxlen=5)
         self._level = 0
-        # ctypes keeps no reference to a callback, so this object has to.
+        # ctypes keeps no reference to a callback, so this object must.
         self._callback = llama_cpp.llama_log_callback(self._receive)
         self.listen()
 
     def listen(self) -> None:
-        """Take the log over from whoever had it."""
+        """Take over the log callback."""
         llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(None))
 
     def close(self) -> None:
-        """Let llama.cpp write to stderr again: it must not call what is no longer there."""
+        """Restore logging to stderr: llama.cpp must not call a freed callback."""
         llama_cpp.llama_log_set(llama_cpp.llama_log_callback(0), ctypes.c_void_p(None))
 
     @property
     def last_error(self) -> str:
-        """The latest error line that says more than that there was one."""
+        """Return the latest error line that contains a reason."""
         lines = [line for line in self._errors if _NO_REASON not in line]
         if not lines:
             return "llama.cpp gave no reason"
@@ -63,8 +63,8 @@ class NativeLog:
         return (reason[1] if reason else lines[-1]).rstrip(".")
 
     @property
-    def tells_of_memory(self) -> bool:
-        """Whether one of the latest errors is about memory that could not be had."""
+    def is_out_of_memory(self) -> bool:
+        """Return whether one of the latest errors is a failed allocation."""
         return any(_NO_MEMORY.search(line) for line in self._errors)
 
     def _receive(self, level: int, text: bytes | None, _user_data: object) -> None:

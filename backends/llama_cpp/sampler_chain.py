@@ -1,4 +1,4 @@
-"""llama.cpp's sampler chains, one a sequence."""
+"""llama.cpp sampler chains, one per sequence."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ..base.sampling_params import SamplingParams, active_options
 from .dry_samplers import DrySamplers
 
-# The largest 32-bit number is llama.cpp's word for "any seed", so it is none.
+# The largest 32-bit number is llama.cpp's code for a random seed, so it is excluded.
 _SEEDS = 2**32 - 1
-# Nobody can draw what is this much less likely than the likeliest token.
+# A token this much less likely than the likeliest can never be sampled.
 _IMPOSSIBLE = 1e-30
 _MIROSTAT_CANDIDATES = 100
 CHAIN_OPTIONS = frozenset(
@@ -33,9 +33,9 @@ Sampler: TypeAlias = "llama_cpp.llama_sampler_p"
 
 
 class SamplerChain:
-    """Draws tokens for one sequence and remembers what its penalties and random stream need.
+    """Samples tokens for one sequence, with the state of its penalties and random stream.
 
-    The order is `SamplingParams`'; samplers that would do nothing are left out.
+    The order is `SamplingParams`'; samplers without effect are left out.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class SamplerChain:
         context: int,
         dry_samplers: DrySamplers,
     ) -> None:
-        """`index` tells sequences with one seed apart; nothing looks back beyond `context`."""
+        """`index` distinguishes sequences with the same seed; nothing looks back beyond
+        `context`.
+        """
         self._dry_samplers = dry_samplers
         self._vocab_size = llama_cpp.llama_vocab_n_tokens(vocab)
         self._seed = _seed(params.seed, index)
@@ -63,11 +65,11 @@ class SamplerChain:
             llama_cpp.llama_sampler_chain_add(self._chain, sampler)
 
     def sample(self, context: llama_cpp.llama_context_p, row: int) -> int:
-        """Draw from the logits that batch position `row` asked for."""
+        """Sample from the logits that batch position `row` asked for."""
         return llama_cpp.llama_sampler_sample(self._chain, context, row)
 
     def sample_among(self, token_ids: NDArray[np.intp], logits: NDArray[np.float32]) -> int:
-        """Draw one of these tokens; `logits` are the whole vocabulary's and stay as they are."""
+        """Sample one of these tokens; `logits` cover the whole vocabulary and are not modified."""
         count = len(token_ids)
         if self._candidates is None:
             self._candidates = np.empty(self._vocab_size, _CANDIDATE)
@@ -78,7 +80,7 @@ class SamplerChain:
         array = llama_cpp.llama_token_data_array(data, count, -1, False)
         llama_cpp.llama_sampler_apply(self._chain, ctypes.pointer(array))  # pyright: ignore[reportArgumentType]
         if not 0 <= array.selected < array.size:
-            raise RuntimeError(f"llama.cpp drew none of {count} tokens")
+            raise RuntimeError(f"llama.cpp sampled none of {count} tokens")
         token_id = array.data[array.selected].id
         llama_cpp.llama_sampler_accept(self._chain, token_id)
         return token_id
@@ -148,12 +150,14 @@ class SamplerChain:
         return dry
 
     def _window(self, tokens: int) -> int:
-        """llama.cpp allocates as much as it is told to look back on."""
+        """Limit the look-back: llama.cpp allocates the whole window."""
         return self._context if tokens < 0 else min(tokens, self._context)
 
 
 def _possible() -> Sampler:
-    """Leaves out tokens whose probability is zero: what follows takes its logarithm."""
+    """Return a sampler that drops tokens of probability zero, since later ones take the
+    logarithm.
+    """
     return llama_cpp.llama_sampler_init_min_p(_IMPOSSIBLE, 1)
 
 

@@ -1,4 +1,4 @@
-"""Copies of the keys and values of a part of a sequence."""
+"""Snapshots of the keys and values of a part of a sequence."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 _api: Any = llama_cpp  # the binding annotates plain integers as C types
 _ALL = 0
 _PARTIAL_ONLY = 1
-"""What no removal of tokens takes back: the state of recurrent layers."""
+"""Only the state of recurrent layers, which cannot be truncated."""
 
 
 class SequenceState:
-    """Reads and writes parts of the sequences of one context, through a sequence of its own.
+    """Reads and writes parts of the sequences of one context, through a scratch sequence.
 
-    llama.cpp knows the state of whole sequences only; sharing cells with `scratch` costs nothing.
+    llama.cpp serialises whole sequences only; sharing cells with `scratch` is free.
     """
 
     def __init__(
@@ -26,29 +26,29 @@ class SequenceState:
         memory: llama_cpp.llama_memory_t,
         scratch: int,
     ) -> None:
-        """`scratch` is a sequence that nobody else uses."""
+        """`scratch` is a sequence reserved for this object."""
         self._context = context
         self._memory = memory
         self._scratch = scratch
 
     def read(self, slot: int, start: int, end: int) -> bytes:
-        """The state of the slot's tokens `start` to `end`."""
+        """Return the state of the slot's tokens `start` to `end`."""
         llama_cpp.llama_memory_seq_cp(self._memory, slot, self._scratch, start, end)
         data = self._read(self._scratch, _ALL)
         self._clear()
         return data
 
     def checkpoint(self, slot: int) -> bytes:
-        """The state of the slot's recurrent layers, after all its tokens."""
+        """Return the state of the slot's recurrent layers, after all its tokens."""
         return self._read(slot, _PARTIAL_ONLY)
 
-    def go_back(self, slot: int, checkpoint: bytes) -> None:
-        """Give the slot's recurrent layers the state they had."""
+    def restore_checkpoint(self, slot: int, checkpoint: bytes) -> None:
+        """Restore the state of the slot's recurrent layers."""
         if not self._write(slot, checkpoint, _PARTIAL_ONLY):
-            raise RuntimeError("llama.cpp did not take back the state it gave")
+            raise RuntimeError("llama.cpp did not restore the state it returned")
 
     def append(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
-        """Let the slot have the tokens `start` to `end` of a state; False where it has no room."""
+        """Append the tokens `start` to `end` of a state to the slot; return False if it is full."""
         read = self._write(self._scratch, data, _ALL)
         if read:
             llama_cpp.llama_memory_seq_cp(self._memory, self._scratch, slot, start, end)

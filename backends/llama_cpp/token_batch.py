@@ -1,4 +1,4 @@
-"""The arrays behind a `llama_batch`."""
+"""A `llama_batch` over numpy arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..engine.batch import Batch
 
 
 class TokenBatch:
-    """A `llama_batch` over numpy arrays of our own, filled by slices, not one by one."""
+    """A `llama_batch` over our own numpy arrays, filled by slices."""
 
     def __init__(self, capacity: int) -> None:
         self._token = np.zeros(capacity, np.int32)
@@ -22,7 +22,7 @@ class TokenBatch:
         self._n_seq_id = np.ones(capacity, np.int32)
         self._seq_id = np.zeros(capacity, np.int32)
         self._logits = np.zeros(capacity, np.int8)
-        # llama.cpp wants a pointer to each token's list of sequences: ours all have length one.
+        # llama.cpp needs a pointer to each token's list of sequences: ours all have length one.
         step = self._seq_id.itemsize
         addresses = self._seq_id.ctypes.data + step * np.arange(capacity, dtype=np.uint64)
         self._seq_id_pointers = addresses.astype(np.uint64)
@@ -37,14 +37,14 @@ class TokenBatch:
         )
 
     def fill(self, batch: Batch) -> list[int]:
-        """Lay the batch out; returns the first position that samples of each chunk that does."""
+        """Fill in the batch; return the first sampled position of each sampling chunk."""
         rows: list[int] = []
         end = 0
         for chunk in batch.chunks:
             start, end = end, end + chunk.num_tokens
             sequence = chunk.sequence
             first = sequence.num_computed
-            if chunk.num_tokens == 1:  # decoding, where slices cost thrice as much
+            if chunk.num_tokens == 1:  # decode, for which slices take three times as long
                 self._token[start] = sequence.token_ids[first]
                 self._pos[start] = first
             else:
@@ -62,7 +62,7 @@ class TokenBatch:
 
 
 def _pointer(array: np.ndarray[tuple[int], np.dtype[np.generic]], kind: Any) -> object:
-    untyped: Any = ctypes  # its stubs cannot follow a pointer type chosen at run time
+    untyped: Any = ctypes  # the stubs do not cover pointer types chosen at run time
     return untyped.cast(array.ctypes.data, untyped.POINTER(kind))
 
 
@@ -78,7 +78,7 @@ class TextSpan:
 class TextBatch(TokenBatch):
     """A batch in which every token has an output, or none has."""
 
-    def fill_pieces(self, pieces: Iterable[TextSpan], *, outputs: bool) -> None:
+    def fill_spans(self, pieces: Iterable[TextSpan], *, outputs: bool) -> None:
         """Lay the pieces out one behind the other; they must fit."""
         end = 0
         for piece in pieces:

@@ -10,7 +10,7 @@ from .native_log import NativeLog
 
 
 class LlamaVocabulary(LlamaTokenizer):
-    """llama.cpp's tokenizer for a file whose weights another engine computes with."""
+    """llama.cpp's tokenizer for a file whose weights another engine loads."""
 
     def __init__(self, path: Path) -> None:
         """Read the vocabulary; raises `LoadFailed`."""
@@ -21,5 +21,5 @@ class LlamaVocabulary(LlamaTokenizer):
             log.close()
 
     def close(self) -> None:
-        """Free the vocabulary; nothing may be asked of it then."""
+        """Free the vocabulary; it cannot be used afterwards."""
         self._model.close()

@@ -1,4 +1,4 @@
-"""What this machine has for ingle's own engine, found out without loading any of it."""
+"""Finds out whether ingle's own engine can run on this machine, without loading it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..hardware.machine import Gpu
 from ..hardware.nvml import open_nvml
 
 OLDEST_CAPABILITY: tuple[int, int] = (7, 5)
-"""The compute capability that PyTorch's builds of today begin with."""
+"""The oldest compute capability that current PyTorch builds support."""
 _NONE = (0, (0, 0))
 
 
@@ -19,7 +19,7 @@ _NONE = (0, (0, 0))
 class CudaAvailability:
     """Whether PyTorch is installed, and the GPU it would use.
 
-    `gpu_memory` is in bytes (0: none), `capability` its major and minor compute capability.
+    `gpu_memory` is in bytes (0: no GPU), `capability` the major and minor compute capability.
     """
 
     has_torch: bool = False
@@ -28,12 +28,12 @@ class CudaAvailability:
 
     @classmethod
     def find(cls) -> CudaAvailability:
-        """Look at what is installed, and ask the driver."""
+        """Look for PyTorch and ask the driver for GPUs."""
         return cls(find_spec("torch") is not None, *_gpu())
 
 
 def _gpu() -> tuple[int, tuple[int, int]]:
-    """Memory and capability of the NVIDIA GPU that CUDA numbers first, unless it is too old."""
+    """Return memory and capability of CUDA's first NVIDIA GPU; zeros if it is too old."""
     reader = open_nvml()
     if reader is None:
         return _NONE
@@ -48,12 +48,12 @@ def _gpu() -> tuple[int, tuple[int, int]]:
 
 
 def is_capable(gpu: Gpu) -> bool:
-    """Whether PyTorch has code for it."""
+    """Return whether PyTorch has code for the GPU."""
     return gpu.compute_capability is not None and gpu.compute_capability >= OLDEST_CAPABILITY
 
 
 def first_visible(gpus: Sequence[Gpu], visible: str | None) -> Gpu | None:
-    """The first GPU that `CUDA_VISIBLE_DEVICES` lets programs see; None where it hides all."""
+    """Return the first GPU visible under `CUDA_VISIBLE_DEVICES`; None if it hides all."""
     if visible is None:
         return next(iter(gpus), None)
     wanted = visible.split(",")[0].strip()

@@ -29,7 +29,7 @@ class ModelCosts:
 
     @classmethod
     def of(cls, model: GGUFHeader | ModelFolder, pooling: Pooling | None = None) -> ModelCosts:
-        """Those of a file or a folder; `pooling` makes it embed texts."""
+        """Read the sizes of a file or a folder; `pooling` makes the model an embedder."""
         shape = config = None
         if isinstance(model, ModelFolder):
             config, context = model.config, model.config.context

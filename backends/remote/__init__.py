@@ -1,1 +1,1 @@
-"""Models that other machines run: clouds, and the owner's own servers."""
+"""Models served by other machines: cloud providers and the owner's servers."""

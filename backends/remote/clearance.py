@@ -1,4 +1,4 @@
-"""What a request must bring to leave this machine: the proof that it was looked at."""
+"""The clearance that the router issues for a request before it may leave this machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Clearance(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that the request with this digest may go to this provider, and under which verdict.
+    """Permission for the request with this digest to go to one provider, and the verdict behind it.
 
-    Made by the daemon's routing alone. `classes` are the kinds that were found in what was asked,
-    `redacted` those that placeholders stand for in what goes out.
+    Created only by the daemon's router. `classes` are the kinds of private data found in the
+    request, `redacted` those replaced by placeholders in what is sent.
     """
 
     digest: str
@@ -31,11 +31,12 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_digest(request: GenerateRequest) -> str:
-    """The SHA-256, in hex, of everything that a request says but its id.
+    """Return the SHA-256, in hex, of everything in a request but its id.
 
-    Raises `CannotExpress` for text that is no Unicode, which no provider could be sent either.
+    Raises `CannotExpress` for text that is not valid Unicode, which no provider would accept
+    either.
     """
-    # Keys that are numbers have no order in the encoder.
+    # The encoder does not order integer keys.
     biases = sorted(request.sampling.logit_bias.items())
     sampling = replace(request.sampling, logit_bias={})
     try:

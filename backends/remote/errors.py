@@ -1,9 +1,9 @@
 """What can go wrong between us and a provider.
 
 RemoteError               (a `BackendError`)
-├── NotCleared            nobody allowed this request to leave
-├── RemoteForbidden       the settings say that nothing leaves at all
-├── CannotExpress         the provider's protocol has no words for something in the request
+├── NotCleared            the router did not clear this request
+├── RemoteForbidden       the settings forbid all remote models
+├── CannotExpress         the provider's protocol has no field for something in the request
 ├── ProviderUnreachable   no connection, or no answer in time
 ├── ProviderRefused       the provider answered with an error
 └── ProviderMisbehaved    the answer is not what the protocol says
@@ -21,31 +21,31 @@ class RemoteError(BackendError):
 
 
 class NotCleared(RemoteError):
-    """The request is not the one that was looked at; no byte of it left."""
+    """The request is not the one that was cleared; no byte of it left."""
 
     code = "not_cleared"
 
 
 class RemoteForbidden(RemoteError):
-    """`offline` is set, so that no remote model can be made at all."""
+    """The setting `offline` forbids every remote model."""
 
     code = "offline"
 
 
 class CannotExpress(RemoteError):
-    """The provider could not be asked for this; a model on this machine can. No byte left."""
+    """The provider's protocol cannot express the request; a local model can. No byte left."""
 
     code = "remote_cannot_express"
 
 
 class ProviderUnreachable(RemoteError):
-    """No connection, or silence for longer than the provider's time-outs allow."""
+    """No connection, or no data within the provider's timeouts."""
 
     code = "provider_unreachable"
 
 
 class ProviderRefused(RemoteError):
-    """The provider answered with an error; `status` is HTTP's."""
+    """The provider answered with an error; `status` is the HTTP status."""
 
     code = "provider_refused"
 
@@ -55,6 +55,6 @@ class ProviderRefused(RemoteError):
 
 
 class ProviderMisbehaved(RemoteError):
-    """The answer is too large, not UTF-8, not JSON, or not what the protocol says."""
+    """The answer is too large, not UTF-8, not JSON, or violates the protocol."""
 
     code = "provider_misbehaved"

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 request on a connection of its own, every byte of it counted.
+"""HTTP/1.1 client for one request per connection, with every byte counted.
 
-No pool, no redirects, no cookies, no settings of the environment: what leaves is what is here.
+No pool, redirects, cookies or settings from the environment: only what is built here is sent.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 import h11
 
 from .errors import ProviderMisbehaved, ProviderUnreachable
-from .metered_connection import Meter, MeteredConnection, open_channel
+from .metered_connection import Meter, MeteredConnection, open_connection
 
 LARGEST_HEAD = 64 * 2**10
-"""Bytes of an answer's status line and headers."""
+"""Bytes of a response's status line and headers."""
 
 _LONGEST_QUOTE = 200
 
 
 @dataclass(frozen=True)
 class HttpTimeouts:
-    """Seconds until there is a connection, until the answer begins, and between its pieces."""
+    """Seconds until the connection, until the first byte of the answer, and between its chunks."""
 
     connect: float
     first_byte: float
@@ -33,7 +33,7 @@ class HttpTimeouts:
 
 
 class HttpResponse:
-    """The answer's status and headers, and its body as it comes."""
+    """The status and headers of a response, and its body as it arrives."""
 
     def __init__(self, connection: _Connection, head: h11.Response) -> None:
         self.status = head.status_code
@@ -42,8 +42,8 @@ class HttpResponse:
         }
         self._connection = connection
 
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        """The body; raises `ProviderUnreachable` and `ProviderMisbehaved`."""
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the body; raises `ProviderUnreachable` and `ProviderMisbehaved`."""
         while True:
             match await self._connection.next_event():
                 case h11.Data(data=data):
@@ -51,7 +51,7 @@ class HttpResponse:
                 case h11.EndOfMessage():
                     return
                 case _:
-                    raise ProviderMisbehaved("The provider's answer goes on behind its end.")
+                    raise ProviderMisbehaved("The provider sent data after the end of its answer.")
 
 
 @asynccontextmanager
@@ -60,42 +60,42 @@ async def post(
     headers: Sequence[tuple[str, str]],
     body: bytes,
     *,
-    patience: HttpTimeouts,
+    timeouts: HttpTimeouts,
     meter: Meter,
     tls: ssl.SSLContext | None,
 ) -> AsyncGenerator[HttpResponse]:
-    """Send `body`, and have the answer; the connection is gone at the end of the context.
+    """Send `body` and yield the response; the connection closes at the end of the context.
 
     Raises `ProviderUnreachable` and `ProviderMisbehaved`.
     """
     parts = urlsplit(url)
     assert parts.hostname is not None, "addresses are checked when they are read"
     secure = parts.scheme == "https"
-    channel = await open_channel(
+    transport = await open_connection(
         parts.hostname,
         parts.port or (443 if secure else 80),
         tls if secure else None,
         meter,
-        patience.connect,
+        timeouts.connect,
     )
-    connection = _Connection(channel, patience)
+    connection = _Connection(transport, timeouts)
     try:
         target = parts.path or "/"
         yield await connection.ask(target, [("host", parts.netloc), *headers], body)
     finally:
-        channel.close()
+        transport.close()
 
 
-def trust(url: str, ca_file: str) -> ssl.SSLContext | None:
-    """What certificates are checked against, always; None for `http://`. Reads files.
+def tls_context(url: str, ca_file: str) -> ssl.SSLContext | None:
+    """Return the TLS context that verifies certificates, None for `http://`. Reads files.
 
-    Raises `ProviderUnreachable` for a file of certificates that cannot be read.
+    Raises `ProviderUnreachable` if the certificate file cannot be read.
     """
     if not url.startswith("https:"):
         return None
     context = ssl.create_default_context()
     if not context.cert_store_stats()["x509_ca"]:
-        # Some builds of Python know no certificates of the system.
+        # Some builds of Python find no system certificates.
         import certifi
 
         context.load_verify_locations(certifi.where())
@@ -110,9 +110,9 @@ def trust(url: str, ca_file: str) -> ssl.SSLContext | None:
 
 
 class _Connection:
-    def __init__(self, channel: MeteredConnection, patience: HttpTimeouts) -> None:
-        self._channel = channel
-        self._patience = patience
+    def __init__(self, transport: MeteredConnection, timeouts: HttpTimeouts) -> None:
+        self._transport = transport
+        self._timeouts = timeouts
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
         self._began = False
 
@@ -129,10 +129,10 @@ class _Connection:
             for event in (request, h11.Data(data=body), h11.EndOfMessage())
         )
         try:
-            # Broken: it may have answered before it closed, to refuse something too large.
+            # The server may have answered before it closed, to refuse a large request.
             with suppress(ConnectionError):
-                async with asyncio.timeout(self._patience.first_byte):
-                    await self._channel.send(data)
+                async with asyncio.timeout(self._timeouts.first_byte):
+                    await self._transport.send(data)
         except TimeoutError:
             raise ProviderUnreachable("The provider stopped reading the request.") from None
         while True:
@@ -161,10 +161,10 @@ class _Connection:
                 raise ProviderUnreachable("The provider closed the connection without an answer.")
 
     async def _receive(self) -> bytes:
-        seconds = self._patience.idle if self._began else self._patience.first_byte
+        seconds = self._timeouts.idle if self._began else self._timeouts.first_byte
         try:
             async with asyncio.timeout(seconds):
-                data = await self._channel.receive()
+                data = await self._transport.receive()
         except TimeoutError:
             raise ProviderUnreachable(f"The provider was silent for {seconds:g} seconds.") from None
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The bytes of one connection, counted as the system takes them."""
+"""TCP and TLS connections that count the bytes sent and received."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Protocol
 
 from .errors import ProviderUnreachable
 
-PIECE = 64 * 2**10
+CHUNK = 64 * 2**10
 """Bytes that are read or encrypted at a time."""
 
 
 NEXT_ADDRESS_AFTER = 2.0
-"""Seconds that one of several addresses has to take a connection."""
+"""Seconds before the next of several addresses is tried."""
 
 
 @dataclass(eq=False)
 class Meter:
-    """Counts what one connection sends and receives; `digest` is over all that was sent."""
+    """Counts the bytes of one connection; `digest` is over all that was sent."""
 
     sent: int = 0
     received: int = 0
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)  # pyright: ignore[reportPrivateUsage]
 
-    def sends(self, data: bytes | memoryview) -> None:
-        """Note what has left."""
+    def add_sent(self, data: bytes | memoryview) -> None:
+        """Count bytes that were sent."""
         self.sent += len(data)
         self.digest.update(data)
 
@@ -40,41 +40,41 @@ Address = tuple[
     str,
     tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
 ]
-"""As `getaddrinfo` gives it."""
+"""An address as `getaddrinfo` returns it."""
 
 
 class CouldNotConnect(ProviderUnreachable):
-    """There was never a connection, so that nothing was sent: it may be tried again."""
+    """No connection was made and nothing was sent, so the request may be retried."""
 
 
 class MeteredConnection(Protocol):
-    """A connection; `OSError` where it breaks."""
+    """A byte connection; its methods raise `OSError` if it breaks."""
 
     async def send(self, data: bytes) -> None:
-        """Hand all of it to the system, and count what it took even if this is cancelled."""
+        """Send all of `data`, and count what the system accepted even if this is cancelled."""
         ...
 
     async def receive(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Return some bytes; none at the end."""
         ...
 
     def close(self) -> None:
-        """Let go of it at once, whatever was not sent."""
+        """Close at once and drop unsent data."""
         ...
 
 
-async def open_channel(
+async def open_connection(
     host: str, port: int, tls: ssl.SSLContext | None, meter: Meter, seconds: float
 ) -> MeteredConnection:
-    """A connection to one of the host's addresses.
+    """Connect to one of the host's addresses.
 
-    Raises `CouldNotConnect`, and `ProviderUnreachable` where the host cannot be trusted.
+    Raises `CouldNotConnect`, and `ProviderUnreachable` if the host's certificate is not trusted.
     """
     try:
         async with asyncio.timeout(seconds):
             sock = await _connect(host, port)
             if tls is None:
-                return _PlainChannel(sock, meter)
+                return _PlainConnection(sock, meter)
             try:
                 reader, writer = await asyncio.open_connection(
                     sock=sock, ssl=tls, server_hostname=host
@@ -82,7 +82,7 @@ async def open_channel(
             except BaseException:
                 sock.close()
                 raise
-            return _EncryptedChannel(reader, writer, meter)
+            return _TlsConnection(reader, writer, meter)
     except TimeoutError:
         raise CouldNotConnect(
             f"{host} did not take the connection within {seconds:g} seconds.",
@@ -102,13 +102,13 @@ async def open_channel(
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """The host's addresses, the best first."""
+    """Return the host's addresses, the preferred first."""
     loop = asyncio.get_running_loop()
     return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def _connect(host: str, port: int) -> socket.socket:
-    """A socket to the first of the host's addresses that takes it."""
+    """Return a socket to the first of the host's addresses that accepts it."""
     loop = asyncio.get_running_loop()
     failure = OSError("it has no address")
     found = await resolve(host, port)
@@ -116,7 +116,7 @@ async def _connect(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
-            # One that swallows what is sent to it must not hide the others.
+            # An address that drops packets must not delay the others.
             async with asyncio.timeout(None if number == len(found) else NEXT_ADDRESS_AFTER):
                 await loop.sock_connect(sock, address)
         except OSError as error:
@@ -131,10 +131,10 @@ async def _connect(host: str, port: int) -> socket.socket:
     raise failure
 
 
-class _PlainChannel:
-    """Without encryption: each byte is counted when the kernel has it, and never before.
+class _PlainConnection:
+    """Connection without encryption: each byte is counted once the kernel has accepted it.
 
-    Not a transport of asyncio's, which goes on sending what it was given after an abort.
+    Not an asyncio transport, which would keep sending its buffer after an abort.
     """
 
     def __init__(self, sock: socket.socket, meter: Meter) -> None:
@@ -149,11 +149,11 @@ class _PlainChannel:
             except BlockingIOError:
                 await self._writable()
                 continue
-            self._meter.sends(rest[:count])
+            self._meter.add_sent(rest[:count])
             rest = rest[count:]
 
     async def receive(self) -> bytes:
-        data = await asyncio.get_running_loop().sock_recv(self._socket, PIECE)
+        data = await asyncio.get_running_loop().sock_recv(self._socket, CHUNK)
         self._meter.received += len(data)
         return data
 
@@ -170,8 +170,8 @@ class _PlainChannel:
             loop.remove_writer(self._socket)
 
 
-class _EncryptedChannel:
-    """With encryption: what is to be encrypted counts, a piece of it when it is handed over."""
+class _TlsConnection:
+    """TLS connection: plaintext is counted chunk by chunk as it is handed over."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, meter: Meter
@@ -179,19 +179,19 @@ class _EncryptedChannel:
         self._reader = reader
         self._writer = writer
         self._meter = meter
-        # So that a piece is with the system before the next one is counted; uvloop never goes on
-        # where `high` is 0.
+        # Each chunk must reach the system before the next is counted; uvloop never resumes if
+        # `high` is 0.
         writer.transport.set_write_buffer_limits(high=1, low=0)
 
     async def send(self, data: bytes) -> None:
-        for start in range(0, len(data), PIECE):
-            piece = data[start : start + PIECE]
-            self._meter.sends(piece)
-            self._writer.write(piece)
+        for start in range(0, len(data), CHUNK):
+            chunk = data[start : start + CHUNK]
+            self._meter.add_sent(chunk)
+            self._writer.write(chunk)
             await self._writer.drain()
 
     async def receive(self) -> bytes:
-        data = await self._reader.read(PIECE)
+        data = await self._reader.read(CHUNK)
         self._meter.received += len(data)
         return data
 

@@ -1,4 +1,4 @@
-"""A provider's error in a sentence of ours: its own words are a stranger's."""
+"""Turns a provider's error response into one sentence; the provider's own words are untrusted."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ _LONGEST_QUOTE = 300
 
 _SENTENCES = {
     401: ("does not accept the key", "`ingle provider key {name}` sets another."),
-    402: ("wants to be paid first", "Look at the account with the provider."),
+    402: ("asks for payment first", "Look at the account with the provider."),
     403: ("does not allow this", "Look at the account with the provider, and at the model's name."),
     404: ("knows no such model or address", "`ingle provider test {name}` tries both."),
-    408: ("gave up waiting", "Try again."),
-    413: ("finds the request too large", "Shorten the conversation."),
-    429: ("has had enough requests for now", "Try again later."),
+    408: ("timed out waiting for the request", "Try again."),
+    413: ("says the request is too large", "Shorten the conversation."),
+    429: ("is limiting the rate of requests", "Try again later."),
 }
 
 
-async def refusal_of(answer: HttpResponse, provider: Provider, key: str | None) -> ProviderRefused:
-    """The error that an answer with such a status stands for."""
+async def refusal_from(
+    answer: HttpResponse, provider: Provider, key: str | None
+) -> ProviderRefused:
+    """Return the error for a response with an error status."""
     body = b""
     try:
-        async with aclosing(answer.pieces()) as pieces:
-            async for piece in pieces:
-                body += piece
+        async with aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                body += chunk
                 if len(body) >= _LONGEST_BODY:
                     break
     except RemoteError:
@@ -39,7 +41,7 @@ async def refusal_of(answer: HttpResponse, provider: Provider, key: str | None) 
     status = answer.status
     if 300 <= status < 400:
         return ProviderRefused(
-            f"The provider '{provider.name}' sends its requests elsewhere, which is not followed.",
+            f"The provider '{provider.name}' redirects its requests, which is not followed.",
             status=status,
             hint="Set `base_url` to the address that it means.",
         )
@@ -49,8 +51,8 @@ async def refusal_of(answer: HttpResponse, provider: Provider, key: str | None) 
     )
 
 
-def said_by(provider: Provider, error: ProviderRefused, key: str | None) -> ProviderRefused:
-    """The error that a provider told in the middle of its answer."""
+def streamed_error(provider: Provider, error: ProviderRefused, key: str | None) -> ProviderRefused:
+    """Return the error that a provider reported within a streamed answer."""
     what = "ended its answer with an error"
     return _refused(provider, what, error.message, key, status=error.status, hint="Try again.")
 
@@ -65,7 +67,7 @@ def _refused(
 
 
 def _harmless(words: str, key: str | None) -> str:
-    """One printable line, and nothing of the key in it, which some repeat."""
+    """Return one printable line without the key, which some providers repeat."""
     if key:
         words = words.replace(key, "…")
     text = "".join(c if c.isprintable() else " " for c in words[: 4 * _LONGEST_QUOTE])
@@ -74,7 +76,7 @@ def _harmless(words: str, key: str | None) -> str:
 
 
 def _words(body: bytes) -> str:
-    """What stands at `error.message`, or in its place; "" for anything else."""
+    """Return the text at `error.message` or in its place; "" for anything else."""
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Where a remote model can be asked, and how: one provider of `providers.toml`."""
+"""A provider entry of `providers.toml`: address, protocol, models, limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Meta
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?")
 RESERVED_NAMES = frozenset({"auto", "local", "ask", "cloud", "ingle"})
-"""Words that say where a request may go; a provider called so would be taken for one of them."""
+"""Reserved routing words; a provider with such a name would be ambiguous."""
 
 _LONGEST_MODEL = 200
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
@@ -23,7 +23,7 @@ Tokens = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class ProviderKind(StrEnum):
-    """The protocol that a provider speaks."""
+    """The protocol of a provider."""
 
     OPENAI = "openai"
     RESPONSES = "responses"
@@ -31,12 +31,12 @@ class ProviderKind(StrEnum):
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An address that runs models for us; times in seconds, budgets a calendar month (UTC).
+    """An address that serves models; times in seconds, budgets per calendar month (UTC).
 
-    `own` says that the server is the owner's: only then, or on this machine, may the address be
-    `http://`. `max_tokens` bounds an answer where the request does not. `context` is what a
-    conversation may hold. `budget_money` is in the currency of the price file. `ca_file` adds
-    certificates to those that are trusted anyway. `name` is the table's, not a key in it.
+    `own` marks the owner's server: only such a server, or one on this machine, may use `http://`.
+    `max_tokens` bounds an answer if the request does not. `context` is the longest conversation in
+    tokens. `budget_money` is in the currency of the price file. `ca_file` adds trusted
+    certificates. `name` is the name of the table, not a key in it.
     """
 
     kind: ProviderKind
@@ -54,7 +54,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     context: Annotated[int, Meta(ge=256, le=2**24)] = 128_000
     json_schema: bool = False
     extra_sampling: bool = False
-    """Whether it takes `top_k`, `min_p` and `repetition_penalty`, as vLLM and SGLang do."""
+    """Whether it accepts `top_k`, `min_p` and `repetition_penalty`, as vLLM and SGLang do."""
 
     budget_money: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     budget_tokens: Tokens | None = None
@@ -74,12 +74,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def needs_key(self) -> bool:
-        """Whether asking without a key is pointless: one's own server may want none."""
+        """Return whether requests without a key are pointless; the owner's server may need none."""
         return not self.own
 
     @property
-    def speaks(self) -> str:
-        """The protocol in words."""
+    def protocol_name(self) -> str:
+        """Return the name of the protocol for people."""
         return _WORDS[self.kind]
 
 
@@ -101,20 +101,20 @@ def check_address(url: str, *, own: bool) -> None:
     except ValueError:
         raise ValueError(f"base_url has no usable port: {example}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError(f"base_url is no address of a server: {example}")
+        raise ValueError(f"base_url is not the address of a server: {example}")
     if parts.username is not None or parts.password is not None:
         raise ValueError("base_url holds a name or a password: `ingle provider key` keeps keys")
     if parts.query or parts.fragment:
-        raise ValueError(f"base_url has a part behind ? or #: {example}")
+        raise ValueError(f"base_url has a query or a fragment: {example}")
     if parts.scheme == "http" and not (own or is_loopback(parts.hostname)):
         raise ValueError(
-            "base_url is http://, which anybody on the way can read: use https://, or say "
+            "base_url is http://, which anyone on the network path can read: use https://, or say "
             "own = true where the server and the network to it are yours"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name or the number means this machine."""
+    """Return whether the name or address means this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a request to a provider came to: every byte that left and that came, and what it took."""
+"""The record of one request to a provider: bytes sent and received, and tokens used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """How it ended; what is not `complete` may have cost something all the same."""
+    """How the request ended; one that is not `complete` may have incurred costs as well."""
 
     COMPLETE = "complete"
     CANCELLED = "cancelled"
@@ -17,7 +17,7 @@ class Outcome(StrEnum):
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the provider counted; `cached` of the prompt's tokens were read before."""
+    """Token counts reported by the provider; `cached` tokens of the prompt came from its cache."""
 
     prompt: int = 0
     completion: int = 0
@@ -34,12 +34,11 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """One departure, retries and all answers included.
+    """One request with all its retries and answers.
 
-    Bytes are those of HTTP as the provider reads and writes it: request lines, headers and bodies,
-    before encryption. `digests` has the SHA-256, in hex, of what each connection sent, in the order
-    they were made. `usage` is None where the provider told no numbers. `status` is the last one
-    of HTTP, 0 where there was none.
+    Bytes are those of HTTP before encryption: request lines, headers and bodies. `digests` has the
+    SHA-256, in hex, of what each connection sent, in order. `usage` is None if the provider
+    reported no counts. `status` is the last HTTP status, 0 without one.
     """
 
     bytes_sent: int

@@ -1,4 +1,4 @@
-"""One request to one provider, as a `Backend`: what left, what came, and an end to both."""
+"""The backend that sends one cleared request to one provider, and records what was sent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..base.model_info import Gauges, ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
-from .http_client import HttpResponse, HttpTimeouts, post, trust
+from .http_client import HttpResponse, HttpTimeouts, post, tls_context
 from .metered_connection import CouldNotConnect, Meter
-from .provider_refusal import refusal_of, said_by
+from .provider_refusal import refusal_from, streamed_error
 from .providers import Provider, ProviderKind
 from .receipt import Outcome, Receipt, TokenUsage
 from .retry_backoff import LONGEST_WAIT, RETRIED, backoff, retry_after
@@ -31,7 +31,7 @@ from .wire_formats.responses_wire import ResponsesWire
 from .wire_formats.wire_format import LARGEST_ANSWER, AnswerReader, Wire
 
 USER_AGENT = "ingle"
-"""The same for everybody: neither a version nor a system tells people apart."""
+"""Sent by every installation: neither version nor system identifies a user."""
 
 _WIRES: dict[ProviderKind, type[Wire]] = {
     ProviderKind.OPENAI: OpenAIWire,
@@ -39,12 +39,13 @@ _WIRES: dict[ProviderKind, type[Wire]] = {
     ProviderKind.ANTHROPIC: AnthropicWire,
 }
 
-Departing = Callable[[int], Awaitable[None]]
-"""Called with the bytes of all bodies before the first leaves; what it raises keeps them here."""
+BeforeSend = Callable[[int], Awaitable[None]]
+"""Called with the total bytes of all bodies before the first is sent; an exception cancels sending.
+"""
 
 
 class RemoteBackend:
-    """A model elsewhere, for the one request that the clearance names, once."""
+    """A remote model for the one request that the clearance names."""
 
     def __init__(
         self,
@@ -54,9 +55,11 @@ class RemoteBackend:
         clearance: Clearance,
         on_receipt: Callable[[Receipt], None],
         *,
-        on_departure: Departing,
+        before_send: BeforeSend,
     ) -> None:
-        """`on_receipt` is called once where `on_departure` returned, however the request ends."""
+        """`on_receipt` is called once after `before_send` has returned, however the request
+        ends.
+        """
         if clearance.provider != provider.name or clearance.model != model:
             raise NotCleared(
                 f"The request was cleared for {clearance.provider}/{clearance.model}, "
@@ -69,11 +72,11 @@ class RemoteBackend:
         self.gauges = Gauges()
         self.pid: int | None = None
         self.receipt: Receipt | None = None
-        """What came of it, once it is over."""
+        """The receipt, once the request is over."""
 
         self._key = key
         self._on_receipt = on_receipt
-        self._on_departure = on_departure
+        self._before_send = before_send
         self._wire = _WIRES[provider.kind]()
         self._used = False
         self._meters: list[Meter] = []
@@ -83,17 +86,17 @@ class RemoteBackend:
         self._stopped = asyncio.Event()
 
     async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
-        """Nothing is loaded; nobody is asked."""
+        """Become ready; nothing is loaded and no request is made."""
         return remote_info(self.provider, self.model)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`; raises `RemoteError`, `NotCleared` before anything is sent."""
+        """See `Backend.run`; raises `RemoteError`, and `NotCleared` before anything is sent."""
         self.check(request)
         self._used = True
         bodies = [
             self._wire.body(self.provider, self.model, request, index) for index in range(request.n)
         ]
-        await self._on_departure(sum(map(len, bodies)))
+        await self._before_send(sum(map(len, bodies)))
         self._running = asyncio.current_task()
         began, outcome = time.monotonic(), Outcome.FAILED
         try:
@@ -122,30 +125,30 @@ class RemoteBackend:
         return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """Refused: texts to embed are derived from what may be private."""
+        """Raise `RequestRejected`: texts to embed are derived from what may be private."""
         raise _only_writes()
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """Refused, as `embed`."""
+        """Raise `RequestRejected`, as `embed` does."""
         raise _only_writes()
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Refused: a provider tells no tokens."""
+        """Raise `RequestRejected`: providers do not return tokens."""
         raise _only_writes()
 
     async def wait_dead(self) -> str:
-        """See `Backend.wait_dead`: it lives for one request."""
+        """See `Backend.wait_dead`: this backend ends with its request."""
         await self._stopped.wait()
         return "The request to the provider is over."
 
     def trim(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: there is no cache."""
 
     def watch_pages(self, sink: PagesSink | None) -> None:
-        """There are no pages here to tell of."""
+        """Do nothing: there are no KV pages."""
 
     async def stop(self, grace: float = 5.0) -> None:
-        """End what runs."""
+        """Cancel the running request."""
         running = self._running
         if running is not None:
             await asyncio.wait([running], timeout=grace)
@@ -154,9 +157,9 @@ class RemoteBackend:
         self._stopped.set()
 
     def check(self, request: GenerateRequest) -> None:
-        """Raise `NotCleared` unless this is the request that may leave, and has not yet."""
+        """Raise `NotCleared` unless this is the cleared request, not sent before."""
         if self._used:
-            raise NotCleared("A clearance is good for one departure.")
+            raise NotCleared("A clearance can be used only once.")
         if request_digest(request) != self.clearance.digest:
             raise NotCleared(
                 "The request is not the one that was cleared; nothing left this machine."
@@ -179,7 +182,7 @@ class RemoteBackend:
     async def _ask(
         self, request: GenerateRequest, index: int, body: bytes, sink: EventSink
     ) -> None:
-        """One sequence, tried again as long as no byte of an answer came."""
+        """Generate one sequence, retrying as long as no byte of an answer has arrived."""
         for attempt in range(self.provider.retries + 1):
             last = attempt == self.provider.retries
             try:
@@ -195,16 +198,18 @@ class RemoteBackend:
     async def _try(
         self, request: GenerateRequest, index: int, body: bytes, sink: EventSink, *, last: bool
     ) -> float | None:
-        """None when it is answered; else how long to wait (0: as we like) before another try."""
+        """Return None when it is answered, else the seconds to wait before the next try (0: the
+        default).
+        """
         meter = Meter()
         self._meters.append(meter)
         provider = self.provider
-        tls = await asyncio.to_thread(trust, provider.base_url, provider.ca_file)
+        tls = await asyncio.to_thread(tls_context, provider.base_url, provider.ca_file)
         async with post(
             provider.base_url.rstrip("/") + self._wire.path,
             self._headers(),
             body,
-            patience=HttpTimeouts(
+            timeouts=HttpTimeouts(
                 provider.connect_timeout, provider.first_byte_timeout, provider.idle_timeout
             ),
             meter=meter,
@@ -215,7 +220,7 @@ class RemoteBackend:
                 wait = retry_after(answer.headers.get("retry-after", ""), time.time())
                 if answer.status in RETRIED and not last and wait <= LONGEST_WAIT:
                     return wait
-                raise await refusal_of(answer, provider, self._key)
+                raise await refusal_from(answer, provider, self._key)
             await self._read(request, index, answer, sink)
         return None
 
@@ -229,12 +234,12 @@ class RemoteBackend:
         self._readers.append(reader)
         lines, size = SseReader(), 0
         sink([Started(request.id, 0)])
-        async with aclosing(answer.pieces()) as pieces:
-            async for piece in pieces:
-                size += len(piece)
+        async with aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                size += len(chunk)
                 if size > LARGEST_ANSWER:
                     raise ProviderMisbehaved("The provider's answer does not end.")
-                self._deliver(reader, lines.feed(piece), sink)
+                self._deliver(reader, lines.feed(chunk), sink)
                 if reader.ended:
                     return
         self._deliver(reader, lines.end(), sink)
@@ -249,7 +254,7 @@ class RemoteBackend:
             for name, data in found:
                 events += reader.feed(name, data)
         except ProviderRefused as error:
-            raise said_by(self.provider, error, self._key) from None
+            raise streamed_error(self.provider, error, self._key) from None
         finally:
             if events:
                 sink(events)
@@ -269,7 +274,7 @@ class RemoteBackend:
         for one in counted:
             usage = one if usage is None else usage + one
         if len(counted) < len(self._readers):
-            usage = None  # a part of the sum would look like all of it
+            usage = None  # a partial sum would look like the total
         return Receipt(
             bytes_sent=sum(meter.sent for meter in self._meters),
             bytes_received=sum(meter.received for meter in self._meters),
@@ -283,14 +288,14 @@ class RemoteBackend:
 
 
 class _StartedOnce:
-    """Lets the first `Started` of several sequences pass; prompts are told of once."""
+    """Passes only the first `Started` of several sequences to the sink."""
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink
         self._started = False
 
     def take(self, events: list[Event]) -> None:
-        """Pass on what is new."""
+        """Pass on the events but repeated `Started`."""
         fresh = [event for event in events if not (self._started and isinstance(event, Started))]
         self._started = True
         if fresh:
@@ -298,7 +303,7 @@ class _StartedOnce:
 
 
 def remote_info(provider: Provider, model: str) -> ModelInfo:
-    """What is known of a model elsewhere, for a lease."""
+    """Return the known properties of a remote model, for a lease."""
     return ModelInfo(
         engine="remote",
         device=provider.name,
@@ -316,8 +321,8 @@ def remote_info(provider: Provider, model: str) -> ModelInfo:
 
 def _only_writes() -> RequestRejected:
     return RequestRejected(
-        "Models elsewhere only write text.",
-        hint="Embeddings, rankings and counts of tokens are made on this machine.",
+        "Remote models only generate text.",
+        hint="Embeddings, reranking and token counts run on this machine.",
         code="wrong_task",
         param="model",
     )

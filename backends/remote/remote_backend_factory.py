@@ -1,4 +1,4 @@
-"""The only place where remote backends are made, and where `offline` makes that impossible."""
+"""The only place where remote backends are created; `offline` disables it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from .clearance import Clearance
 from .errors import RemoteForbidden
 from .providers import Provider
 from .receipt import Receipt
-from .remote_backend import Departing, RemoteBackend
+from .remote_backend import BeforeSend, RemoteBackend
 
 
 class RemoteBackends:
-    """Makes backends, unless the owner said that this machine is offline.
+    """Creates remote backends, unless the machine is set to offline.
 
-    It cannot be made at all then: whoever has none has no way out.
+    When offline, the constructor raises, so no code path to a provider exists.
     """
 
     def __init__(self, *, offline: bool) -> None:
         if offline:
             raise RemoteForbidden(
-                "ingle is offline: no model elsewhere can be asked.",
-                hint="`offline` in the settings says so; a model on this machine can answer.",
+                "ingle is offline: no remote model can be used.",
+                hint="Unset `offline` in the settings, or use a model on this machine.",
             )
 
     def make(
@@ -32,7 +32,7 @@ class RemoteBackends:
         clearance: Clearance,
         on_receipt: Callable[[Receipt], None],
         *,
-        on_departure: Departing,
+        before_send: BeforeSend,
     ) -> RemoteBackend:
-        """A backend for the one request that was cleared; raises `NotCleared`."""
-        return RemoteBackend(provider, model, key, clearance, on_receipt, on_departure=on_departure)
+        """Return a backend for the one request that was cleared; raises `NotCleared`."""
+        return RemoteBackend(provider, model, key, clearance, on_receipt, before_send=before_send)

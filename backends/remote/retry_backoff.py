@@ -1,4 +1,4 @@
-"""When a provider may be asked again."""
+"""Delays between retries of a request to a provider."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import math
 import random
 
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
-"""Statuses of which the next try may end otherwise."""
+"""HTTP statuses after which a retry may succeed."""
 
 LONGEST_WAIT = 20.0
-"""Seconds between two tries; a provider that asks for more is not asked again."""
+"""Longest seconds between two tries; if a provider asks for more, there is no retry."""
 
 _FIRST = 0.5
 
 
 def retry_after(header: str, now: float) -> float:
-    """Seconds that the header `Retry-After` asks for at the time `now`; 0 where it says nothing."""
+    """Return the seconds that the header `Retry-After` asks for at the time `now`; 0
+    without one.
+    """
     text = header.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 20:
         return float(text)
@@ -28,7 +30,7 @@ def retry_after(header: str, now: float) -> float:
 
 
 def backoff(attempt: int, draw: random.Random | None = None) -> float:
-    """Seconds before the try behind `attempt`: growing, and never the same for two clients."""
+    """Return the seconds before retry `attempt`: exponential, with jitter."""
     most = min(LONGEST_WAIT, _FIRST * math.pow(2, attempt))
     source = draw or random.SystemRandom()
     return source.uniform(most / 2, most)

@@ -1,4 +1,4 @@
-"""Server-sent events from somebody who may mean harm: bounded, and whole UTF-8 or an error."""
+"""Parser of server-sent events from an untrusted server: bounded size, strict UTF-8."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LARGEST_EVENT = 4 * 2**20
 
 
 class SseReader:
-    """Cuts the pieces of a body into events: pairs of name and data.
+    """Splits the chunks of a body into events: pairs of name and data.
 
     Lines end with LF, CRLF or CR, https://html.spec.whatwg.org/multipage/server-sent-events.html;
-    `id` and `retry` mean nothing here.
+    `id` and `retry` are ignored.
     """
 
     def __init__(self) -> None:
@@ -21,10 +21,10 @@ class SseReader:
         self._data: list[bytes] = []
         self._size = 0
 
-    def feed(self, piece: bytes) -> list[tuple[str, bytes]]:
-        """The events that the piece completes; raises `ProviderMisbehaved`."""
+    def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
+        """Return the events that the chunk completes; raises `ProviderMisbehaved`."""
         events: list[tuple[str, bytes]] = []
-        text = self._rest + piece
+        text = self._rest + chunk
         # A CR at the end may be half of a CRLF.
         held = b"\r" if text.endswith(b"\r") else b""
         lines = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -40,7 +40,7 @@ class SseReader:
         return events
 
     def end(self) -> list[tuple[str, bytes]]:
-        """An event that the end of the body completes; servers forget the empty line."""
+        """Return an event that the end of the body completes; some servers omit the empty line."""
         for line in (self._rest.rstrip(b"\r"), b""):
             if line:
                 self._take(line)

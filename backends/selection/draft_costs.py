@@ -11,19 +11,19 @@ from ..registry.model_costs import ModelCosts
 from .model_placement import MemoryBudget
 
 
-def draft_needs(draft: ModelCosts, spec: LoadSpec, room: MemoryBudget) -> MemoryNeeds:
-    """Bytes of both kinds beside those of the model itself, which is loaded by `spec`.
+def draft_needs(draft: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> MemoryNeeds:
+    """Return the bytes that the draft adds to the needs of the model loaded by `spec`.
 
     The draft is loaded in the same way: on as many layers of the GPU, or all of its own.
     """
-    on_gpu = spec.gpu_layers != 0 and bool(room.gpu)
+    on_gpu = spec.gpu_layers != 0 and bool(budget.gpu)
     load = LoadParameters(
         context=spec.context,
         slots=spec.slots,
         batch=min(spec.batch, DRAFT_BATCH),
         kv_type=spec.kv_type,
         flash_attention=spec.flash_attention != "off",
-        repacked=frozenset() if room.llama_offloads else room.repacked,
+        repacked=frozenset() if budget.llama_offloads else budget.repacked,
         own_process=False,
     )
     engine = get_engine(spec.engine)
@@ -33,5 +33,5 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, room: MemoryBudget) -> Memory
         return MemoryNeeds()
     layers = spec.gpu_layers if spec.gpu_layers >= 0 else draft.layers + 1
     split, quantize = GPUSplit(layers if on_gpu else 0), spec.quantize
-    found = engine.estimate(draft, load, split, host=room.host, quantize=quantize).needs
-    return MemoryNeeds(found.total) if room.unified else found
+    found = engine.estimate(draft, load, split, host=budget.host, quantize=quantize).needs
+    return MemoryNeeds(found.total) if budget.unified else found

@@ -1,4 +1,4 @@
-"""`EngineFacts`: what a machine has for engines, as far as the choice between them asks for it."""
+"""Facts about installed engines and the GPU on which the choice of engine depends."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ..registry.cuda_availability import CudaAvailability, first_visible
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """What ingle's own engine has here, the GPU that models are loaded on, and llama.cpp's build.
+    """The state of ingle's own engine, the GPU that models are loaded on, and llama.cpp's build.
 
-    `tells_free`: somebody knows how much of the GPU's memory is free at any moment. A `unified` GPU
-    computes in the machine's memory, of which it may take `gpu_total` bytes.
+    `knows_free_memory` means that the GPU's free memory can be read at any time. A `unified` GPU
+    uses host memory, of which it may take `gpu_total` bytes.
     """
 
     own: CudaAvailability
     gpu_name: str = ""
     unified: bool = False
     gpu_total: int = 0
-    tells_free: bool = True
+    knows_free_memory: bool = True
     llama_offloads: bool = False
     repacked: frozenset[str] = frozenset()
 
     @classmethod
     def find(cls, keep: Path | None = None) -> EngineFacts:
-        """Ask the machine; blocking. How llama.cpp was built is asked once, and put into `keep`.
+        """Inspect the machine; blocking. How llama.cpp was built is cached in the file `keep`.
 
-        Without a GPU that makes no difference, and is not asked.
+        Without a GPU the build makes no difference and is not inspected.
         """
         cpu, own = read_cpu(), CudaAvailability.find()
         gpu = _gpu(read_gpus(cpu))
@@ -45,14 +45,14 @@ class EngineFacts:
             gpu_name="" if gpu is None else gpu.name or f"{gpu.vendor} GPU",
             unified=gpu is not None and gpu.unified,
             gpu_total=(gpu.memory_total or 0) if gpu is not None else 0,
-            tells_free=gpu is None or gpu.vendor == "nvidia" or gpu.unified,
+            knows_free_memory=gpu is None or gpu.vendor == "nvidia" or gpu.unified,
             llama_offloads=llama is not None and llama.gpu_offload,
             repacked=repacked_types(cpu.instruction_sets),
         )
 
 
 def _gpu(gpus: list[Gpu]) -> Gpu | None:
-    """The GPU that models are loaded on: of those by NVIDIA what is visible, else any."""
+    """Return the GPU that models are loaded on: the visible NVIDIA GPU, else any."""
     nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
     if nvidia:
         return first_visible(nvidia, os.environ.get("CUDA_VISIBLE_DEVICES"))

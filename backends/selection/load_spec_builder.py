@@ -1,4 +1,4 @@
-"""With what settings an engine loads a model: pure decisions about what it says of itself."""
+"""Builds the settings with which an engine loads a model, from the model's own metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..registry.engines import DEFAULT_ENGINE, get_engine
 
 
 def describe(path: Path) -> GGUFHeader | ModelFolder:
-    """What a model's file or folder says about itself; raises what reading it raises."""
+    """Read the metadata of a model's file or folder; raises what reading it raises."""
     return read_folder(path) if path.is_dir() else read_header(path)
 
 

@@ -1,4 +1,6 @@
-"""`select`: on which engine and device a model runs, with what context, and why."""
+"""Chooses engine, device, layers and context of a model from the memory available, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,12 @@ _USEFUL_CONTEXT = 4096
 _LEAST_CONTEXT = 512
 _CONTEXT_STEP = 256
 _LEAST_SHARE = 8
-"""A GPU that takes less than this part of the layers, one in eight, is not worth its overhead."""
+"""A GPU that holds less than one in this many layers is not worth its overhead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBudget:
-    """What a model may have of the machine; bytes.
+    """Memory that a model may use, in bytes.
 
     `gpu` is what is free, or can be made so, of the GPU called `gpu_name`; None if it is unknown,
     0 without a GPU. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
@@ -78,7 +80,7 @@ class PlacementRequest:
 class Placement:
     """Where a model runs; `reason` is one sentence for people.
 
-    `gpu_layers` is llama.cpp's count, to which the output belongs: -1 for all, 0 for none.
+    `gpu_layers` is llama.cpp's count, which includes the output: -1 for all, 0 for none.
     """
 
     engine: str
@@ -93,21 +95,21 @@ class Placement:
     cpu_experts: int = 0
 
 
-def select(costs: ModelCosts, room: MemoryBudget, wanted: PlacementRequest) -> Placement:
+def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) -> Placement:
     """Return the engine asked for if its share fits on the GPU, else its fallback or the CPU.
 
     A placement is returned even if the machine's memory is too small; its `needs` show how much is
     missing.
     """
-    return _Selector(costs, room, wanted).select()
+    return _Selector(costs, budget, wanted).select()
 
 
 class _Selector:
-    def __init__(self, costs: ModelCosts, room: MemoryBudget, wanted: PlacementRequest) -> None:
+    def __init__(self, costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) -> None:
         self._costs = costs
-        self._room = room
+        self._room = budget
         self._wanted = wanted
-        self._words = SelectionWords(costs.layers, room.gpu_name)
+        self._words = SelectionWords(costs.layers, budget.gpu_name)
         self._engine = get_engine(wanted.engine)
         default = wanted.engine == DEFAULT_ENGINE
         self._why_not_preferred = wanted.why_not_preferred if default else ""
@@ -150,10 +152,10 @@ class _Selector:
     def _asked(self) -> bool:
         return self._wanted.context is not None or self._wanted.least_context > 0
 
-    def _context(self, room: int, estimate: Callable[[int], SplitEstimate]) -> int:
-        """Return the requested context, else the largest that takes half of `room` less weights.
+    def _context(self, budget: int, estimate: Callable[[int], SplitEstimate]) -> int:
+        """Return the requested context, else the largest that takes half of `budget` less weights.
 
-        `room` is the GPU's memory if the estimate has anything there, else the machine's.
+        `budget` is the GPU's memory if the estimate has anything there, else the machine's.
         """
         wanted = self._wanted
         if wanted.context is not None:
@@ -168,7 +170,7 @@ class _Selector:
 
         fixed = there(_LEAST_CONTEXT)
         weights = fixed.weights + fixed.runtime
-        found = largest_context(self._costs.context, (room - weights) // 2, cost)
+        found = largest_context(self._costs.context, (budget - weights) // 2, cost)
         return self._bounded(max(found, wanted.least_context))
 
     def _bounded(self, context: int) -> int:
@@ -237,12 +239,12 @@ class _Selector:
 
     def _on_split_gpu(self) -> Placement | None:
         """As much on the GPU as fits there: all, all but experts, some layers; or None."""
-        wanted, room = self._wanted, self._room
-        if not (room.llama_offloads and room.gpu_name) or wanted.gpu_layers == 0:
+        wanted, budget = self._wanted, self._room
+        if not (budget.llama_offloads and budget.gpu_name) or wanted.gpu_layers == 0:
             return None
-        if room.gpu is None:
+        if budget.gpu is None:
             return self._left_to_llama()
-        gpu = min(room.gpu, room.host) if room.unified else room.gpu
+        gpu = min(budget.gpu, budget.host) if budget.unified else budget.gpu
         whole = GPUSplit(self._costs.layers + 1)
         split = (
             GPUSplit(min(wanted.gpu_layers, whole.gpu_layers)) if wanted.gpu_layers > 0 else whole
@@ -271,7 +273,7 @@ class _Selector:
         candidates = [GPUSplit(layers + 1)]
         if any(layer.experts for layer in shape.layers):
             candidates += [GPUSplit(layers + 1, count) for count in range(1, layers + 1)]
-        if shape.task is ModelTask.GENERATE:  # one that embeds is small: all of it, or none
+        if shape.task is ModelTask.GENERATE:  # an embedder is small: all of it, or none
             least = 1 + max(1, layers // _LEAST_SHARE)
             candidates += [GPUSplit(count) for count in range(layers, least - 1, -1)]
         return next((split for split in candidates if fits(split)), None)

@@ -1,4 +1,4 @@
-"""Why a model runs where it does, in one sentence with the numbers."""
+"""One-sentence explanations, with numbers, of where a model runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
 
 
 class Why(StrEnum):
-    """Why a model is not on a GPU, to go on after "since"."""
+    """Why a model is not on a GPU, to follow "since"."""
 
     NO_GPU = "no GPU was found"
     ASKED = "gpu_layers is 0"
@@ -24,7 +24,7 @@ class Why(StrEnum):
 
 
 class SelectionWords:
-    """The sentences for a model of so many layers, and the GPU of this name."""
+    """Builds the sentences for a model with this many layers on the named GPU."""
 
     def __init__(self, layers: int, gpu_name: str) -> None:
         self._layers = layers
@@ -43,7 +43,7 @@ class SelectionWords:
         context: int,
         why_not: str = "",
     ) -> str:
-        """Some of it."""
+        """Explain that some layers are on the GPU."""
         if split.cpu_experts:
             what = f"all {self._layers} layers on the {self._gpu} but for the experts of "
             what += f"{split.cpu_experts}"
@@ -54,12 +54,12 @@ class SelectionWords:
         return _sentence(f"{what}: {numbers}", why_not)
 
     def on_cpu(self, engine: str, why: Why, needed: int, free: int, context: int) -> str:
-        """None of it."""
+        """Explain that no layer is on the GPU."""
         numbers = f"{_of(needed, free)}, {_context(context)}"
         return _sentence(f"{engine} on the CPU, since {why}: {numbers}")
 
     def left_to_llama(self, context: int) -> str:
-        """As much of it as llama.cpp finds room for."""
+        """Explain that llama.cpp decides how many layers fit."""
         unknown = f"the {self._gpu} does not tell how much of its memory is free"
         return _sentence(
             f"as many of {self._layers} layers on the GPU as llama.cpp finds room for, since "
@@ -67,7 +67,7 @@ class SelectionWords:
         )
 
     def shrunk(self, reason: str, asked: int) -> str:
-        """The same with less context than was asked for."""
+        """Return the reason with a note that the context is shorter than requested."""
         return f"{reason.removesuffix('.')} instead of {asked:,}, which would not fit."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..text.tokenization.tokenizer import GapMark
+from ..text.tokenization.tokenizer import InfillToken
 
 BOS, EOS, IM_START, IM_END = 256, 257, 258, 259
 PREFIX, SUFFIX, MIDDLE, FILE = 260, 261, 262, 263
@@ -64,7 +64,7 @@ class ByteTokenizer:
         return CONTROL_TOKENS.get(text)
 
     @property
-    def gap_marks(self) -> Mapping[GapMark, int]:
+    def infill_tokens(self) -> Mapping[InfillToken, int]:
         """None beyond those with well-known names."""
         return {}
 

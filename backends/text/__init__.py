@@ -1,1 +1,1 @@
-"""From messages to tokens and back: chat template, detokeniser, stop strings."""
+"""Text processing of requests and answers: chat templates, tokenisation, parsing, grammars."""

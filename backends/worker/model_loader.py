@@ -24,7 +24,7 @@ from ..engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ..engine.speculation.ngram_drafter import NgramDrafter
 from ..engine.speculation.step_costs import StepCosts
 from ..registry.engines import get_engine
-from ..text.answers.answer_format import AnswerForms
+from ..text.answers.answer_format import AnswerFormats
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.templates.chat_template import ChatTemplate, default_template
 from ..text.tokenization.tokenizer import Tokenizer
@@ -92,10 +92,10 @@ def _generating(
         if store is not None:
             resources.callback(store.close, _CLOSING_SECONDS)
         engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
-        forms = AnswerForms(
+        forms = AnswerFormats(
             runner.tokenizer,
             None if template is None else template.source,
-            holds_calls=get_engine(spec.engine).constrains_calls,
+            constrains_calls=get_engine(spec.engine).constrains_calls,
         )
         loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, lease)
         warnings = [*([note] if note else []), *info.warnings]

@@ -14,7 +14,7 @@ from ..base.requests import GenerateRequest, TokenizeRequest
 from ..base.sampling_params import Grammar
 from ..engine.constraint import Constraint
 from ..engine.model_runner import ModelRunner
-from ..text.answers.answer_format import AnswerFormat, AnswerForms
+from ..text.answers.answer_format import AnswerFormat, AnswerFormats
 from ..text.prompts.message_token_counts import MessageCounter
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.structured_output.answer_grammar import AnswerGrammar
@@ -63,7 +63,7 @@ class RequestPreparer:
         runner: ModelRunner,
         tokenizer: Tokenizer,
         prompts: PromptBuilder,
-        forms: AnswerForms,
+        forms: AnswerFormats,
         *,
         is_wanted: Callable[[Arrival], bool],
         done: Callable[[Admitted], None],

@@ -52,7 +52,7 @@ class RunningRequests:
             )
             first = first or sequence
             outputs[sequence] = AnswerOutput(request, index, self._tokenizer, prepared.form)
-            sequence.pauses_at = outputs[sequence].thoughts_left(0)
+            sequence.pauses_at = outputs[sequence].reasoning_left(0)
             self._engine.add(sequence)
         self._running[request.id] = outputs
 
@@ -116,7 +116,7 @@ class RunningRequests:
                 self._finish(sequence, FinishReason.STOP, answer.consumed)
             elif reason is not None:
                 self._finish(sequence, reason, answer.consumed + eog)
-            elif answer.overdue:
+            elif answer.is_overdue:
                 self._engine.finish(sequence, FinishReason.LENGTH)
                 self._finish(sequence, FinishReason.LENGTH, answer.consumed)
             else:
@@ -126,12 +126,12 @@ class RunningRequests:
 
     def _bound_reasoning(self, sequence: Sequence, answer: AnswerOutput) -> None:
         """End reasoning that exceeds its budget, once no token of it is in flight."""
-        left = answer.thoughts_left(sequence.num_generated)
+        left = answer.reasoning_left(sequence.num_generated)
         if left == 0 and not sequence.num_awaited:
-            forced = self._engine.force_tokens(sequence, answer.end_thought())
+            forced = self._engine.force_tokens(sequence, answer.end_reasoning())
             certain = None if sequence.logprobs is None else [TokenLogprobs(t, 0.0) for t in forced]
             self._events += answer.push(forced, certain)
-            left = answer.thoughts_left(sequence.num_generated)
+            left = answer.reasoning_left(sequence.num_generated)
         sequence.pauses_at = None if left is None else sequence.num_generated + left
 
     def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:

@@ -20,7 +20,7 @@ from ..base.requests import GenerateRequest, TokenizeRequest
 from ..engine.engine import Engine
 from ..engine.scheduling.scheduler import SequenceOutput
 from ..engine.sequence import Sequence
-from ..text.answers.answer_format import AnswerForms
+from ..text.answers.answer_format import AnswerFormats
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
@@ -64,7 +64,7 @@ class WorkerLoop:
         engine: Engine,
         tokenizer: Tokenizer,
         prompts: PromptBuilder,
-        forms: AnswerForms,
+        forms: AnswerFormats,
         send: Callable[[FromWorker], None],
         inbox: Inbox,
         lease: ComputeLease | None = None,

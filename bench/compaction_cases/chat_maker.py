@@ -1,4 +1,6 @@
-"""A chat made from a seed: facts of all classes among small talk, and what is asked about them."""
+"""Generates a chat from a seed: facts of all classes among small talk, with questions about
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ COUNTS: dict[Kind, int] = {
 }
 """Forty-five questions."""
 LATE = 2
-"""So many corrections are told before the second compaction, and as many before the third."""
+"""This many corrections come before the second compaction, and as many before the third."""
 CHARACTERS_A_TOKEN = 4.6
 """Of such texts, about; the true sizes are counted by the daemon."""
 
 
 @dataclass
 class Fact:
-    """One thing that was said, or never was; `stale` is its value before a correction."""
+    """A fact that was stated or not; `stale` is its value before a correction."""
 
     kind: Kind
     ask: str
@@ -39,12 +41,12 @@ class Fact:
     late: int = 0
     """Only before this round's compaction is it corrected."""
     before: str = ""
-    """The sentence that told the old value."""
+    """The sentence with the old value."""
 
 
 @dataclass
 class Turn:
-    """A prompt with its answer, and the facts that it tells."""
+    """A prompt with its answer, and the facts it states."""
 
     prompt: str
     answer: str
@@ -58,7 +60,7 @@ class MadeChat:
     facts: list[Fact]
     rounds: list[list[Turn]]
     next_answers: list[Turn]
-    """Turns whose answers use facts, for measuring how surprising they are."""
+    """Turns whose answers use facts, for measuring surprise."""
 
 
 def make_chat(seed: int, slots: Sequence[Slot], *, tokens: int, rounds: int = 4) -> MadeChat:
@@ -75,7 +77,7 @@ def make_chat(seed: int, slots: Sequence[Slot], *, tokens: int, rounds: int = 4)
 def _facts(
     rng: random.Random, slots: Sequence[Slot]
 ) -> tuple[list[Fact], list[list[str]], list[str]]:
-    """The facts, the groups of sentences that tell them in order, and those told later."""
+    """Return the facts, the groups of sentences that state them in order, and the late ones."""
     facts: list[Fact] = []
     groups: list[list[str]] = []
     late: list[str] = []
@@ -92,7 +94,7 @@ def _facts(
                 continue
             fact.stale, fact.before = other, _put(first, other)
             correction = _put(rng.choice(slot.correct), fact.value)
-            if len(late) < 2 * LATE:  # told only after the first, or the second, compaction
+            if len(late) < 2 * LATE:  # stated only after the first or the second compaction
                 fact.late = 2 + len(late) // LATE
                 late.append(correction)
                 groups.append([_put(first, other)])

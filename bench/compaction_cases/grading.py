@@ -1,4 +1,4 @@
-"""Whether an answer says what was asked for: by its words, without a judge."""
+"""Grades answers by their words, without a judge model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UNKNOWN = re.compile(
 
 
 def says(answer: str, value: str) -> bool:
-    """Whether the answer has the value, in one of the wordings that are apart by `|`."""
+    """Return whether the answer contains the value, in one of the wordings separated by `|`."""
     said = normalised(answer)
     return any(_contains(said, normalised(wording), wording) for wording in value.split("|"))
 
 
 def abstains(answer: str) -> bool:
-    """Whether the answer says that nothing is known."""
+    """Return whether the answer states that nothing is known."""
     return _UNKNOWN.search(answer) is not None
 
 
@@ -43,6 +43,6 @@ def normalised(text: str) -> str:
 
 
 def _contains(said: str, value: str, wording: str) -> bool:
-    """Numbers and codes as whole words, others also as the beginning of one."""
+    """Match numbers and codes as whole words, others also as prefixes."""
     end = r"(?!\w)" if any(c.isdigit() for c in wording) else ""
     return re.search(rf"(?<!\w){re.escape(value)}{end}", said) is not None

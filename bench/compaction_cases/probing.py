@@ -1,4 +1,4 @@
-"""Questions about a conversation, many at once behind one cached prefix."""
+"""Asks many questions about a conversation, all after one cached prefix."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ UNTOLD = (
     "Now a question about me and what I told you in this conversation. {ask} Give only the answer. "
     "If I never told you, say “unknown”."
 )
-"""For what was never said. Small models that are offered “unknown” say it to most questions, with
-the whole chat at hand, too; so it is not offered for what was said."""
+"""For facts never stated.
+
+Small models that are offered “unknown” choose it for most questions, even with the whole chat; so
+it is not offered for stated facts.
+"""
 Messages = list[dict[str, str]]
 
 
 @dataclass
 class Asked:
-    """One generation: its text, and what it cost."""
+    """One generation: its text and its cost."""
 
     text: str
     finished: Finished
@@ -51,7 +54,7 @@ class Score:
         return self.right / self.asked if self.asked else 0.0
 
     def add(self, other: Score) -> None:
-        """Count both together."""
+        """Add the other counts."""
         for name in ("right", "asked", "stale", "corrected", "false_memories", "never_said"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for kind, (right, asked) in other.kinds.items():
@@ -69,7 +72,7 @@ class Prober:
         self._streams = asyncio.Semaphore(streams)
 
     async def ask(self, messages: Messages, *, tokens: int, label: str = "") -> Asked:
-        """One greedy answer."""
+        """Return one greedy answer."""
         body: dict[str, object] = {
             "model": self._model,
             "messages": messages,
@@ -106,7 +109,7 @@ class Prober:
         return (await self._client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)).total
 
     async def score(self, view: Messages, facts: Sequence[Fact], after_round: int) -> Score:
-        """Ask for every fact; late corrections count once they were told."""
+        """Ask for every fact; late corrections count once they were stated."""
         await self.warm(view)
         answers = await asyncio.gather(*(self._answer(view, fact) for fact in facts))
         score = Score()

@@ -1,4 +1,4 @@
-"""What was measured of one chat, round by round, and all chats together."""
+"""Results of compaction by round, for one chat and for all chats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cost:
 
 @dataclass
 class Round:
-    """What was kept after one more compaction, by view; `surprise` in nats a token."""
+    """What was kept after one more compaction, by view; `surprise` in nats per token."""
 
     number: int
     scores: dict[str, Score] = field(default_factory=dict[str, Score])

@@ -1,4 +1,4 @@
-"""Things a user can say in a chat, by class: half of them to tune with, the others to report."""
+"""Facts that a user may state, by class: half for tuning, half for reporting."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Kind = Literal[
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """One thing that can be said: how (the value at `{}`), how it is asked for, what it can be.
+    """A kind of fact: sentences (with the value at `{}`), questions, and values.
 
-    A value is `said|also right|…`. `correct` are phrasings of a new value, for corrections, and
-    `fresh` others that were written when the product was done.
+    A value is `expected|also right|…`. `correct` are phrasings of a correction, and `fresh` others
+    written after the product was finished.
     """
 
     kind: Kind
@@ -44,6 +44,6 @@ class Slots(msgspec.Struct, frozen=True):
 
 
 def load_slots() -> Slots:
-    """What the file beside this one says."""
+    """Read the file beside this one."""
     text = (Path(__file__).parent / "slots.toml").read_bytes()
     return msgspec.toml.decode(text, type=Slots)

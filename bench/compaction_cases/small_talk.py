@@ -1,4 +1,4 @@
-"""What people chat about around the facts: prompts and answers of several topics."""
+"""Small talk between the facts: prompts and answers on several topics."""
 
 from __future__ import annotations
 
@@ -106,4 +106,4 @@ CHATTER: tuple[str, ...] = (
     "We were at the lake, and the water was still cold.",
     "My phone rang twice while I was typing this.",
 )
-"""Statements that nobody will ask about."""
+"""Statements that no question refers to."""

@@ -1,4 +1,4 @@
-"""How surprising right answers are to a model behind a view: negative log-likelihood."""
+"""Measures the negative log-likelihood of right answers after a view."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Surprise:
         self._lib.llama_model_free(self._model)
 
     def of(self, view: Messages, turns: Sequence[Turn]) -> float:
-        """Nats a token of the answers, each behind its question behind the view."""
+        """Return nats per token of the answers, each after its question and the view."""
         total, count = 0.0, 0
         for turn in turns:
             asked = [*view, {"role": "user", "content": turn.prompt}]
@@ -78,7 +78,7 @@ class Surprise:
         return list(room[:count])
 
     def _evaluate(self, tokens: list[int], first: int) -> list[np.ndarray[Any, Any]]:
-        """The logits behind every token from place `first` on."""
+        """Return the logits of every token from position `first` on."""
         lib, common = self._lib, 0
         while common < min(first, len(self._held)) and self._held[common] == tokens[common]:
             common += 1
@@ -96,7 +96,7 @@ class Surprise:
         return rows
 
     def _fill(self, part: list[int], start: int, first: int) -> list[int]:
-        """Put tokens into the batch; returns the places whose logits are wanted."""
+        """Add tokens to the batch; return the positions whose logits are needed."""
         batch = self._batch
         batch.n_tokens = len(part)
         wanted = [index for index in range(len(part)) if start + index >= first]
@@ -111,4 +111,4 @@ class Surprise:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 def _QUIET(level: int, text: bytes, data: int) -> None:  # noqa: N802, as a constant
-    """What the library has to say is not for the table."""
+    """Discard the library's log."""

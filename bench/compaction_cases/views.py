@@ -1,4 +1,4 @@
-"""What a model is shown of a chat: all, compacted, cut off, or behind a plain summary."""
+"""Views of a chat: whole, compacted, truncated, or with a plain summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN_HEAD = "Summary of the conversation so far:\n"
 
 
 def add_turns(chat: Chat, turns: Sequence[Turn]) -> None:
-    """Put turns behind the last message, as if they had been said."""
+    """Append turns to the chat."""
     for turn in turns:
         leaf = chat.leaf
         prompt = Message(role="user", content=turn.prompt, parent=leaf.id if leaf else None)
@@ -49,7 +49,7 @@ def cut_off(full: Messages, share: float) -> Messages:
 
 
 class PlainSummary:
-    """What a simple program does: ask for a summary, put it in front of the last turns."""
+    """A simple program's approach: a summary before the last turns."""
 
     def __init__(self, prober: Prober) -> None:
         self._prober = prober

@@ -1,4 +1,4 @@
-"""What of a chat's facts is in what is sent after several rounds, whatever a model writes."""
+"""Counts the facts kept by extraction alone after several rounds, without a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTES = "\n".join(
 
 
 class NoDaemon(AsyncDaemonClient):
-    """Sizes are estimated."""
+    """Without a daemon: sizes are estimated."""
 
     def __init__(self) -> None:
         super().__init__(address=("127.0.0.1", 0))
@@ -38,16 +38,17 @@ class NoDaemon(AsyncDaemonClient):
 
 
 class WithoutModel(Compactor):
-    """The product's own compaction, with notes that say nothing."""
+    """The product's compaction with empty notes."""
 
     async def _ask(self, messages: list[dict[str, str]], budget: int) -> tuple[str, str]:
         return NOTES, "stop"
 
 
 async def count_values(chats: Sequence[MadeChat], last: int) -> dict[int, Counter[str]]:
-    """By round: values `asked` for and `lost`, and of those `corrected` the sentences that `stand`.
+    """Count by round: values `asked` for and `lost`, and outdated sentences of those `corrected`
+    that `stand`.
 
-    What stands is a sentence with an old value, word for word.
+    A sentence stands if it is kept verbatim with its old value.
     """
     found = {number: Counter[str]() for number in range(1, last + 1)}
     for made in chats:

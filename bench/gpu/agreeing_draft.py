@@ -1,4 +1,4 @@
-"""A draft model that is right as often as it is told."""
+"""A draft model with a given acceptance rate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ingle.backends.engine.batch import Batch
 
 
 class AgreeingDraft(CudaDraftRunner):
-    """Computes like any draft model, then says what `text` has, or what it has not.
+    """Computes like any draft model, then returns the tokens of `text`, or others.
 
-    `agreement` is the share of guesses that are right.
+    `agreement` is the share of right draft tokens.
     """
 
     agreement = 1.0

@@ -29,7 +29,7 @@ HEADS, KV_HEADS, SIZE = 32, 8, 128
 PAGES = ("bf16", "q8_0", "q4_0")
 FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16}
 TOLERANCES = {"f16": 1e-3, "bf16": 1e-2}
-# Each is compiled for itself where nobody did before: enough of them to meet all code.
+# Each is compiled on first use: enough of them to reach all code.
 SIZES = (64, 128)
 TYPES = (("f16", "f16"), ("bf16", "bf16"), ("bf16", "q8_0"), ("bf16", "q4_0"))
 CONTEXTS, SEQUENCES, PROMPT = (1024, 8192, 32768), (1, 16), 4096
@@ -50,7 +50,7 @@ class Problem:
     soft_cap: float | None = None
 
     def launch(self, attention: TritonAttention, out: torch.Tensor | None = None) -> torch.Tensor:
-        """The whole output."""
+        """Return the whole output."""
         scale = 1 / math.sqrt(self.query.shape[2])
         partials = attention.attend(
             self.query,
@@ -97,7 +97,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     lines = [
         f"{row['pages']:<5} {row['sequences']:>3} x {row['context']:>6} tokens: "
         f"{row['us']:>9.1f} us, {row['gb_s']:>7.1f} GB/s"
@@ -111,7 +111,7 @@ def table(result: dict[str, Any]) -> list[str]:
 
 
 def wrong_attention(session: Session) -> Iterator[str]:
-    """What differs from plain torch by more than its 16-bit numbers explain."""
+    """Yield deviations from plain torch beyond 16-bit rounding."""
     sizes, types = (SIZES[:1], TYPES[:1]) if session.on_cpu else (SIZES, TYPES)
     variants = [
         each

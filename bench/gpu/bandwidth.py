@@ -1,4 +1,6 @@
-"""What of a GPU's bandwidth the products reach, beside a plain copy and torch in bfloat16."""
+"""Measures the share of a GPU's bandwidth that matrix products reach, beside a copy and torch in
+bfloat16.
+"""
 
 from __future__ import annotations
 

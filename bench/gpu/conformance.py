@@ -33,7 +33,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     wrong: dict[str, int] = result["wrong"]
     bad = [f"{name}: {count} words differ" for name, count in wrong.items() if count]
     return bad or [f"all {len(wrong)} primitives agree with their twins"]

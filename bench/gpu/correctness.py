@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Return its name in a report."""
         shape = f"{self.rows}x{self.inputs}, {self.columns} columns, split {self.split}"
         return f"{self.kind} {shape}, {str(self.dtype).removeprefix('torch.')}"
 
@@ -90,7 +90,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     lines = [
         f"{kind:<10} largest relative error {error:.1e}"
         for kind, error in result["largest_error"].items()
@@ -132,7 +132,7 @@ def _errors(session: Session, gemv: QuantizedGemv, case: Case) -> tuple[float, f
 
 
 def _dense(session: Session) -> Iterator[tuple[str, float]]:
-    """Products of 16-bit weights, whose sums alone are rounded, and their errors."""
+    """Yield products of 16-bit weights, where only sums are rounded, and their errors."""
     gemv = DenseGemv(session.library())
     shapes = [(37, 904, 3), (70, 2072, 9), (1, 8, 16)]
     if not session.on_cpu:
@@ -170,7 +170,7 @@ def _quantization(session: Session, gemv: QuantizedGemv) -> Iterator[str]:
 
 
 def _huge(session: Session, gemv: QuantizedGemv, failures: list[str]) -> str | None:
-    """Rows whose offsets need more than 32 bits; gives why this was left out."""
+    """Test rows whose offsets need more than 32 bits; return why this was skipped, if so."""
     if session.on_cpu:
         return "on a CPU"
     if torch.cuda.mem_get_info()[0] < 16 << 30:

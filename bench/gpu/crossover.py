@@ -1,4 +1,4 @@
-"""Up to how many rows each kind of kernel is the quickest: what `MatmulTuning` holds."""
+"""Finds the number of rows up to which each kind of kernel is fastest, for `MatmulTuning`."""
 
 from __future__ import annotations
 

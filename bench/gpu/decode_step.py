@@ -1,6 +1,6 @@
-"""All products of one decode step of Llama-3.1-8B as Q4_K_M, in one CUDA graph: what a token costs.
+"""Measures all products of one decode step of Llama-3.1-8B as Q4_K_M, in one CUDA graph.
 
-No attention, no norms: a floor for a step, and the gap between kernels in it.
+No attention, no norms: a lower bound of a step, with the gaps between its kernels.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def step_launches(
             inputs[width] = x, gemv.quantize(x)
         x, tiles = inputs[width]
         out = torch.empty(columns, rows, device=session.device, dtype=torch.bfloat16)
-        if number % 5 != 1 or number == len(weights) - 1:  # value reads what query and key read
+        if number % 5 != 1 or number == len(weights) - 1:  # value reads the same as query and key
             launches.append(lambda x=x, tiles=tiles: gemv.quantize(x, tiles))
         launches.append(
             lambda weight=weight, tiles=tiles, out=out: gemv.multiply(weight, tiles, out)

@@ -7,7 +7,7 @@ from ctypes import byref
 
 
 class EnergyMeter:
-    """Counts joules since it was made; knows none where the driver does not tell."""
+    """Measures joules since its creation; none if the driver does not report them."""
 
     def __init__(self) -> None:
         self._handle = ctypes.c_void_p()

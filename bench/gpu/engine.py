@@ -1,7 +1,7 @@
-"""The whole engine on models of Llama-3's shapes: tokens a second, prompts, memory and energy.
+"""Measures the whole engine on models of Llama-3's shapes: tokens/s, prefill, memory and energy.
 
-Weights are random, so texts mean nothing; what a step costs does not depend on that. How often a
-draft model is right does, so it is told.
+Weights are random, so texts are meaningless; the cost of a step does not depend on that. The
+acceptance rate of a draft model does, so it is set.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEEDED_BYTES = 30 << 30
 
 
 def run(session: Session) -> dict[str, object]:
-    """What each kind of weights gives, and what a draft model adds to the first."""
+    """Measure each kind of weights, and a draft model with the first."""
     result: dict[str, Any] = {"models": [], "drafts": [], "skipped": []}
     if not session.on_cpu and torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
         result["skipped"].append(f"8B: there are less than {NEEDED_BYTES >> 30} GiB of free memory")
@@ -55,7 +55,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     lines: list[str] = []
     for model in result["models"]:
         gib = model["weights_bytes"] / 2**30
@@ -153,7 +153,7 @@ def _decode(
 
 
 def _drafts(session: Session, runner: CudaModelRunner) -> list[dict[str, Any]]:
-    """One stream with a draft model that is right as often as it is told."""
+    """Measure one stream with a draft model of given acceptance rates."""
     costs, draft_costs = StepCosts(), StepCosts()
     known = _sequence(runner, 0, _scaled(session, PROMPT), _scaled(session, ANSWER))
     engine = Engine(runner)

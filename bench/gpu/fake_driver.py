@@ -1,4 +1,4 @@
-"""A driver's library that runs kernels on the CPU, for what a launch costs before a GPU sees it."""
+"""A fake driver library that runs kernels on the CPU, to measure launch cost without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's own model code on this GPU: right, and what it costs before kernels and graphs.
+"""Tests and times the engine's model code on this GPU, without kernels and graphs.
 
 A small model's logits beside the CPU's; then a step of Llama-3.1-8B's shape in bfloat16, launch by
 launch.
@@ -23,7 +23,7 @@ SMALL = llama_config(layers=3, hidden=256, heads=8, kv_heads=2, intermediate=512
 LARGE = llama_config(
     layers=32, hidden=4096, heads=32, kv_heads=8, intermediate=14336, vocabulary=128256
 )
-# float32 on two devices; bfloat16, whose rounding is 0.4 % in every layer.
+# float32 on two devices; bfloat16 rounds by 0.4 % in every layer.
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 CONTEXT, PROMPT = 512, 2048
 LARGE_BYTES = 20 << 30
@@ -49,7 +49,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     lines = [
         f"logits in {name} differ from the CPU's by {found:.1e}"
         for name, found in result["errors"].items()

@@ -1,4 +1,4 @@
-"""Norms, gates and residual sums on this GPU: right, and what a launch of each takes."""
+"""Tests and times norms, gates and residual sums on this GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What lies around attention: appending to pages, tables of angles, and putting parts together."""
+"""Tests and times the kernels around attention: KV append, RoPE tables, reduction of partial
+results.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     return [
         f"{row['what']:<34}{row['us']:>9.2f} us{row['gb_s']:>9.1f} GB/s" for row in result["times"]
     ]

@@ -1,6 +1,6 @@
-"""What a launch costs the thread that makes it, which a step without a graph waits for.
+"""Measures the CPU time of a kernel launch, which a step without a graph waits for.
 
-On a CPU the driver is one that does nothing, so what remains is the launcher's own share.
+On a CPU the driver does nothing, so that only the launcher's own share remains.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ingle.kernels.launch.kernel_arguments import pointer
 from ingle.kernels.testing.host_build import build_host_library
 
 SOURCE, KERNEL = "quantize_q8.cuh", "quantize_q8"
-# Few enough to fit into a stream's queue: behind that a launch waits for the GPU.
+# Few enough for a stream's queue: beyond it a launch waits for the GPU.
 LAUNCHES, ROUNDS = 500, 20
 
 
 class _Paths:
-    """A compiler whose cubins are what the driver that does nothing takes for some."""
+    """A compiler whose cubins the fake driver accepts."""
 
     version = "paths"
 
@@ -65,7 +65,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """One line."""
+    """Return one line."""
     driver = "a driver that does nothing" if result["driver"] == "none" else "the driver"
     launch, arguments = result["launch_us"], result["arguments_us"]
     return [f"a launch {launch} us with {driver}, its arguments {arguments} us"]

@@ -43,7 +43,7 @@ def wrong_products(session: Session) -> Iterator[str]:
             x = torch.randn(columns, inputs, device=session.device, generator=generator)
             tiles, out = gemv.quantize(x), torch.full((columns, rows), torch.nan).to(x.device)
             expected = quantized_gemv_reference(weight, tiles)
-            for again in range(2):  # whatever the first leaves behind, the second finds
+            for again in range(2):  # the second run must not depend on the first
                 gemm.multiply(repacked(weight), tiles, out, plan=GemmPlan(wide, blocks))
                 error = float(((out - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
                 if not error <= TOLERANCES.get(kind, TOLERANCE):
@@ -73,7 +73,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """The best way to multiply for each, and what the table of costs should say."""
+    """Return the fastest way to multiply for each, and the values for the table of costs."""
     lines: list[str] = []
     for row in result["products"]:
         times: dict[str, float] = row["us"]
@@ -88,7 +88,7 @@ def table(result: dict[str, Any]) -> list[str]:
 
 
 def costs(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """What `QuantizedGemm` wants to know: the time of full blocks of Q4_K by their columns."""
+    """Return the input of `QuantizedGemm`: the time of full blocks of Q4_K by their columns."""
     found = {
         row["columns"]: row["us"][f"block {row['columns']}"]
         for row in rows

@@ -29,7 +29,9 @@ PARTS = (
 
 
 def run_part(name: str, *, on_cpu: bool, seconds: float) -> dict[str, Any]:
-    """The part's result with a `status`: ok, failed, skipped or broken, and lines for people."""
+    """Return the part's result with a `status`: ok, failed, skipped or broken, and lines for
+    people.
+    """
     try:
         session_module: Any = importlib.import_module("gpu.session")
         part: Any = importlib.import_module(f"gpu.{name}")

@@ -1,4 +1,6 @@
-"""The work of the part `engine` by others: transformers in bfloat16, and llama.cpp where it is."""
+"""Runs the work of `engine` on other engines: transformers in bfloat16, and llama.cpp if
+installed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     lines = [
         f"transformers, {row['what']}: {row['tokens_a_second']} tokens/s"
         for row in result["transformers"]

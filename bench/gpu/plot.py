@@ -11,7 +11,7 @@ _BAR = _WIDTH - _LABEL - _FIGURE
 
 
 class Bar(NamedTuple):
-    """One measurement: its name, what it is of the longest bar (0 to 1), and its figure."""
+    """One measurement: its name, its share of the longest bar (0 to 1), and its figure."""
 
     name: str
     share: float
@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 
 def svg(parts: dict[str, Any]) -> str | None:
-    """A drawing of what the parts measured, or None where they measured nothing."""
+    """Return a chart of the parts' measurements, None without any."""
     groups = [group for group in _groups(parts) if group.bars]
     if not groups:
         return None

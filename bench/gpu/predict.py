@@ -1,9 +1,9 @@
-"""What the products should take on GPUs that nobody has here: from bytes and from instructions.
+"""Predicts the time of matrix products on other GPUs, from bytes and instructions.
 
-    python bench/gpu/predict.py
+python bench/gpu/predict.py
 
 A time is the larger of two: bytes over bandwidth, and instructions over the lanes that issue them.
-Nothing is measured but the instructions, which the compiler has chosen.
+Only the instructions, which the compiler has chosen, are measured.
 """
 
 from __future__ import annotations
@@ -63,21 +63,22 @@ FORMATS = (
     Format("Q4_1", "q4_1.cuh", 20 / 32),
     Format("Q5_0", "q5_0.cuh", 22 / 32),
     Format("Q5_1", "q5_1.cuh", 24 / 32),
-    # Fragments have room for sixteen columns, also where eight are a kernel's most.
+    # Fragments have sixteen columns, even if a kernel uses at most eight.
     Format("16 bits", "dense_gemv.cuh", 2, 2),
 )
 # Of Llama-3.1-8B as Q4_K_M: weights that a token reads in each type.
 STEP = {"Q4_K": 5.973e9, "Q6_K": 1.532e9}
 # Its keys and values in 16 bits, a context as chats have it; nine launches a layer, and six more.
 KV_BYTES_A_TOKEN, CONTEXT, LAUNCHES = 131_072, 4096, 32 * 9 + 6
-# What others measured: of the bandwidth that kernels reach, seconds between two of them in a graph.
+# Published measurements: the share of bandwidth that kernels reach, seconds between two of them in
+# a graph.
 REACHED, GAP = 0.9, 1.3e-6
 # Kernels that begin before the one before them ends hide about half of that.
 OVERLAPPING, OVERLAPPED = frozenset(("sm_90", "sm_120")), 0.5
 
 
 def reports(cache: CubinCache, kind: Format, gpu: GPU) -> dict[int, KernelReport]:
-    """By columns, of kernels whose warps share no rows."""
+    """Return reports by columns, of kernels whose warps share no rows."""
     found: dict[int, KernelReport] = {}
     for name, report in cubin_report(cache.cubin(kind.source, gpu.architecture)).items():
         match = re.search(r"_c(\d)_s1$", name)

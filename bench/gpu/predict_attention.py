@@ -1,8 +1,8 @@
-"""What attention should take on GPUs that nobody has here: from bytes and from instructions.
+"""Predicts the time of attention on other GPUs, from bytes and instructions.
 
-    python bench/gpu/predict_attention.py
+python bench/gpu/predict_attention.py
 
-As `predict.py` does it; Triton compiles the kernels for that, which needs no GPU either.
+Works as `predict.py`; Triton compiles the kernels, which needs no GPU either.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lanes_a_key(variant: AttentionVariant, gpu: GPU, report: KernelReport) -> fl
 def decode_seconds(
     variant: AttentionVariant, gpu: GPU, report: KernelReport, context: int
 ) -> float:
-    """Of all layers for one token: the larger of what memory takes and what instructions take."""
+    """Return the time of all layers for one token: the larger of memory and instructions."""
     memory = key_bytes(variant.pages) / gpu.bytes_a_second
     issue = lanes_a_key(variant, gpu, report) / gpu.lanes_a_second
     return LAYERS * KV_HEADS * context * max(memory, issue)

@@ -1,9 +1,9 @@
-"""What products with many columns should take on GPUs that nobody has here.
+"""Predicts the time of products with many columns on other GPUs.
 
-    python bench/gpu/predict_many.py
+python bench/gpu/predict_many.py
 
 A time is the largest of three: bytes over bandwidth, instructions over the lanes that issue them,
-matrix products over what tensor cores do. Nothing is measured but the instructions.
+matrix products over the rate of tensor cores. Only the instructions are measured.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, ROWS, SLAB
 from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 COLUMNS = (8, 16, 64, 128, 256)
-# Blocks that a table has, and types whose times it has.
+# Blocks of a table, and types whose times it has.
 BLOCKS, KINDS = (8, 16, 64), ("Q4_K", "Q6_K", "NF4", "Q8_0")
 # The matrix whose times are predicted.
 MATRIX_ROWS, MATRIX_INPUTS = 4096, 14336
-# Products of bytes that a processor's tensor cores add in a clock: as sold; on an H200 `mma` does
-# about five eighths of what its own instruction for warp groups does.
+# Bytes multiplied by a processor's tensor cores per clock, as specified; on an H200 `mma` reaches
+# about five eighths of the rate of the instruction for warp groups.
 PRODUCTS_A_CLOCK = {"sm_90": 2560}
 PRODUCTS_A_CLOCK_ELSEWHERE = 1024
 # Of one m16n8k32.

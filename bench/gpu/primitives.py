@@ -13,15 +13,15 @@ from ingle.kernels.launch.cuda_driver import Argument
 
 Words = NDArray[np.uint32]
 
-# Of a product of floats, whose order of sums is the hardware's: the difference over the sum of
-# magnitudes. A wrong element is larger than this by orders of magnitude.
+# For a product of floats, whose order of summation is the hardware's: the difference over the sum
+# of magnitudes. A wrong element exceeds this by orders of magnitude.
 FLOAT_TOLERANCE = 2e-6
 # Of functions that a GPU approximates.
 NEAR = 3e-5
 
 
 class Primitive(NamedTuple):
-    """A kernel `conform_<name>` with words a lane, and what `kind` of words they are.
+    """A kernel `conform_<name>`, its words per lane, and the `kind` of words.
 
     `bits` are any; `half` and `bf16` are pairs of moderate floats, so that sums stay finite.
     Results of `near` are floats that need not be the same bits.

@@ -50,16 +50,16 @@ def all_nf4(name: str) -> str:
 
 
 def q4_k_m(name: str) -> str:
-    """Like files of that name: finer where it matters most."""
+    """Return the type of a tensor as in Q4_K_M files: finer where it matters most."""
     layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
     finer = layer % 2 and name.endswith(("attn_v.weight", "ffn_down.weight"))
     return "Q6_K" if finer or name == "output.weight" else "Q4_K"
 
 
 class RandomWeights:
-    """`Weights` drawn when they are asked for, the same ones for the same seed and device.
+    """Random `Weights` created on demand, the same for the same seed and device.
 
-    `kind` tells of a matrix what it is stored as.
+    `kind` returns the type of a matrix.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Pages:
         self._tables = tables.view(sequences, self._each)
 
     def place(self, start: int, count: int) -> torch.Tensor:
-        """Make room for tokens `start` to `start + count` of each sequence; gives positions."""
+        """Reserve tokens `start` to `start + count` of each sequence; return positions."""
         device, sequences = self._tables.device, len(self._tables)
         places = torch.arange(start, start + count, device=device)
         first = torch.arange(sequences, device=device)[:, None] * (self._each * PAGE)

@@ -44,7 +44,7 @@ def wrong_rows(session: Session) -> Iterator[str]:
 def rows_rates(session: Session) -> dict[str, float]:
     """GB/s, read and written, of a matrix that becomes bfloat16, by kind."""
     operation, rates = DequantizeRows(session.library()), dict[str, float]()
-    # With what is written to it, more than a cache holds.
+    # Including the output, more than a cache holds.
     outs = [
         torch.empty(ROWS, INPUTS, dtype=torch.bfloat16, device=session.device) for _ in range(4)
     ]

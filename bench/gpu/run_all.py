@@ -20,7 +20,7 @@ from machine import RESULTS, describe
 from ingle.daemon.settings.paths import find_paths
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 
-# What a part takes at most, of the time that is left.
+# The most time that a part takes of what is left.
 SHARES = {
     "conformance": 0.2,
     "correctness": 0.3,
@@ -39,7 +39,7 @@ _TIME_TO_STOP = 10
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; or all")
     parser.add_argument("--limit", type=float, default=570, help="seconds for all of them")
@@ -85,7 +85,7 @@ def run_part(name: str, seconds: float, *, on_cpu: bool) -> dict[str, Any]:
 
 
 def gpu_facts() -> dict[str, str]:
-    """Of the first GPU, as its driver tells."""
+    """Return facts about the first GPU from its driver."""
     fields = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit"
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "-i", "0"]
     try:
@@ -96,7 +96,7 @@ def gpu_facts() -> dict[str, str]:
 
 
 def save(folder: Path, name: str, facts: dict[str, str], results: dict[str, Any]) -> None:
-    """After each part, so that whatever ends the run leaves what was measured."""
+    """Save after each part, so that an aborted run keeps its measurements."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"machine": describe() | {"gpu": facts}, "parts": results}
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Draws: the GPU's tokens beside those of the same kernels on a CPU, and what drawing takes."""
+"""Tests sampling kernels against their CPU build, and times them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class _Words(ByteTokenizer):
 
 
 def run(session: Session) -> dict[str, object]:
-    """Microseconds of a launch for each kind of draw, and of a step's draw on the host."""
+    """Return microseconds of a launch for each kind of sampling, and of a step's sampling on the
+    host.
+    """
     if session.on_cpu:
         raise Skipped("it needs a GPU")
     kinds = ["greedy", "default", "temperature", "top_p", "top_k 1000", "top_k 5000"]
@@ -57,7 +59,7 @@ def run(session: Session) -> dict[str, object]:
 
 
 def table(result: dict[str, Any]) -> list[str]:
-    """Lines for people."""
+    """Return lines for people."""
     lines = [f"{what:<28}{us:>9.2f} us" for what, us in result["us"].items()]
     lines += [
         f"a default draw, {what:<20}{us['host_us']:>9.1f} us of the host, {us['all_us']:.1f} us"
@@ -77,7 +79,7 @@ def wrong_draws(session: Session) -> Iterator[str]:
             twin.draw(logits, rows, expected, masks)
             found = torch.empty_like(expected, device=session.device)
             given = [each.to(session.device) for each in (logits, rows, masks)]
-            for _ in range(2):  # the second finds what the first left in the counters
+            for _ in range(2):  # the second run uses the counters of the first
                 ours.draw(given[0], given[1], found, given[2])
             if not torch.equal(found.cpu(), expected):
                 yield f"draws from {spread} of {vocab} tokens"
@@ -134,7 +136,7 @@ def _entries(rows: int, count: int) -> list[torch.Tensor]:
 
 
 def _time(session: Session, kind: str, rows: int) -> float:
-    """Of a launch whose logits a product has just left in L2."""
+    """Time a launch whose logits a product has just left in L2."""
     sample = SamplingKernel(session.library(), session.device)
     copies = copies_for(1 << 40, most=8)
     logits = [torch.randn(rows, VOCAB, device=session.device) * 3 for _ in range(copies)]

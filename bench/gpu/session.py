@@ -1,4 +1,4 @@
-"""What the parts of the GPU measurements share: the device, its kernels, and a clock."""
+"""Shared state of the GPU measurements: the device, its kernels, and a clock."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Session:
         began = time.monotonic()
         if not self.on_cpu:
             with ThreadPoolExecutor() as pool:
-                # What does not compile fails where it is launched, and nothing else does.
+                # Kernels that do not compile fail only when launched.
                 wait([pool.submit(self._finder.cubin, name, each) for name, each in wanted])
         return time.monotonic() - began
 
@@ -108,7 +108,7 @@ class Session:
     def compiled(self, variants: Sequence[AttentionVariant]) -> TritonLibrary:
         """Attention kernels on this device; on a CPU in Triton's interpreter."""
         if self.on_cpu:
-            # Only for this: what it imports may be missing where there is a GPU.
+            # Imported here, since it may be missing on a machine with a GPU.
             interpreted: Any = importlib.import_module("ingle.kernels.testing.interpreted_library")
             return interpreted.InterpretedLibrary(variants)
         library = GPULibrary(self.driver, self._finder)

@@ -1,4 +1,4 @@
-"""Runners of models that nobody trained, in the shape of known ones."""
+"""Runners of untrained models in the shapes of known ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpu.session import Session
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.model_files import ModelFiles
 from ingle.backends.cuda.model_source import ModelSource
-from ingle.backends.text.tokenization.tokenizer import GapMark
+from ingle.backends.text.tokenization.tokenizer import InfillToken
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.kv_type import KVType
 
@@ -36,7 +36,7 @@ class NumberedTokens:
         self.vocab_size = vocab_size
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Numbers between spaces."""
+        """Return numbers separated by spaces."""
         del add_special, parse_special
         return [int(word) for word in text.split()]
 
@@ -60,15 +60,15 @@ class NumberedTokens:
         del text
 
     @property
-    def gap_marks(self) -> Mapping[GapMark, int]:
-        """Nothing is told."""
+    def infill_tokens(self) -> Mapping[InfillToken, int]:
+        """Return none."""
         return {}
 
 
 def source(
     config: ModelConfig, device: torch.device, kind: Callable[[str], str], seed: int = 0
 ) -> ModelSource:
-    """A random model, each matrix as `kind` says."""
+    """Return a random model, each matrix of the type that `kind` returns."""
     weights = RandomWeights(config, device, seed, kind)
     size = sum(rows * columns for rows, columns in weights.matrices)
     files = ModelFiles(config, weights, parameters=size, stored_bytes=size)

@@ -1,4 +1,4 @@
-"""Weights of any size in a moment: valid blocks of random bytes, made where they are needed."""
+"""Fast random weights of any size: valid blocks of random bytes, created on the device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SCALES = {
 
 
 class Shape(NamedTuple):
-    """A matrix of Llama-3.1-8B by what it is for."""
+    """A matrix of Llama-3.1-8B by its purpose."""
 
     name: str
     rows: int
@@ -59,7 +59,7 @@ def kinds_of(shape: Shape) -> Sequence[str]:
 def random_weight(
     kind: str, rows: int, inputs: int, device: torch.device, seed: int = 0
 ) -> QuantizedTensor | NF4Tensor:
-    """A matrix of `kind` whose values have the size that models' have."""
+    """Return a matrix of `kind` whose values have the magnitude of a model's."""
     generator = torch.Generator(device).manual_seed(seed)
     if kind == "NF4":
         return _random_nf4(rows, inputs, device, generator)

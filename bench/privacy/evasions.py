@@ -65,7 +65,7 @@ def _entities(text: str) -> str:
 
 
 ANY, DIGITS, LETTERS, EMAIL = "any", "digits", "letters", "email"
-"""What a change is for: every value, numbers only, values with letters, or addresses of mail."""
+"""The values that a disguise applies to: all, numbers, values with letters, or mail addresses."""
 
 TUNING: Mapping[str, tuple[str, Change]] = {
     "zero width space": (ANY, _between("\u200b")),

@@ -1,4 +1,4 @@
-"""What the slots of the grammars stand for; names of the training come from faker."""
+"""The fillers of the grammars' slots; names for training come from faker."""
 
 from __future__ import annotations
 

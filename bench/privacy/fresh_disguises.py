@@ -46,12 +46,12 @@ def _pairs(text: str, _: random.Random) -> str:
 
 
 def _each(form: str, gap: str = "") -> Change:
-    """Every digit in a form such as `<b>{}</b>`."""
+    """Return a disguise of every digit in a form such as `<b>{}</b>`."""
     return lambda text, _: gap.join(form.format(digit) for digit in _digits(text))
 
 
 def _all(form: str, gap: str = "") -> Change:
-    """Every letter in a form of its code, such as `&#{0:06d};`."""
+    """Return a disguise of every letter in a form of its code, such as `&#{0:06d};`."""
     return lambda text, _: gap.join(form.format(ord(letter)) for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""Sentences of the split `fresh`, written without a look at the detectors or at what they miss."""
+"""Sentences of the split `fresh`, written without knowledge of the detectors or their misses."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def formatted(values: Values, form: str) -> str:
 
 
 def luhn(digits: str) -> str:
-    """The digit behind these."""
+    """Return the check digit of these."""
     doubled = sum(sum(divmod(2 * int(digit), 10)) for digit in digits[::-2])
     return str(-(doubled + sum(map(int, digits[-2::-2]))) % 10)
 
@@ -115,7 +115,7 @@ def _iban(values: Values) -> str:
 
 
 def iban_of(values: Values, country: str, shape: str) -> str:
-    """A valid one of a country, whose body has a shape such as `L4 d14`."""
+    """Return a valid IBAN of a country, whose body has a shape such as `L4 d14`."""
     parts = shape.split()
     body = "".join(values.letters(_ALPHABETS[part[0]], int(part[1:])) for part in parts)
     number = int("".join(str(int(letter, 36)) for letter in body + country + "00"))
@@ -330,4 +330,4 @@ MAKERS: dict[str, Callable[[Values], str]] = {
     "plate": lambda v: v.letters("ABCDEFGHJK", 2) + v.letters(string.digits, 2)
     + " " + v.letters("ABCDEFGHJK", 3),
 }  # fmt: skip
-"""What is made in another way than in the other splits, or only here."""
+"""Values made differently from the other splits, or only here."""

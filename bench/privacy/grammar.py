@@ -24,7 +24,7 @@ class Grammar(msgspec.Struct):
 
     @classmethod
     def load(cls, name: str) -> Grammar:
-        """The corpus `name`.txt."""
+        """Load the corpus `name`.txt."""
         grammar = cls([], {})
         for line in (CORPORA / f"{name}.txt").read_text().splitlines():
             if line.startswith("@"):

@@ -1,4 +1,4 @@
-"""Texts full of numbers and codes that are nobody's: what a scanner should leave alone."""
+"""Texts full of harmless numbers and codes, which a scanner should ignore."""
 
 from __future__ import annotations
 

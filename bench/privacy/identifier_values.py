@@ -227,4 +227,4 @@ _MAKERS: dict[str, Callable[[Values], str]] = {
 
 _OF_SPLIT = {"fresh": fresh_values.MAKERS, "unseen": unseen_values.MAKERS}
 KINDS = tuple(_MAKERS)
-"""What `Values.make` knows."""
+"""The kinds that `Values.make` supports."""

@@ -54,7 +54,7 @@ _CARRIERS = evasions.CARRIERS | {
 
 
 class Sample(NamedTuple):
-    """A text, and where its identifiers stand, of which kinds."""
+    """A text, and the spans and kinds of its identifiers."""
 
     text: str
     spans: tuple[tuple[int, int, str], ...]
@@ -83,7 +83,7 @@ class Rate(NamedTuple):
         return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
 
     def described(self) -> dict[str, object]:
-        """For JSON."""
+        """Return values for JSON."""
         low, high = self.interval
         return {
             "hits": self.hits,
@@ -94,16 +94,16 @@ class Rate(NamedTuple):
 
 
 class Placed(Protocol):
-    """What stands somewhere in a text."""
+    """Something with a span in a text."""
 
     @property
     def start(self) -> int:
-        """Its first character."""
+        """Return the first character."""
         ...
 
     @property
     def end(self) -> int:
-        """The one behind its last."""
+        """Return the end, exclusive."""
         ...
 
 
@@ -136,7 +136,7 @@ def found(scan: Scanner, text: str) -> list[SensitiveFinding]:
 
 
 class Measured(NamedTuple):
-    """Rates by name, rates by kind or way, and examples of what went wrong."""
+    """Rates by name, rates by kind or disguise, and examples of errors."""
 
     rates: dict[str, Rate]
     parts: dict[str, Rate]
@@ -234,11 +234,11 @@ def _split(value: str, way: str) -> list[str]:
 
 
 def latency(scan: Scanner, texts: Sequence[str]) -> dict[str, float]:
-    """Milliseconds of processor time for 4 kB, made of the texts.
+    """Return milliseconds of processor time for 4 kB made of the texts.
 
-    Each is scanned five times with another last letter, and the fastest counts: what others on
-    the machine do is not the scanner's time. `first` is the median of the first run of the first
-    twenty texts, when most words have not come up before.
+    Each is scanned five times with a different last letter, and the fastest counts, to exclude the
+    machine's other load. `first` is the median of the first run of the first twenty texts, when
+    most words are new.
     """
     found(scan, texts[0])  # tables are read when they are first needed
     times: list[float] = []
@@ -318,7 +318,7 @@ def _add(name: str, results: dict[str, object]) -> None:
 
 
 def _described(split: str, measured: Measured, show: bool) -> dict[str, object]:
-    """Prints what was measured, and gives it as plain values."""
+    """Print the measurements, and return them as plain values."""
     for name, rate in measured.rates.items():
         low, high = rate.interval
         print(f"{split:9} {name:33} {rate.share:.4f} [{low:.4f}, {high:.4f}] of {rate.total}")

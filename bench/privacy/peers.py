@@ -30,13 +30,13 @@ from topics import own_sets
 
 PRESIDIO = "2.2.366"
 LEAST_SCORE = 0.4
-"""What Presidio's own examples take; below it every row of digits is a bank account."""
+"""The threshold of Presidio's own examples; below it every row of digits is a bank account."""
 KINDS = ("card", "iban", "email", "us_ssn", "ipv4", "ipv6", "phone", "bitcoin")
 NO_ALARM = frozenset({"URL", "DATE_TIME"})
 
 
 class Span(NamedTuple):
-    """What Presidio found."""
+    """A finding of Presidio."""
 
     start: int
     end: int
@@ -50,7 +50,7 @@ class Presidio:
         self._child = child
 
     def analyze(self, text: str) -> tuple[list[Span], float]:
-        """What is in the text, and the seconds of processor time that it took."""
+        """Return the findings in the text, and the seconds of processor time taken."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.write(json.dumps(text) + "\n")
@@ -61,7 +61,7 @@ class Presidio:
 
 @contextmanager
 def presidio() -> Generator[Presidio]:
-    """Presidio, awake."""
+    """Yield a running Presidio."""
     python = python_program("presidio-analyzer", PRESIDIO) / "python"
     program = Path(__file__).with_name("presidio_child.py")
     with subprocess.Popen(

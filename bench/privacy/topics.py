@@ -46,7 +46,9 @@ EACH = 5
 _RESAMPLES = 2000
 _RESULT = "privacy-topics"
 _ALIKE = 48
-"""Letters at a prompt's beginning: those who share them are of one half, being variants often."""
+"""Letters at a prompt's beginning: prompts that share them belong to one half, since they are often
+variants.
+"""
 
 
 class Prompts(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def own_sets(each: int = EACH) -> list[Prompts]:
 
 
 def is_held_out(prompt: str) -> bool:
-    """Whether a prompt of PUPA or MT-Bench is of the half whose errors nobody reads."""
+    """Return whether a prompt of PUPA or MT-Bench belongs to the half whose errors are not read."""
     letters = "".join(filter(str.isalpha, prompt.casefold()))[:_ALIKE]
     return hashlib.sha256(letters.encode()).digest()[0] % 2 == 0
 
@@ -159,9 +161,9 @@ def measure(prompts: Prompts, scanner: Scanner) -> Rate:
 
 
 def interval(groups: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """The 95 % interval of a share, from (wrong, size) of each group.
+    """Return the 95 % interval of a share, from (wrong, size) of each group.
 
-    By resampling groups; where nothing at all is wrong, or everything, by the rule of three.
+    By resampling groups; if nothing or everything is wrong, by the rule of three.
     """
     total = sum(size for _, size in groups)
     wrong = sum(count for count, _ in groups)
@@ -209,7 +211,7 @@ def times(texts: Sequence[str], size: int = 4096) -> dict[str, object]:
         list(detector.find(stretches[0]))
         spent: list[float] = []
         for stretch in stretches:
-            # The fastest of nine: what others on the machine do is not the detector's time.
+            # The fastest of nine, to exclude the machine's other load.
             runs: list[float] = []
             for _ in range(9):
                 if detector.name == "names":  # the first to ask; the others find the text read

@@ -34,7 +34,7 @@ TARGET = ROOT / "daemon" / "routing" / "detectors" / "data" / "personal.bin"
 SEED = 9
 EACH = 30
 EPOCHS = 16
-REGRESSIONS = 4  # whose weights are averaged: what one of them takes from chance evens out
+REGRESSIONS = 4  # whose weights are averaged to reduce chance effects
 DROPPED = 0.3  # of a text's tokens: no single word may carry a verdict
 JOINED = 4  # one longer text for so many prompts
 DECAY = 1e-5
@@ -53,7 +53,7 @@ def joined(
 
 
 class Examples:
-    """Texts as features, one after another, with where each begins."""
+    """Texts as concatenated features, with the start of each."""
 
     def __init__(self, name: str, each: int, reader: TextAnnotator) -> None:
         features: list[NDArray[np.uint32]] = []
@@ -123,7 +123,7 @@ class Regression:
         return float(np.abs(error).sum())
 
     def _passage(self, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """What is most personal by the present weights: by that a text is judged."""
+        """Return the most personal passage by the present weights, by which a text is judged."""
         if features.shape[1] == 0:
             return features
         _, start, end = best_passage(self.table[features].sum(axis=0))

@@ -1,4 +1,4 @@
-"""Disguises of the split `unseen`: ways that a reader could undo, none of them in another split."""
+"""Disguises of the split `unseen`: reversible by a reader, and in no other split."""
 
 from __future__ import annotations
 

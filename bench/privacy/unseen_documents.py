@@ -81,7 +81,7 @@ def _greek_tax(values: Values) -> str:
 
 
 def _dashed(make: Make, *places: int, gap: str = "-") -> Make:
-    """With a gap before each of these places."""
+    """Insert a separator before each of these positions."""
 
     def dashed(values: Values) -> str:
         text = make(values)
@@ -188,7 +188,7 @@ def _british_licence(values: Values) -> str:
     return begin + formatted(values, "{L2}9{L2}")
 
 
-# For `formatted`: text as it stands, and so many letters of an alphabet.
+# For `formatted`: literal text, and numbers of letters of an alphabet.
 _FORMS: dict[str, tuple[str, ...]] = {
     "passport:US": ("{d9}", "A{d8}"),
     "passport:GB": ("{d9}",),

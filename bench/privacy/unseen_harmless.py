@@ -1,4 +1,4 @@
-"""Sentences of the split `unseen` with numbers that are nobody's, or everybody's."""
+"""Sentences of the split `unseen` with harmless or public numbers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Make = Callable[["Values"], str]
 _CONSONANTS = "BCDFGLMNPRSTV"
-# What a letter or digit at an odd place of a codice fiscale counts.
+# The values of a codice fiscale's characters at odd positions.
 _ODD_DIGITS = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
 _ODD_LETTERS = (2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23)
 _ODD = dict(
@@ -60,7 +60,7 @@ def italian_letter(code: str) -> str:
 
 
 def verhoeff(digits: str) -> str:
-    """The digit behind these, after J. Verhoeff (1969)."""
+    """Return the check digit of these, after J. Verhoeff (1969)."""
 
     def times(a: int, b: int) -> int:
         if a < 5:
@@ -77,7 +77,7 @@ def verhoeff(digits: str) -> str:
 
 
 def modulo_11_10(digits: str) -> str:
-    """The digit behind these, after ISO 7064: of Germany's tax number and Croatia's OIB."""
+    """Return the check digit of these by ISO 7064, for Germany's tax number and Croatia's OIB."""
     product = 10
     for digit in digits:
         product = ((int(digit) + product) % 10 or 10) * 2 % 11
@@ -134,7 +134,7 @@ def _britain(values: Values) -> str:
 
 
 def until(body: Callable[[Values], str], check: Callable[[str], str]) -> Make:
-    """Bodies are drawn until one has a check digit."""
+    """Sample bodies until one has a check digit."""
 
     def make(values: Values) -> str:
         while (digit := check(text := body(values))) == "":

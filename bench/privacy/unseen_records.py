@@ -1,4 +1,4 @@
-"""Records of machines and offices of the split `unseen`: logs, configurations, tables, letters."""
+"""Records of the split `unseen`: logs, configurations, tables, letters."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ _IBANS = {
     "VA": "d18", "MN": "d16", "NI": "L4 d20", "FK": "L2 d12", "OM": "d3 C16", "SO": "d19",
     "YE": "L4 d4 C18", "BY": "C4 d4 C16", "HN": "L4 d20",
 }  # fmt: skip
-_COMMON_IBANS = 25  # so many of the countries above are drawn for half of the numbers
+_COMMON_IBANS = 25  # this many of the countries above are used for half of the numbers
 PHONE_REGIONS = (
     "US", "GB", "DE", "FR", "ES", "IT", "PT", "BR", "NL", "PL", "SE", "TR", "RU", "JP", "KR", "CN",
     "IN", "MX", "AT", "CH", "DK", "NO", "FI", "CZ", "UA", "RO", "GR", "IL", "ID", "TH", "VN", "PH",

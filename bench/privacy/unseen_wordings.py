@@ -42,7 +42,7 @@ _KEYPAD = ("abc", "def", "ghi", "jkl", "mno", "pqrs", "tuv", "wxyz")
 
 
 def digits_of(text: str) -> str:
-    """Without what stands between them."""
+    """Return the digits without separators."""
     return "".join(letter for letter in text if letter.isdigit())
 
 
@@ -53,12 +53,12 @@ def fours_of(text: str) -> list[str]:
 
 
 def words(names: Sequence[str], gap: str = " ") -> Change:
-    """Every digit by its name."""
+    """Return a disguise that spells every digit by its name."""
     return lambda text, _: gap.join(names[int(digit)] for digit in digits_of(text))
 
 
 def _signs(names: str) -> Change:
-    """The name of every sign; numbers without what stands between their groups."""
+    """Return a disguise that names every sign; numbers lose the separators of their groups."""
     table = dict(zip(_SIGNS, names.split(), strict=True))
 
     def change(text: str, _: random.Random) -> str:

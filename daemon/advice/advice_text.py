@@ -35,7 +35,7 @@ def advice_text(
         lines.append("")
     else:
         lines += [
-            *_choice(advice.best, survey.site, width, paint, embeds=request.task == "embed"),
+            *_choice(advice.best, survey.capacity, width, paint, embeds=request.task == "embed"),
             "",
         ]
         if explain:
@@ -53,7 +53,7 @@ def advice_text(
 
 
 def _choice(
-    best: Option, site: MachineCapacity, width: int, paint: TerminalColors, *, embeds: bool
+    best: Option, capacity: MachineCapacity, width: int, paint: TerminalColors, *, embeds: bool
 ) -> Iterator[str]:
     form = [format_count(best.parameters)]
     if best.quantization:
@@ -63,18 +63,18 @@ def _choice(
         f"  {paint.colour('▸', 'green')} {paint.bold(strip_control_characters(best.model))}  "
         + strip_control_characters(" · ".join([*form, here]))
     )
-    for name, value in _facts(best, site, embeds=embeds):
+    for name, value in _facts(best, capacity, embeds=embeds):
         label = name
         for part in textwrap.wrap(strip_control_characters(value), width - _NAME_WIDTH - 5):
             yield f"    {label.ljust(_NAME_WIDTH)} {part}"
             label = ""
 
 
-def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tuple[str, str]]:
+def _facts(best: Option, capacity: MachineCapacity, *, embeds: bool) -> Iterator[tuple[str, str]]:
     engine = next(each.title for each in all_engines() if each.label == best.engine)
     place = "the processor"
     if best.device == "gpu":
-        place = f"the {site.room.gpu_name}"
+        place = f"the {capacity.budget.gpu_name}"
         if best.gpu_layers < best.layers:
             place += f" with {best.gpu_layers} of {best.layers} layers"
     yield "engine", f"{engine} on {place}"
@@ -84,7 +84,7 @@ def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tup
     yield "context", f"{best.context:,} tokens{cache}"
     if best.draft:
         yield "drafts", f"of {best.draft}, if they are measured to pay"
-    yield "memory", _memory(best, site)
+    yield "memory", _memory(best, capacity)
     if best.speed is None:
         yield "speed", "unknown: the memory bandwidth of this device is not known"
     elif embeds:
@@ -95,10 +95,10 @@ def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tup
         yield "", "Estimated from its size; exact once it is installed."
 
 
-def _memory(best: Option, site: MachineCapacity) -> str:
-    parts = [f"{format_bytes(best.host_bytes)} of {format_bytes(site.room.host)} available"]
+def _memory(best: Option, capacity: MachineCapacity) -> str:
+    parts = [f"{format_bytes(best.host_bytes)} of {format_bytes(capacity.budget.host)} available"]
     if best.gpu_bytes:
-        free = format_bytes(site.room.gpu or 0)
+        free = format_bytes(capacity.budget.gpu or 0)
         parts.insert(0, f"{format_bytes(best.gpu_bytes)} of {free} on the GPU")
     return ", ".join(parts)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ingle.backends.advice.advice_request import AdviceRequest, Candidate, MeasuredSpeed
 from ingle.backends.advice.advise import READING_SPEED, Advice, advise, calibrate
-from ingle.backends.advice.machine_capacity import MachineCapacity, site_of
+from ingle.backends.advice.machine_capacity import MachineCapacity, capacity_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 from ingle.backends.hardware.read_machine import read_machine
@@ -48,7 +48,7 @@ class Survey:
     """Advice and its inputs; `notes` are sentences about what would change it."""
 
     machine: Machine
-    site: MachineCapacity
+    capacity: MachineCapacity
     request: AdviceRequest
     advice: Advice
     notes: list[str] = field(default_factory=list[str])
@@ -59,7 +59,7 @@ class Survey:
             "for": self.request.need,
             "task": self.request.task,
             "context": self.request.context,
-            "memory": {"host": self.site.room.host, "gpu": self.site.room.gpu},
+            "memory": {"host": self.capacity.budget.host, "gpu": self.capacity.budget.gpu},
             **msgspec.to_builtins(self.advice),
             "notes": self.notes,
         }
@@ -83,42 +83,42 @@ def advise_for_machine(
     if model is not None:
         candidates = [_only(model, candidates, store)]
     loaded = _loaded(config)
-    site = site_of(
+    capacity = capacity_of(
         machine,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         own=frozenset(each["pid"] for each in loaded if each["pid"]),
         own_memory=sum(each["rss"] for each in loaded),
     )
     measured = [*measured_speeds(loaded), *_benched(benches)]
-    site = calibrate(site, candidates, measured)
-    return weigh_all(machine, site, candidates, request)
+    capacity = calibrate(capacity, candidates, measured)
+    return weigh_all(machine, capacity, candidates, request)
 
 
 def weigh_all(
-    machine: Machine, site: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
+    machine: Machine, capacity: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
 ) -> Survey:
     """Return advice and what would change it; a pure function."""
-    advice = advise(site, candidates, request)
+    advice = advise(capacity, candidates, request)
     notes = [
-        *_mending(machine, site, candidates, request, advice),
-        *_emptying(machine, site, candidates, request, advice),
-        *_larger(site, request),
+        *_mending(machine, capacity, candidates, request, advice),
+        *_emptying(machine, capacity, candidates, request, advice),
+        *_larger(capacity, request),
         *([_PRIVATE] if request.need == "privacy" else []),
     ]
-    return Survey(machine=machine, site=site, request=request, advice=advice, notes=notes)
+    return Survey(machine=machine, capacity=capacity, request=request, advice=advice, notes=notes)
 
 
 def _mending(
     machine: Machine,
-    site: MachineCapacity,
+    capacity: MachineCapacity,
     candidates: list[Candidate],
     request: AdviceRequest,
     advice: Advice,
 ) -> list[str]:
     """Return what a GPU could do that no installed engine can use."""
-    if site.uses_gpu or not site.room.gpu_name:
+    if capacity.uses_gpu or not capacity.budget.gpu_name:
         return []
-    better = advise(site_of(machine, mended=True), candidates, request).best
+    better = advise(capacity_of(machine, assume_engines=True), candidates, request).best
     if better is None or better.device == "cpu":
         return []
     rate = f" at about {better.speed.decode:.0f} tokens/s" if better.speed else ""
@@ -126,20 +126,20 @@ def _mending(
     same = advice.best is not None and better.model == advice.best.model
     what = f"the same model{rate}" if same else f"{better.model}{rate}"
     return [
-        f"No engine here can use the {site.room.gpu_name}. With one that does, it would be "
+        f"No engine here can use the {capacity.budget.gpu_name}. With one that does, it would be "
         f"{what}{unknown}: see `ingle doctor`."
     ]
 
 
 def _emptying(
     machine: Machine,
-    site: MachineCapacity,
+    capacity: MachineCapacity,
     candidates: list[Candidate],
     request: AdviceRequest,
     advice: Advice,
 ) -> list[str]:
     """Return what would fit if no other program used memory."""
-    empty = site_of(machine, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), emptied=True)
+    empty = capacity_of(machine, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), assume_idle=True)
     better = advise(empty, candidates, request).best
     worth = advice.best.worth if advice.best else float("-inf")
     if better is None or better.worth < worth + _MUCH_BETTER:
@@ -150,7 +150,7 @@ def _emptying(
     ]
 
 
-def _larger(site: MachineCapacity, request: AdviceRequest) -> list[str]:
+def _larger(capacity: MachineCapacity, request: AdviceRequest) -> list[str]:
     """Return up to what size models outside the catalog run here."""
     if request.task == "embed":
         return []
@@ -159,7 +159,7 @@ def _larger(site: MachineCapacity, request: AdviceRequest) -> list[str]:
         costs = typical_costs(
             size * 10**9, int(size * 1e9 * _BITS / 8), request.context or 32768, tensor_type="Q4_K"
         )
-        best = advise(site, [Candidate(name="any", costs=costs, exact=False)], request).best
+        best = advise(capacity, [Candidate(name="any", costs=costs, exact=False)], request).best
         if best is not None and best.speed and best.speed.decode >= READING_SPEED:
             fitting = size
     if not fitting:

@@ -231,7 +231,7 @@ class ModelLoadPlanner:
         from ingle.backends.selection.model_placement import MemoryBudget
 
         facts = self.facts
-        gpu = available.gpu if facts.tells_free else None
+        gpu = available.gpu if facts.knows_free_memory else None
         if facts.unified:
             gpu = min(available.host, facts.gpu_total or available.host)
         return MemoryBudget(

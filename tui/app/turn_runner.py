@@ -107,7 +107,7 @@ class TurnRunner:
         """Have a prompt answered once more; its other answers stay as branches."""
 
         def ask() -> None:
-            self._screen.chat.cut_behind(prompt)
+            self._screen.chat.end_path_at(prompt)
             self._screen.show_path()
             self._ask(prompt)
 
@@ -118,7 +118,7 @@ class TurnRunner:
         screen = self._screen
 
         def ask() -> None:
-            screen.chat.cut_behind(message)
+            screen.chat.end_path_at(message)
             request = TurnRequest.of(screen.chat, screen.state.model_name, continues=True)
             answer = self._add_answer(message.parent, message)
             screen.show_path()

@@ -1,1 +1,1 @@
-"""What a chat is: messages in a tree, the view of them that is sent, and where they are kept."""
+"""The chat model: messages in a tree, the view of them that is sent, and compactions."""

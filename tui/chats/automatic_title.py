@@ -1,4 +1,4 @@
-"""`automatic_title`: a title from a prompt, without asking a model."""
+"""Derives a chat title from its first prompt, without a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 import unicodedata
 
 MAX_TITLE = 60
-"""Cells, of which wide characters take two."""
+"""Width in cells; wide characters take two."""
 _LOOKED_AT = 4000
-"""Characters of a prompt that are looked at: the sense of a title is not further down."""
+"""Characters of a prompt that are examined."""
 
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,200}>")
@@ -48,25 +48,25 @@ _TRAILING = re.compile(
 
 
 def automatic_title(prompt: str) -> str:
-    """The first real sentence or question of a prompt, without greeting, code or address.
+    """Return the first real sentence or question of a prompt, without greeting, code or address.
 
-    At most `MAX_TITLE` cells, cut between words where the script has any; "" for a prompt without
-    letters or digits.
+    At most `MAX_TITLE` cells, cut between words if possible; "" for a prompt without letters or
+    digits.
     """
     text = prompt[:_LOOKED_AT]
     prose = _prose(text)
     said = [title for title in map(_trim, _sentences(prose)) if _says_something(title)]
-    # A heading like "Task" is no title where a sentence follows.
+    # A heading like "Task" is no title if a sentence follows.
     first = next((title for title in said if " " in title or not title.isascii()), None)
     title = first or next(iter(said), "")
     if title:
         return shorten(title[:1].upper() + title[1:], MAX_TITLE)
-    # Nothing but a greeting, code or an address: that, then.
+    # There is nothing but a greeting, code or an address: use that.
     return shorten(_first_line(prose) or _first_line(text), MAX_TITLE)
 
 
 def shorten(text: str, cells: int) -> str:
-    """`text` in at most so many cells, with an ellipsis where something is left out."""
+    """Return `text` in at most `cells` cells, with an ellipsis if it was cut."""
     if len(text) * 2 <= cells or _width(text) <= cells:
         return text
     used = 0
@@ -107,7 +107,7 @@ def _sentences(text: str) -> list[str]:
             before = line[start : match.start()]
             if match[0] == "." and _ABBREVIATION.search(before):
                 continue
-            # What ends a question or a call belongs to it; a full stop does not.
+            # Question and exclamation marks belong to the sentence; a full stop does not.
             mark = match[0][:1] if match[0][0] in "?？" else ""
             sentences.append(before + mark)
             start = match.end()
@@ -130,13 +130,13 @@ def _trim(sentence: str) -> str:
 
 
 def _says_something(text: str) -> bool:
-    """Whether it is more than a sign or a single letter."""
+    """Return whether it is more than a sign or a single letter."""
     letters = [character for character in text if character.isalnum()]
     return len(letters) > 1 or any(ord(character) > 0x2E80 for character in letters)
 
 
 def _first_line(text: str) -> str:
-    """The first line that says something, fences aside."""
+    """Return the first line with content, ignoring fences."""
     for line in text.splitlines():
         if not line.lstrip().startswith(("```", "~~~")) and _says_something(line):
             return " ".join("".join(filter(_shown, line)).split())

@@ -1,4 +1,4 @@
-"""`branch_off`: a chat of its own that begins like another one."""
+"""Copies a branch into a new chat."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .message_ids import new_id
 
 
 def branch_off(source: Chat, last: Message, history: ChatRecorder) -> Chat:
-    """A new chat with the path of `source` up to and with `last`, kept in `history`.
+    """Return a new chat with the path of `source` up to and including `last`, saved in `history`.
 
-    What was compacted there stays so, as far as the path goes.
+    Compactions on the path are copied.
     """
     settings = msgspec.structs.replace(
         source.settings,
@@ -41,12 +41,12 @@ def branch_off(source: Chat, last: Message, history: ChatRecorder) -> Chat:
 def _copy_compactions(
     source: Chat, chat: Chat, names: dict[str, str], history: ChatRecorder
 ) -> None:
-    """Those that lie on the branch, with the `names` that messages have in the new chat."""
+    """Copy the compactions on the branch, with the ids that messages have in the new chat."""
     made: dict[str, str] = {}
     for step in sorted(source.compactions.values(), key=lambda step: step.created):
         before = _summary_before(source, step, made)
         if step.at not in names or (before is not None and before not in made):
-            continue  # it is no whole record without the one before it
+            continue  # incomplete without its predecessor
         copy: CompactionRecord = msgspec.structs.replace(
             step,
             id=new_id(),
@@ -63,7 +63,9 @@ def _copy_compactions(
 
 
 def _summary_before(source: Chat, step: CompactionRecord, made: dict[str, str]) -> str | None:
-    """What stands before a step; a trim that reaches behind the branch has no part in it."""
+    """Return the id of the step's predecessor in the new chat; a trim beyond the branch is
+    skipped.
+    """
     name = step.after
     while name is not None and name not in made and name in source.compactions:
         before = source.compactions[name]

@@ -1,4 +1,4 @@
-"""`Chat`: messages in a tree, of which one path is on the screen."""
+"""A chat: messages in a tree, of which one path is on the screen."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from .message_ids import new_id
 
 
 class ChatSettings(msgspec.Struct, kw_only=True):
-    """What a chat is held with; None leaves it to the daemon, `title` "" to the first words.
+    """A chat's settings; None leaves a choice to the daemon, `title` "" uses the first words.
 
-    `thinking` is "off", "on", "low", "medium", "high", or "" for the model's own. `route` is
-    "local", "auto", "ask", the name of one, or "" where nobody chose: then the model answers."""
+    `thinking` is "off", "on", "low", "medium", "high", or "" for the model's default. `route` is
+    "local", "auto", "ask", the name of one, or "" if not chosen: then the model answers.
+    """
 
     title: str = ""
     model: str | None = None
@@ -31,11 +32,10 @@ class ChatSettings(msgspec.Struct, kw_only=True):
 
 
 class Chat:
-    """A conversation with all its branches; it neither asks models nor writes files.
+    """A conversation with all its branches; it neither calls models nor writes files.
 
-    An edited prompt and an answer asked for again stand beside the old ones, as children of the
-    same message; `path` is the branch that is read and continued. A `temporary` chat is never
-    written.
+    An edited prompt or a regenerated answer is a sibling of the old one; `path` is the branch that
+    is shown and continued. A `temporary` chat is never saved.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Chat:
 
     @property
     def title(self) -> str:
-        """Its given title, else the first words of its first prompt; no model is asked for it."""
+        """Return the given title, else one from the first prompt."""
         if self.settings.title:
             return self.settings.title
         first = self._chosen.get(None)
@@ -66,16 +66,16 @@ class Chat:
 
     @property
     def label(self) -> str:
-        """How its pages in the KV cache are named; a compaction begins a name of its own."""
-        return self.label_behind(self.compaction_chain())
+        """Return the label of its pages in the KV cache; each compaction begins a new label."""
+        return self.label_after(self.compaction_chain())
 
-    def label_behind(self, chain: Sequence[CompactionRecord]) -> str:
-        """The name of the pages behind a chain of compactions."""
+    def label_after(self, chain: Sequence[CompactionRecord]) -> str:
+        """Return the label of the pages after a chain of compactions."""
         return f"{self.id}@{chain[-1].id}" if chain else self.id
 
     @property
     def path(self) -> list[Message]:
-        """The messages from the first to the last of the chosen branch."""
+        """Return the messages from the first to the last of the chosen branch."""
         path: list[Message] = []
         name = self._chosen.get(None)
         while name is not None:
@@ -85,12 +85,14 @@ class Chat:
 
     @property
     def leaf(self) -> Message | None:
-        """The last message of the chosen branch."""
+        """Return the last message of the chosen branch."""
         path = self.path
         return path[-1] if path else None
 
     def add(self, message: Message) -> Message:
-        """Put a message behind its `parent`, and choose it; raises `KeyError` without that."""
+        """Add a message after its `parent`, and choose it; raises `KeyError` for an unknown
+        parent.
+        """
         if message.parent is not None and message.parent not in self.messages:
             raise KeyError(message.parent)
         self.messages[message.id] = message
@@ -100,36 +102,36 @@ class Chat:
         return message
 
     def children(self, name: str | None) -> list[Message]:
-        """What was said next, in each branch; None asks for the first messages."""
+        """Return the messages after one, a branch each; None asks for the first messages."""
         return [self.messages[child] for child in self._children[name]]
 
     def siblings(self, message: Message) -> list[Message]:
-        """The message and those in its place in other branches, the oldest first."""
+        """Return the message and its alternatives in other branches, the oldest first."""
         return self.children(message.parent)
 
     def neighbour(self, message: Message, step: int) -> Message:
-        """The sibling so many steps further, round the end."""
+        """Return the sibling `step` positions further, wrapping around."""
         siblings = self.siblings(message)
         return siblings[(siblings.index(message) + step) % len(siblings)]
 
     def choose(self, message: Message) -> None:
-        """Go over to the branch of a message, and down to where that was left last."""
+        """Switch to the branch of a message, and down to its last chosen leaf."""
         step: Message | None = message
         while step is not None:
             self._chosen[step.parent] = step.id
             step = self.messages[step.parent] if step.parent is not None else None
 
-    def cut_behind(self, message: Message) -> None:
-        """Let the path end with a message, whatever was said behind it."""
+    def end_path_at(self, message: Message) -> None:
+        """End the path at a message, keeping its descendants."""
         self.choose(message)
         self._chosen.pop(message.id, None)
 
-    def chosen_names(self) -> list[str]:
-        """The chosen child of every message that has any, for keeping the choice."""
+    def chosen_ids(self) -> list[str]:
+        """Return the chosen child of every message that has children, for saving."""
         return list(self._chosen.values())
 
     def remove(self, message: Message) -> list[Message]:
-        """Take away a message and all behind it; returns what went. The newest sibling is next."""
+        """Remove a message and its descendants, and return them. The newest sibling is chosen."""
         gone: list[Message] = []
         waiting = [message.id]
         while waiting:
@@ -147,26 +149,26 @@ class Chat:
         return gone
 
     def add_compaction(self, compaction: CompactionRecord) -> None:
-        """Let a summary stand for what is before it."""
+        """Add a compaction."""
         self.compactions[compaction.id] = compaction
 
     def undo_compaction(self, name: str) -> None:
-        """Send the originals again."""
+        """Undo a compaction: the original messages are sent again."""
         self.undone.add(name)
 
     def active_compaction(self) -> CompactionRecord | None:
-        """The newest one that is not undone and whose last message is on the path."""
+        """Return the newest compaction that is not undone and whose last message is on the path."""
         places = {message.id: index for index, message in enumerate(self.path)}
         active = [
             compaction
             for compaction in self.compactions.values()
             if compaction.id not in self.undone and compaction.at in places
         ]
-        # Not by place: a trim reaches further down than a summary made after it.
+        # Not by position: a trim may reach further than a later summary.
         return max(active, key=lambda c: (c.created, places[c.at]), default=None)
 
     def compaction_chain(self) -> list[CompactionRecord]:
-        """The active compaction and those whose summaries stand before its own, the first first."""
+        """Return the active compaction and its predecessors, the first first."""
         chain: list[CompactionRecord] = []
         step = self.active_compaction()
         while step is not None:
@@ -176,11 +178,11 @@ class Chat:
         return chain
 
     def copy(self) -> Chat:
-        """The chat as it is now, for another thread to read."""
+        """Return a copy for another thread to read."""
         chat = Chat.restore(
             copy(self.settings),
             [copy(message) for message in self.messages.values()],
-            self.chosen_names(),
+            self.chosen_ids(),
             id=self.id,
             created=self.created,
         )
@@ -199,7 +201,7 @@ class Chat:
         id: str,  # noqa: A002
         created: float,
     ) -> Chat:
-        """A chat as it was kept; parents come before their children."""
+        """Return a chat from its saved parts; parents come before their children."""
         chat = cls(settings, id=id, created=created)
         for message in messages:
             chat.add(message)

@@ -1,4 +1,4 @@
-"""`CompactionRecord`: a summary that stands for the earlier part of a chat; the originals stay."""
+"""A compaction: a summary that replaces the earlier part of a chat in requests; originals stay."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .message_ids import new_id
 
 
 class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One act of compacting: everything up to the message `at` is told by `summary`.
+    """One compaction: `summary` covers everything up to the message `at`.
 
-    `after` names the compaction whose summary stands before this one; None where this one tells
-    all. `kept` are the messages in the range that go on word for word, since they are pinned.
-    Counts are tokens, `kv_pages` pages of the KV cache, `seconds` what it took.
+    `after` is the compaction whose summary precedes this one; None if this one covers everything.
+    `kept` are the pinned messages in the range, which stay verbatim. Counts are tokens, `kv_pages`
+    pages of the KV cache, `seconds` the time it took.
     """
 
     at: str
@@ -32,4 +32,5 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     trims: bool = False
     """Made without a model: `summary` is empty, and attachments and long pasted texts up to `at`
-    are left out of what is sent."""
+    are omitted from requests.
+    """

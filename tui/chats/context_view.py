@@ -1,4 +1,4 @@
-"""What of a chat is sent to a model: system prompt, pins, summaries, and the last turns."""
+"""The messages sent to a model: system prompt, pins, summaries, and the last turns."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ KEPT = "Kept word for word:"
 LONG_TEXT = 2000
 """Characters of a prompt that count as pasted text when trimming."""
 KEPT_HEAD, KEPT_TAIL = 600, 200
-"""Characters at the two ends of a long text that trimming leaves."""
+"""Characters at the two ends of a long text that trimming keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewEntry:
-    """One message of what is sent; `message` is None for the system prompt and for the record."""
+    """One message that is sent; `message` is None for the system prompt and the record."""
 
     role: str
     content: str
@@ -29,16 +29,17 @@ class ViewEntry:
 
 
 def request_messages(chat: Chat) -> list[dict[str, str]]:
-    """What is sent for the chosen branch, in the shape the API takes."""
+    """Return what is sent for the chosen branch, in the API's format."""
     return [{"role": entry.role, "content": entry.content} for entry in view_entries(chat)]
 
 
 def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[ViewEntry]:
-    """What is sent for the chosen branch, behind the compactions of `chain` or of the chat's own.
+    """Return what is sent for the chosen branch, after the compactions of `chain` or the chat's
+    own.
 
     First the system prompt, then one message with the pins and summaries of the chain, then the
-    messages after it word for word. Nothing before these changes until the next compaction, so that
-    the cache holds. Answers without text are left out.
+    messages after it verbatim. The beginning changes only at a compaction, so that the cache stays
+    valid. Answers without text are omitted.
     """
     chain = chat.compaction_chain() if chain is None else chain
     entries: list[ViewEntry] = []
@@ -60,7 +61,7 @@ def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) ->
 
 
 def tail_messages(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[Message]:
-    """The messages of the path that no summary stands for."""
+    """Return the messages of the path that no summary covers."""
     chain = chat.compaction_chain() if chain is None else chain
     ends = {step.at for step in chain if not step.trims}
     path = chat.path
@@ -69,7 +70,7 @@ def tail_messages(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -
 
 
 def record_text(chat: Chat, chain: Sequence[CompactionRecord]) -> str:
-    """Pins and summaries of a chain; a further step only adds to the end of it."""
+    """Return pins and summaries of a chain; a further step only appends to it."""
     parts: list[str] = []
     for step in chain:
         kept = [chat.messages[name] for name in step.kept if name in chat.messages]
@@ -81,12 +82,12 @@ def record_text(chat: Chat, chain: Sequence[CompactionRecord]) -> str:
 
 
 def quoted(message: Message) -> str:
-    """A message as it stands in a record."""
+    """Return a message as quoted in a record."""
     return f"<{message.role}>\n{message.text}\n</{message.role}>"
 
 
 def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> set[str]:
-    """The messages sent without attachments and long pasted text; what was pinned then is not."""
+    """Return the messages sent without attachments and long pasted text; pinned ones are exempt."""
     chain = chat.compaction_chain() if chain is None else chain
     trims = [step for step in chain if step.trims]
     ends = {step.at for step in trims}
@@ -97,7 +98,7 @@ def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -
 
 
 def trimmed_text(message: Message) -> str:
-    """The message with marks in place of its attachments and of the middle of a long prompt."""
+    """Return the message with placeholders for its attachments and the middle of a long prompt."""
     parts = [
         f'<file name="{attachment.name}">[left out: {len(attachment.text)} characters]</file>'
         for attachment in message.attachments

@@ -1,4 +1,4 @@
-"""`ChatRecorder`: what the chat asks of the place where chats are kept."""
+"""The interface through which a chat records its changes."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from .message import Ending, Message, MessageFacts
 
 
 class ChatRecorder:
-    """Takes note of everything as it happens; no method waits for a disk.
+    """Records changes as they happen; no method waits for a disk.
 
-    What was noted is durable within a second. Notes about one chat keep their order. A failure (a
-    full disk) is told once through the callback it was made with, and the chat goes on.
+    Records are durable within a second. Those about one chat keep their order. A failure (a full
+    disk) is reported once through a callback, and the chat continues.
     """
 
     def add_chat(self, chat: Chat) -> None:
-        """A chat has its first message; called before that is added."""
+        """Record a new chat; called before its first message is added."""
 
     def add_message(self, chat: str, message: Message) -> None:
-        """A message was added and chosen; an answer may be empty yet."""
+        """Record an added and chosen message; an answer may still be empty."""
 
     def append(self, message: str, text: str = "", reasoning: str = "") -> None:
-        """An answer grew by so much."""
+        """Record new text of an answer."""
 
     def set_generation(self, message: str, generation: str) -> None:
-        """The answer has this name in the daemon, and can be taken up again by it."""
+        """Record the generation id of an answer in the daemon, by which it can be resumed."""
 
     def end_message(self, message: str, ending: Ending, facts: MessageFacts) -> None:
-        """An answer is complete, or nothing more of it will come."""
+        """Record the end of an answer."""
 
     def choose(self, chat: str, message: str) -> None:
-        """The branch of this message is the one on the screen."""
+        """Record that the branch of this message is the one on the screen."""
 
     def pin(self, message: str, pinned: bool) -> None:
-        """A message is to be kept word for word, or no longer."""
+        """Record that a message is pinned or unpinned."""
 
     def set_settings(self, chat: str, settings: ChatSettings) -> None:
-        """Title, model, system prompt, sampling, folder or pin changed."""
+        """Record changed settings: title, model, system prompt, sampling, folder, pin."""
 
     def add_compaction(self, chat: str, compaction: CompactionRecord) -> None:
-        """A summary stands for what is before it."""
+        """Record a compaction."""
 
     def undo_compaction(self, chat: str, compaction: str) -> None:
-        """The originals are sent again."""
+        """Record that a compaction was undone."""
 
     def save_draft(self, chat: str, text: str) -> None:
-        """What stands in the composer; a chat may have a draft and no messages yet."""
+        """Record the composer's text; a chat may have a draft and no messages yet."""
 
     def remove_message(self, chat: str, message: str) -> None:
-        """A message and all behind it were deleted by their owner."""
+        """Delete a message and its descendants."""
 
 
 class NullRecorder(ChatRecorder):
-    """Keeps nothing: for temporary chats."""
+    """Records nothing: for temporary chats."""

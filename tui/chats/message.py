@@ -1,4 +1,4 @@
-"""`Message`: what was said, by whom, and what is known about it."""
+"""A message of a chat, with its attachments and statistics."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Ending = Literal["answered", "length", "stopped", "failed", "interrupted"]
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """Text that came with a prompt: a file or what was pasted; `name` is for model and reader."""
+    """Text attached to a prompt: a file or pasted text; `name` is shown to model and user."""
 
     name: str
     text: str
 
 
 class MessageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known about an answer: tokens and seconds, None or 0 where it is not known.
+    """Statistics of an answer: tokens and seconds, None or 0 if unknown.
 
-    `first_token` and `seconds` are as the reader waited: from the request to the first text, and to
-    the end. `prompt_seconds` and `decode_seconds` are the engine's own.
+    `first_token` and `seconds` are measured by the client: from the request to the first text, and
+    to the end. `prompt_seconds` and `decode_seconds` are the engine's own.
     """
 
     prompt_tokens: int = 0
@@ -44,17 +44,17 @@ class MessageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def speed(self) -> float | None:
-        """Tokens a second while the answer was written."""
+        """Return tokens per second of decode."""
         if self.decode_seconds <= 0 or self.completion_tokens <= 0:
             return None
         return self.completion_tokens / self.decode_seconds
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """One node of a chat's tree; `created` is in seconds since 1970.
+    """One node of a chat's tree; `created` is in Unix seconds.
 
     `content` is exactly what was typed or generated. `ending` is None for a prompt, and for an
-    answer that is still being written: `generation` then names it in the daemon.
+    answer that is still being written: `generation` is then its id in the daemon.
     """
 
     role: Role
@@ -72,17 +72,17 @@ class Message(msgspec.Struct, kw_only=True):
 
     @property
     def by(self) -> str:
-        """The model that answered: of a provider, or the one that was asked."""
+        """Return the model that answered: a provider's, or the one requested."""
         return self.facts.route if "/" in self.facts.route else self.model
 
     @property
     def is_open(self) -> bool:
-        """Whether it is an answer that is being written."""
+        """Return whether it is an answer that is still being written."""
         return self.role == "assistant" and self.ending is None
 
     @property
     def text(self) -> str:
-        """What the model reads: the attachments, then the words."""
+        """Return the text sent to the model: attachments, then content."""
         parts = [
             f'<file name="{attachment.name}">\n{attachment.text.rstrip()}\n</file>'
             for attachment in self.attachments

@@ -1,4 +1,4 @@
-"""Names for chats and messages."""
+"""Ids of chats and messages."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import time
 
 
 def new_id() -> str:
-    """A name of 22 hexadecimal digits that nobody else gives out; later ones sort behind."""
+    """Return a unique id of 22 hexadecimal digits; later ids sort after earlier ones."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"

@@ -1,4 +1,4 @@
-"""`QueuedPrompt`: what somebody wants to send."""
+"""A prompt that waits to be sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .message import Attachment, Message
 
 @dataclass(frozen=True, slots=True)
 class QueuedPrompt:
-    """Words with their attachments; `edits` is the prompt in whose place they come."""
+    """Text with attachments; `edits` is the prompt that it replaces."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()

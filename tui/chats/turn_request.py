@@ -1,4 +1,4 @@
-"""`TurnRequest`: what is asked of the daemon for one answer."""
+"""The request to the daemon for one answer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .context_view import request_messages
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A conversation and how to answer it; `conversation` is what its pages in the cache are named.
+    """A conversation and how to answer it; `conversation` labels its pages in the KV cache.
 
-    With `continues` the last message, an answer, is gone on with. `route` "local" keeps it on this
-    machine whatever the model is; `consent` is what the daemon gave out for a yes.
+    With `continues` the last message, an answer, is continued. With `route` "local" it stays on
+    this machine; `consent` is the daemon's token for the user's consent.
     """
 
     messages: list[dict[str, str]]
@@ -30,7 +30,7 @@ class TurnRequest:
 
     @classmethod
     def of(cls, chat: Chat, model: str | None, *, continues: bool = False) -> TurnRequest:
-        """What the chat's path asks for."""
+        """Return the request for the chat's path."""
         return cls(
             request_messages(chat),
             model,
@@ -42,7 +42,7 @@ class TurnRequest:
         )
 
     def body(self) -> dict[str, object]:
-        """The body of `POST /ingle/v1/generations`."""
+        """Return the body of `POST /ingle/v1/generations`."""
         sampling = {name: value for name, value in self.sampling.items() if name != "max_tokens"}
         limit = self.sampling.get("max_tokens") if self.max_tokens is None else self.max_tokens
         body: dict[str, object] = {
@@ -62,7 +62,7 @@ class TurnRequest:
         return {name: value for name, value in said.items() if value is not None}
 
     def reasoning(self) -> dict[str, object] | None:
-        """How much the model is to think, None where that is left to it."""
+        """Return the reasoning options, None for the model's default."""
         if not self.thinking:
             return None
         if self.thinking in ("on", "off"):

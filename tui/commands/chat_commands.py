@@ -136,7 +136,7 @@ async def system(session: ChatSession, text: str) -> Done:
     chat.settings.system = new_text
     cost = session.front.prefill_cost(request_messages(chat))
     chat.settings.system = current
-    if cost.needs_consent and not await session.front.accept_cost(
+    if cost.needs_confirmation and not await session.front.accept_cost(
         "Change the system prompt of this chat?",
         f"With the next prompt {cost.sentence}.",
         yes="does it",

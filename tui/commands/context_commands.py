@@ -17,7 +17,7 @@ from .chat_session import ChatSession, SummaryRequest, refuse_while_answering
 from .command_results import CommandRefused, Done, Facts
 
 if TYPE_CHECKING:
-    from ..compaction.compactor import Progress
+    from ..compaction.compactor import CompactionProgress
 
 NOTHING_CHANGED = "Nothing was changed."
 
@@ -30,7 +30,7 @@ async def compact(session: ChatSession, focus: str) -> Done:
 async def summarise(
     session: ChatSession,
     request: SummaryRequest,
-    changed: Callable[[Progress], object],
+    changed: Callable[[CompactionProgress], object],
     page_tokens: int = 0,
 ) -> Done:
     """Make a summary and let it stand for the messages; raises `CommandRefused`."""

@@ -271,7 +271,7 @@ async def _encrypt(session: ChatSession, store: HistoryStore) -> Done:
     session.front.progress("Encrypting the chats…")
     await asyncio.to_thread(store.encrypt, first)
     done = "The chats are encrypted. The next start asks for the passphrase."
-    left = await asyncio.to_thread(store.database.left_in_the_clear)
+    left = await asyncio.to_thread(store.database.unencrypted_leftovers)
     if left:
         done += f" Set aside earlier, and still in the clear: {', '.join(left)}."
     return Done(done, "state", is_warning=bool(left))

@@ -11,8 +11,8 @@ from ..client.model_requests import load_with, parse_context
 from ..client.model_requests import unload as unload_model
 from ..gauges.model_switch_cost import (
     ModelSwitchCost,
-    price_of_switch,
-    reading_rate,
+    estimate_switch_cost,
+    prefill_rate,
     view_tokens,
 )
 from ..session.model_choice import custom_model, find_model
@@ -67,13 +67,13 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
             talk_to(session, model)
             return Done(done, is_visible=True)
         cost = switch_cost(session, model)
-        if cost.must_ask and not await front.accept_cost(
+        if cost.needs_confirmation and not await front.accept_cost(
             f"Go over to {model.name}?", cost.sentence(), yes="goes over", no="stays"
         ):
             return Done()
         talk_to(session, model)
         front.model_chosen(model.name)
-        is_told = cost.must_ask or not cost.tokens
+        is_told = cost.needs_confirmation or not cost.tokens
         return Done(done if is_told else cost.sentence(), "state", is_visible=is_told)
     doubts: list[str] = []
     if model.fit is not None and model.fit.state == "no":
@@ -95,12 +95,12 @@ def switch_cost(session: ChatSession, model: ModelEntry) -> ModelSwitchCost:
     state, path = session.state, session.chat.path
     loaded = session.front.loaded_models()
     sizes = {entry.name: entry.parameters or 0 for entry in state.models}
-    return price_of_switch(
+    return estimate_switch_cost(
         model,
         current=state.model_name,
         loaded=loaded,
         tokens=view_tokens(path),
-        rate=reading_rate(model, path, sizes, loaded),
+        rate=prefill_rate(model, path, sizes, loaded),
         free_bytes=session.front.free_bytes(),
     )
 

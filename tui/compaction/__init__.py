@@ -1,1 +1,1 @@
-"""Compaction: what of a long chat is summed up, how the model is asked, and when."""
+"""Context compaction: which messages are summarised, how the model is asked, and when."""

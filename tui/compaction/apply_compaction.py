@@ -1,4 +1,4 @@
-"""A compaction taken into the chat and its history, and taken back."""
+"""Applies a compaction to a chat and its history, and undoes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE_TO_UNDO = "There is no compaction here to undo."
 def apply(
     chat: Chat, history: ChatRecorder, compaction: CompactionRecord, *, replaces: str = ""
 ) -> None:
-    """Let a compaction stand for what it sums up, in the place of the one named `replaces`."""
+    """Add a compaction to the chat, replacing the one with the id `replaces`."""
     if replaces:
         _mark_undone(chat, history, replaces)
     chat.add_compaction(compaction)
@@ -29,9 +29,9 @@ def apply(
 
 
 def undo(chat: Chat, history: ChatRecorder, name: str = "") -> list[CompactionRecord]:
-    """Send the originals behind the compaction `name`, or the last one, again; returns what went.
+    """Undo the compaction `name`, or the last one; return the compactions undone.
 
-    Raises `CompactionRefused` where there is none.
+    Raises `CompactionRefused` if there is none.
     """
     chain = chat.compaction_chain()
     names = [step.id for step in chain]

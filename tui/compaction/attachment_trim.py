@@ -1,4 +1,4 @@
-"""Trimming: attachments and long pasted texts are left out of what is sent, without a model."""
+"""Trimming: omits attachments and long pasted texts from requests, without a model."""
 
 from __future__ import annotations
 

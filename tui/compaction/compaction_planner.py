@@ -1,4 +1,4 @@
-"""When a chat is compacted: a pure decision from the sizes that are known."""
+"""Decides when a chat is compacted, from its size in tokens: pure functions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..text import number_format
 SUGGEST_AT = 0.75
 AUTOMATIC_AT = 0.9
 INSTRUCTION = 420
-"""Tokens that the instruction takes at most, without a long focus."""
+"""Most tokens of the instruction, without a long focus."""
 LEAST_REPLY = 256
-"""Tokens of an answer below which a prompt counts as not fitting."""
+"""Least tokens of an answer for which a prompt counts as fitting."""
 TURNS_BETWEEN = 2
 
 Choice = Literal["compact", "send", "trim"]
@@ -39,8 +39,8 @@ class CompactionStep(Enum):
 class ContextFill:
     """How full the context is, in tokens; `turns_since` the last compaction, None before any.
 
-    `refused_at` is how much there was when a compaction was refused or held off last. `at` is the
-    share from which it is done unasked, None where it never is.
+    `refused_at` is the size at which a compaction was last refused or postponed. `at` is the share
+    at which compaction is automatic, None if never.
     """
 
     used: int
@@ -52,21 +52,23 @@ class ContextFill:
 
     @property
     def share(self) -> float:
-        """The part of the context that is used."""
+        """Return the share of the context that is used."""
         return self.used / self.context if self.context else 0.0
 
 
 def automatic_at(context: int, notes: int, at: float = AUTOMATIC_AT) -> int:
-    """From how many tokens it is done unasked: that share, or what leaves room for doing it."""
+    """Return the tokens from which compaction is automatic: that share, or what leaves space for
+    it.
+    """
     return max(0, min(round(at * context), context - INSTRUCTION - notes))
 
 
 def next_step(fill: ContextFill) -> CompactionStep:
-    """What to do after an answer, in idle time."""
+    """Return what to do after an answer, in idle time."""
     if not fill.context or (fill.turns_since is not None and fill.turns_since < TURNS_BETWEEN):
         return CompactionStep.NOTHING
     if fill.at is not None and fill.used >= automatic_at(fill.context, fill.notes, fill.at):
-        # What was refused once is not tried again until a good deal more was said.
+        # After a refusal, wait until the chat has grown considerably.
         if fill.refused_at is not None and fill.used < 1.05 * fill.refused_at:
             return CompactionStep.SUGGEST
         return CompactionStep.COMPACT
@@ -76,7 +78,7 @@ def next_step(fill: ContextFill) -> CompactionStep:
 def fill_of(
     chat: Chat, used: int, context: int, *, refused_at: int | None, at: float | None
 ) -> ContextFill:
-    """How full the context is with a chat of `used` tokens; see `ContextFill`."""
+    """Return how full the context is with a chat of `used` tokens; see `ContextFill`."""
     active = chat.active_compaction()
     turns = None
     if active is not None:
@@ -86,17 +88,17 @@ def fill_of(
 
 
 def is_worth_it(chat: Chat) -> bool:
-    """Whether there are turns to sum up at all."""
+    """Return whether there are turns to summarise."""
     return sum(message.role == "user" for message in tail_messages(chat)) > 1
 
 
 def fits(used: int, prompt: int, context: int) -> bool:
-    """Whether a prompt of so many tokens can be answered without compacting first."""
+    """Return whether a prompt of `prompt` tokens can be answered without compacting first."""
     return not context or used + prompt + LEAST_REPLY <= context
 
 
 def last_size(chat: Chat) -> tuple[int, int]:
-    """The tokens of the path as it was sent last, and the context it had; 0 where not known."""
+    """Return the tokens of the path as last sent, and its context; 0 if unknown."""
     answers = (m for m in reversed(chat.path) if m.role == "assistant" and m.facts.prompt_tokens)
     answer = next(answers, None)
     if answer is None:

@@ -1,4 +1,4 @@
-"""What is summed up and what stays: the end of the range, its pins, and the token budgets."""
+"""Selects the messages to summarise: range, pins, tail, and token budgets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from ..chats.context_view import tail_messages, trimmed_names, trimmed_text
 from ..chats.message import Message
 
 MERGE_AT = 3
-"""With so many summaries in a chain they become one."""
+"""With this many summaries in a chain they are merged into one."""
 TARGET = 0.25
-"""The share of the tokens that a compacted chat should have."""
+"""The target size of a compacted chat, as a share of its tokens."""
 MOST_LEFT = 0.6
-"""The share of the tokens there are now that it should have at most."""
+"""The largest size of a compacted chat, as a share of its present tokens."""
 TAIL_SHARE = 0.1
-"""The share of the tokens that stays word for word at the end, the last turn at least."""
+"""The share of the tokens that stays verbatim at the end; at least the last turn."""
 MAX_TAIL = 2000
 MIN_NOTES = 96
-"""Tokens below which no summary is worth asking for."""
+"""Least tokens of a summary worth asking for."""
 
 RECORD_TOKENS = 40
-"""What stands around the notes."""
+"""Tokens of the text around the notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one compaction does: `range` gives way to a summary of at most `notes` tokens.
+    """What one compaction does: `range` is replaced by a summary of at most `notes` tokens.
 
     `kept` are pins in the range, `tail` stays as it is; the whole view should have `target` tokens.
-    `after` is the compaction whose summary stays before the new one; None where the new one tells
-    all, and `merged` are then the messages behind earlier summaries. `tokens` is what the originals
-    of all that take.
+    `after` is the compaction whose summary stays before the new one; None if the new one covers
+    everything, and `merged` are then the messages of earlier summaries. `tokens` is the size of all
+    the originals.
     """
 
     range: tuple[Message, ...]
@@ -47,12 +47,12 @@ class Selection:
 
     @property
     def at(self) -> str:
-        """The last message of the range."""
+        """Return the id of the last message of the range."""
         return self.range[-1].id
 
     @property
     def turns(self) -> int:
-        """How many prompts are summed up."""
+        """Return how many prompts are summarised."""
         return sum(message.role == "user" for message in self.range)
 
 
@@ -65,10 +65,10 @@ def select(
     *,
     merge: bool = False,
 ) -> Selection | None:
-    """What a compaction behind the chain `whole` would do, None where nothing is to be summed up.
+    """Return the selection after the chain `whole`, None if there is nothing to summarise.
 
     `sizes` are the tokens of each message of the tail by its id, `head` those before the tail,
-    `count` about those of a text. With `merge` earlier summaries are told anew, too.
+    `count` estimates those of a text. With `merge`, earlier summaries are included.
     """
     chain = [step for step in whole if not step.trims]
     messages = [m for m in tail_messages(chat, whole) if m.text and not m.is_open]
@@ -78,15 +78,15 @@ def select(
     if cut is None:
         return None
     if merging:
-        cut = max(cut, _behind_trims(chat, whole, messages))
+        cut = max(cut, _after_trims(chat, whole, messages))
     told = tuple(_before(chat, chain)) if merging else ()
     pinned = _pinned(chat, chain, merging, messages[:cut])
     kept = tuple(message.id for message in pinned)
     tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
     pins = sum(sizes.get(message.id) or count(message.text) for message in pinned)
     in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
-    # A quarter of what all originals would take, not of what earlier summaries left of them; but
-    # so much of what there is now at most: a chat may be many times as long as its context.
+    # A quarter of what all originals would take, not of what earlier summaries left of them; but at
+    # most a share of the present size: a chat may be many times as long as its context.
     earlier = sum(count(message.text) for message in _before(chat, chain))
     target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
     fixed = tail + pins + (0 if merging else head)
@@ -106,7 +106,7 @@ def select(
 
 
 def _cut(messages: Sequence[Message], sizes: Mapping[str, int], budget: int) -> int | None:
-    """Where the tail begins: at a prompt, with as many turns as `budget` tokens hold."""
+    """Return where the tail begins: at a prompt, with as many turns as `budget` tokens hold."""
     prompts = [index for index, message in enumerate(messages) if message.role == "user"]
     if len(prompts) < 2:
         return None
@@ -118,10 +118,8 @@ def _cut(messages: Sequence[Message], sizes: Mapping[str, int], budget: int) -> 
     return cut
 
 
-def _behind_trims(
-    chat: Chat, whole: Sequence[CompactionRecord], messages: Sequence[Message]
-) -> int:
-    """Where nothing more is trimmed: a summary told anew forgets the trims before it."""
+def _after_trims(chat: Chat, whole: Sequence[CompactionRecord], messages: Sequence[Message]) -> int:
+    """Return the index after which nothing is trimmed: a merged summary discards earlier trims."""
     names = trimmed_names(chat, whole)
     cut = [i for i, m in enumerate(messages) if m.id in names and trimmed_text(m) != m.text]
     prompts = (i for i, m in enumerate(messages) if m.role == "user" and cut and i > cut[-1])
@@ -131,13 +129,13 @@ def _behind_trims(
 def _pinned(
     chat: Chat, chain: Sequence[CompactionRecord], merging: bool, taken: Sequence[Message]
 ) -> list[Message]:
-    """What is pinned in what gives way now, and in what gave way before unless that is kept."""
+    """Return the pins in the range, and those in earlier ranges unless their summaries stay."""
     kept = set[str]() if merging else {name for step in chain for name in step.kept}
     return [m for m in (*_before(chat, chain), *taken) if m.pinned and m.id not in kept]
 
 
 def _before(chat: Chat, chain: Sequence[CompactionRecord]) -> list[Message]:
-    """The messages of the path that the summaries of a chain stand for."""
+    """Return the messages of the path that the summaries of a chain cover."""
     ends = {step.at for step in chain}
     path = chat.path
     last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)

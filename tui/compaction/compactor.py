@@ -1,4 +1,4 @@
-"""`Compactor`: asks the model for a summary behind the cached conversation, and judges it."""
+"""Asks the model for a summary after the cached conversation, and checks it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..client.daemon_client import AsyncDaemonClient
 from ..client.generation_stream import Generation, new_generation_id
 from .compaction_planner import INSTRUCTION
 from .compaction_range import Selection, select
-from .extraction.corrections import corrections, standing
+from .extraction.corrections import corrections, valid_quotes
 from .extraction.verbatim_quotes import Quote, find_quotes
 from .summary_check import CompactionRefused, check_answer, check_saving
 from .summary_notes import SummaryNotes
@@ -28,18 +28,18 @@ from .summary_prompt import answer_grammar, instruction
 from .token_sizes import TokenSizes, measure
 
 MODEL_SHARE = 0.45
-"""The part of the notes that the model writes; the rest is for the user's own words."""
+"""The share of the notes that the model writes; the rest is for the user's own words."""
 MOST_THOUGHT = 256
-"""Tokens after which a model that thinks has to write."""
+"""Tokens of reasoning after which the model must answer."""
 _FITTING = 4
-"""How often quotes are given up, or taken in, until the view is as large as it should be."""
+"""Most rounds of removing or adding quotes to reach the target size."""
 _SPARE = 16
-"""Tokens that may be left over."""
+"""Tokens that may stay unused."""
 
 
 @dataclass(slots=True)
-class Progress:
-    """What a compaction is doing; tokens and seconds."""
+class CompactionProgress:
+    """Progress of a compaction; tokens and seconds."""
 
     words: str = "reading"
     written: int = 0
@@ -49,14 +49,14 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Return the seconds since the start."""
         return time.monotonic() - self.started
 
 
 class Compactor:
-    """One compaction of a chat's path behind `chain`; the chat itself is not changed.
+    """One compaction of a chat's path after `chain`; the chat itself is not changed.
 
-    A `batch` lets everything else go first; `changed` is called as it gets on.
+    A `batch` runs at low priority; `changed` is called on progress.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Compactor:
         focus: str = "",
         batch: bool = False,
         chain: Sequence[CompactionRecord] | None = None,
-        changed: Callable[[Progress], object] = lambda _: None,
+        changed: Callable[[CompactionProgress], object] = lambda _: None,
     ) -> None:
         self._client = client
         self._chat = chat
@@ -78,15 +78,17 @@ class Compactor:
         self._chain = chat.compaction_chain() if chain is None else list(chain)
         self._changed = changed
         self._generation: Generation | None = None
-        self.progress = Progress()
+        self.progress = CompactionProgress()
         self.exact = True
 
     async def run(self) -> CompactionRecord:
-        """The compaction to add to the chat; raises `CompactionRefused` and `ClientError`."""
+        """Return the compaction to add to the chat; raises `CompactionRefused` and
+        `ClientError`.
+        """
         begun = self._chat.compaction_chain()
         entries = view_entries(self._chat, self._chain)
         before = await measure(self._client, self._model, entries)
-        # In threads: a chat of a book's length would hold up the keys.
+        # In threads: a very long chat would delay key presses.
         selection = await asyncio.to_thread(self._select, entries, before)
         if selection is None:
             raise CompactionRefused(
@@ -104,12 +106,12 @@ class Compactor:
         return compaction
 
     async def cancel(self) -> None:
-        """Stop the model; `run` is cancelled by whoever awaits it."""
+        """Stop the model; the caller of `run` cancels the task."""
         if self._generation is not None:
             try:
                 await self._generation.cancel()
             except ClientError:
-                return  # it has ended, or the daemon is gone: nothing runs any more
+                return  # it has ended, or the daemon is gone: nothing is running
 
     def _select(self, entries: Sequence[ViewEntry], sizes: TokenSizes) -> Selection | None:
         by_name: dict[str, int] = {}
@@ -125,7 +127,7 @@ class Compactor:
         return select(self._chat, self._chain, by_name, head, sizes.of_text, merge=True)
 
     def _corrects_earlier(self, selection: Selection) -> bool:
-        """Whether something behind an earlier summary is no longer as that tells it."""
+        """Return whether a message after an earlier summary corrects it."""
         path = self._chat.path
         told = {message.id for message in path[: path.index(selection.range[0])]}
         return any(
@@ -136,9 +138,9 @@ class Compactor:
     def _messages(
         self, entries: Sequence[ViewEntry], selection: Selection, sizes: TokenSizes
     ) -> list[dict[str, str]]:
-        """The view as it is in the cache, then the instruction.
+        """Return the cached view, then the instruction.
 
-        Where that does not fit, the tail is left out: what stays is a prefix of the same cache.
+        If that does not fit, the tail is omitted: the rest is still a prefix of the same cache.
         """
         needed = sizes.total + INSTRUCTION + selection.notes
         if sizes.context and needed > sizes.context:
@@ -148,13 +150,13 @@ class Compactor:
         return [*messages, {"role": "user", "content": instruction(selection, self._focus)}]
 
     async def _ask(self, messages: list[dict[str, str]], budget: int) -> tuple[str, str]:
-        """The model's text, and why it ended."""
+        """Return the model's text, and its finish reason."""
         written = max(64, round(budget * MODEL_SHARE))
-        # As the chat asks, so that the template begins the prompt in the same way.
+        # With the chat's own settings, so that the template renders the same prefix.
         asked = TurnRequest.of(self._chat, self._model)
         body = asked.body() | {
             "messages": messages,
-            "conversation": self._chat.label_behind(self._chain),
+            "conversation": self._chat.label_after(self._chain),
             "sampling": {"temperature": 0},
             "reasoning": (asked.reasoning() or {}) | {"budget": MOST_THOUGHT},
             "format": {"grammar": answer_grammar(written)},
@@ -162,7 +164,7 @@ class Compactor:
         }
         if self._batch:
             body["priority"] = "batch"
-        # Named before it is asked for, so that breaking off finds it before the daemon replies.
+        # Named in advance, so that cancelling works before the daemon replies.
         name = new_generation_id()
         self._generation = Generation(self._client, name, self._model or "")
         self._generation = await Generation.ask(self._client, body, name)
@@ -189,19 +191,19 @@ class Compactor:
                     case Finished():
                         reason = event.reason
                     case Routed():
-                        pass  # it names a model, and is answered by that
+                        pass  # it names a model, which then answers
         return "".join(text), reason
 
     async def _fit(
         self, notes: SummaryNotes, selection: Selection, before: TokenSizes
     ) -> CompactionRecord:
-        """The notes with as many of the user's own words as the budget holds."""
+        """Return the compaction with as many of the user's own words as the budget holds."""
         quotes = await asyncio.to_thread(self._quotes, notes, selection)
         budget = selection.notes - before.of_text(notes.text)
         compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
         for attempt in range(_FITTING):
             excess = after.total - selection.target
-            # Costs were estimated so far, and rather too high.
+            # Sizes were estimated so far, and rather too high.
             more = attempt < _FITTING - 1 and len(notes.quoted) < len(quotes)
             if not notes.quoted or (excess <= 0 and not (more and -excess > _SPARE)):
                 break
@@ -220,13 +222,13 @@ class Compactor:
 
     @staticmethod
     def _quotes(notes: SummaryNotes, selection: Selection) -> list[Quote]:
-        """What the user said that still holds; bullets that do not hold are taken out."""
+        """Return the user's statements that still hold; drops stale bullets from the notes."""
         said = [*selection.merged, *selection.range]
-        # What the tail corrects is stale as well, though the tail tells it by itself.
+        # Corrections in the tail make statements stale too, although the tail itself is kept.
         quotes = find_quotes([*said, *selection.tail])
         found = corrections(quotes)
         notes.drop_stale(found)
-        return standing(quotes, {message.id for message in said}, found)
+        return valid_quotes(quotes, {message.id for message in said}, found)
 
     async def _with_quotes(
         self,
@@ -236,7 +238,7 @@ class Compactor:
         before: TokenSizes,
         budget: int,
     ) -> tuple[CompactionRecord, TokenSizes]:
-        """The compaction with so many tokens of quotes, and what is sent behind it."""
+        """Return the compaction with quotes of at most `budget` tokens, and the resulting size."""
         notes.add_quotes(quotes, max(0, budget), before.of_text)
         compaction = self._compaction(notes, selection, before)
         entries = view_entries(self._chat, chain_with(self._chat, compaction))
@@ -262,7 +264,7 @@ class Compactor:
 
 
 def chain_with(chat: Chat, compaction: CompactionRecord) -> list[CompactionRecord]:
-    """The chain as it will be behind a compaction that is not in the chat yet."""
+    """Return the chain with a compaction that is not in the chat yet."""
     chain = [compaction]
     step = chat.compactions.get(compaction.after) if compaction.after is not None else None
     while step is not None:

@@ -1,4 +1,4 @@
-"""Having a new view computed before it is needed."""
+"""Prefills a new view of the chat before it is needed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..client.generation_stream import Generation
 
 
 async def warm_up(client: AsyncDaemonClient, chat: Chat, model: str | None) -> None:
-    """Have the daemon compute what the next prompt stands behind, when nothing else waits.
+    """Have the daemon prefill the context of the next prompt at low priority.
 
-    That it could not is no harm: the next prompt then takes longer.
+    Failures are ignored: the next prompt then takes longer.
     """
     generation = await begin_warm_up(client, chat, model)
     if generation is None:
@@ -31,7 +31,7 @@ async def warm_up(client: AsyncDaemonClient, chat: Chat, model: str | None) -> N
 async def begin_warm_up(
     client: AsyncDaemonClient, chat: Chat, model: str | None
 ) -> Generation | None:
-    """Ask for it without waiting: the daemon goes on by itself; None where it could not be."""
+    """Start the prefill in the daemon without waiting; return None if that fails."""
     request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
     try:
         return await Generation.start(client, request)

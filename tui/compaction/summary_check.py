@@ -1,4 +1,4 @@
-"""Whether a summary may stand for what it sums up; where not, nothing is changed."""
+"""Checks a summary before it replaces messages; if it fails, nothing is changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEAST_SAVING = 0.3
 
 
 class CompactionRefused(Exception):
-    """A compaction that is not made; the message is a sentence for people."""
+    """A compaction was not made; the message is a sentence for people."""
 
 
 def check_answer(text: str, reason: str) -> SummaryNotes:
@@ -23,7 +23,7 @@ def check_answer(text: str, reason: str) -> SummaryNotes:
     if reason == "length":
         raise CompactionRefused("The summary was cut off before its end, so nothing was changed.")
     if reason != "stop":
-        raise CompactionRefused("The summary was broken off, so nothing was changed.")
+        raise CompactionRefused("The summary was interrupted, so nothing was changed.")
     notes = SummaryNotes.parse(text)
     lacking = [heading for heading in HEADINGS if heading not in notes.headings]
     if lacking:
@@ -35,7 +35,7 @@ def check_answer(text: str, reason: str) -> SummaryNotes:
 
 
 def check_saving(before: int, after: int, *, range_tokens: int, summary_tokens: int) -> None:
-    """Raise `CompactionRefused` where too little is won; all numbers are tokens."""
+    """Raise `CompactionRefused` if too little is saved; all numbers are tokens."""
     if summary_tokens >= range_tokens:
         raise CompactionRefused(
             "The summary is longer than what it stands for, so nothing was changed."

@@ -1,4 +1,4 @@
-"""`SummaryNotes`: a summary as headings with bullets, and what is done to it before it is used."""
+"""A summary as headings with bullets: parsing, tidying, stale entries, quotes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTHING = re.compile(
     r"^\W*(?:none\b|(?:nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$)", re.IGNORECASE
 )
 _SAME = 0.6
-"""The share of its words that a bullet may have in common with one before it."""
+"""The share of common words from which a bullet repeats an earlier one."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,9 @@ class SummaryNotes:
 
     @classmethod
     def parse(cls, text: str) -> SummaryNotes:
-        """What a model wrote; headings may be marked up, and text under none is left out."""
+        """Parse a model's text; headings may be marked up, and text without a heading is
+        dropped.
+        """
         notes = cls()
         current: list[str] | None = None
         for line in text.splitlines():
@@ -39,16 +41,16 @@ class SummaryNotes:
 
     @property
     def headings(self) -> set[str]:
-        """The headings that are there."""
+        """Return the headings present."""
         return set(self.sections)
 
     @property
     def bullets(self) -> list[str]:
-        """All bullets."""
+        """Return all bullets."""
         return [bullet for bullets in self.sections.values() for bullet in bullets]
 
     def tidy(self) -> None:
-        """Take out bullets that say nothing, or what another or the instruction says."""
+        """Remove bullets that are empty, repeated, or copied from the instruction."""
         seen = [set(words(about)) for about in ABOUT]
         for heading, bullets in self.sections.items():
             kept: list[str] = []
@@ -61,14 +63,14 @@ class SummaryNotes:
             self.sections[heading] = kept
 
     def drop_stale(self, corrections: Sequence[Correction]) -> None:
-        """Take out bullets that tell what the user corrected later."""
+        """Remove bullets that the user corrected later."""
         for heading, bullets in self.sections.items():
             self.sections[heading] = [
                 bullet for bullet in bullets if not any(_is_stale(bullet, c) for c in corrections)
             ]
 
     def add_quotes(self, quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> None:
-        """Put what still holds and the notes do not tell under a heading of its own."""
+        """Add valid quotes that the notes do not cover under a heading of their own."""
         self.sections.pop(VERBATIM, None)
         added = within(missing(quotes, self.text), budget, count)
         if added:
@@ -76,12 +78,12 @@ class SummaryNotes:
 
     @property
     def quoted(self) -> list[str]:
-        """The user's own words."""
+        """Return the user's own words."""
         return self.sections.get(VERBATIM, [])
 
     @property
     def text(self) -> str:
-        """The notes as they are sent; headings without bullets are left out."""
+        """Return the notes as they are sent, without empty headings."""
         return "\n".join(
             line
             for heading, bullets in self.sections.items()
@@ -91,7 +93,7 @@ class SummaryNotes:
 
 
 def _is_stale(bullet: str, correction: Correction) -> bool:
-    """Whether a bullet tells the old value of something and not the new one."""
+    """Return whether a bullet has the old value of something and not the new one."""
     said, told = bullet.casefold(), stems(bullet)
     earlier, later = correction.earlier, correction.later
     if not earlier.topic & told:
@@ -102,7 +104,7 @@ def _is_stale(bullet: str, correction: Correction) -> bool:
         return False
     if old:
         return any(key.casefold() in said for key in old)
-    # Plain words: it tells more of what only the earlier one says.
+    # Plain words: it resembles the earlier statement more.
     shared = earlier.topic & later.topic
     return bool(shared & told) and len((earlier.topic - shared) & told) > len(
         (later.topic - shared) & told
@@ -110,7 +112,7 @@ def _is_stale(bullet: str, correction: Correction) -> bool:
 
 
 def _ended(bullet: str) -> str:
-    """A bullet that ran into its limit, without the part of a sentence at its end."""
+    """Return a bullet cut at its limit without the incomplete clause at its end."""
     if len(bullet) < MAX_BULLET - 2 or bullet[-1] in ".!?)":
         return bullet
     head, comma, _ = bullet.rpartition(", ")

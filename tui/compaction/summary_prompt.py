@@ -1,4 +1,4 @@
-"""The instruction behind the conversation that asks for a summary, and the form of the answer."""
+"""The instruction that asks for a summary, and the grammar of the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADINGS = (
 )
 VERBATIM = "In the user's words"
 QUOTED = 160
-"""Characters of a message that are quoted to name it."""
+"""Characters of a message quoted to identify it."""
 MAX_BULLET = 140
 """Characters of one bullet."""
 _TOKENS_A_BULLET = 28
@@ -27,7 +27,7 @@ ABOUT = (
     "old → new; only the new one is valid",
     "what is still to be found out or answered",
 )
-"""What belongs under each heading; small models repeat it where they find nothing to write."""
+"""The subject of each heading; small models repeat it if they find nothing to write."""
 _TEXT = """\
 [Note to the assistant from the chat program; the conversation pauses here.]
 Everything in this conversation up to and including the message that ends with
@@ -51,7 +51,7 @@ The user asks for special care for this: {focus}"""
 
 
 def instruction(selection: Selection, focus: str = "") -> str:
-    """The user turn that asks for the summary of a selection."""
+    """Return the user turn that asks for the summary of a selection."""
     return _TEXT.format(
         headings="\n".join(map(": ".join, zip(HEADINGS, ABOUT, strict=True))),
         last=_end(selection.range[-1].content),
@@ -62,7 +62,7 @@ def instruction(selection: Selection, focus: str = "") -> str:
 
 
 def answer_grammar(tokens: int) -> str:
-    """A Lark grammar of notes with all headings that end by themselves within about `tokens`."""
+    """Return a Lark grammar of notes with all headings, bounded to about `tokens`."""
     bullets = max(1, tokens // (_TOKENS_A_BULLET * len(HEADINGS)))
     sections = " ".join(f'"{heading}:\\n" item{{1,{bullets}}}' for heading in HEADINGS)
     return f'start: {sections}\nitem: "- " TEXT "\\n"\nTEXT: /[^\\n]{{2,140}}/\n'

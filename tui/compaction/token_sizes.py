@@ -1,4 +1,4 @@
-"""How many tokens a conversation takes, as the model's own template and tokenizer count them."""
+"""Counts the tokens of a conversation with the daemon, or estimates them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..client.client_errors import DaemonError
 from ..client.daemon_client import AsyncDaemonClient
 
 CHARACTERS_A_TOKEN = 3.6
-"""What is assumed where nobody counted."""
+"""Assumed without a count."""
 _A_MESSAGE = 5
 """Tokens that a template writes around a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSizes:
-    """The tokens of each entry of a view; `exact` unless they are estimated."""
+    """The tokens of each entry of a view; `exact` unless estimated."""
 
     entries: tuple[int, ...]
     total: int
@@ -28,7 +28,7 @@ class TokenSizes:
     characters: int = 0
 
     def of_text(self, text: str) -> int:
-        """About how many tokens a text like these takes."""
+        """Estimate the tokens of a text, by the rate of these."""
         rate = self.total / self.characters if self.characters else 1 / CHARACTERS_A_TOKEN
         return math.ceil(len(text) * rate)
 
@@ -36,19 +36,19 @@ class TokenSizes:
 async def measure(
     client: AsyncDaemonClient, model: str | None, entries: Sequence[ViewEntry]
 ) -> TokenSizes:
-    """Have the daemon count, or estimate where it cannot; raises `DaemonUnreachable`."""
+    """Have the daemon count, or estimate if it cannot; raises `DaemonUnreachable`."""
     characters = sum(len(entry.content) for entry in entries)
     messages = [{"role": entry.role, "content": entry.content} for entry in entries]
     body = {"model": model, "messages": messages}
     try:
         counts = await client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)
-    except DaemonError:  # it is not loaded, or the daemon is older than this question
+    except DaemonError:  # the model is not loaded, or the daemon is older than this request
         return estimate(entries)
     return TokenSizes(tuple(counts.messages), counts.total, counts.context, True, characters)
 
 
 def estimate(entries: Sequence[ViewEntry]) -> TokenSizes:
-    """The sizes by the length of the texts."""
+    """Estimate the sizes from the length of the texts."""
     sizes = [math.ceil(len(e.content) / CHARACTERS_A_TOKEN) + _A_MESSAGE for e in entries]
     characters = sum(len(entry.content) for entry in entries)
     return TokenSizes(tuple(sizes), sum(sizes), 0, False, characters)

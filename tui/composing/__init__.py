@@ -1,1 +1,1 @@
-"""What a prompt is made of while it is written: chips, mentions, completion, templates."""
+"""Helpers for writing a prompt: chips, mentions, completion, templates."""

@@ -1,4 +1,4 @@
-"""Reads the files that a prompt mentions, within limits that are told when they are reached."""
+"""Reads the files mentioned in a prompt, within limits that are reported."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ MAX_TOTAL = 4_000_000
 MAX_FILES = 100
 MAX_LISTED = 500
 MAX_ENTRIES = 50_000
-"""Entries of a folder that are looked at for its listing."""
+"""Entries of a folder that are examined for its listing."""
 _SNIFFED = 8_192
 _GLOB_TOKENS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 class UnreadableFile(Exception):
-    """A file that cannot be sent along; the message says which and why."""
+    """A file that cannot be attached; the message says which and why."""
 
 
 @dataclass(slots=True)
 class AttachmentReading:
-    """What the mentions of a prompt gave: attachments, and a sentence for each that gave none."""
+    """The attachments of a prompt's mentions, and a sentence for each that failed."""
 
     attachments: list[Attachment] = field(default_factory=list[Attachment])
     problems: list[str] = field(default_factory=list[str])
@@ -42,7 +42,7 @@ class AttachmentReading:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentPreview:
-    """What a mention means now: how many files, of how many bytes; `problem` where it is none."""
+    """What a mention refers to now: number of files and bytes; `problem` if it fails."""
 
     path: str
     files: int
@@ -51,9 +51,9 @@ class AttachmentPreview:
 
 
 def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> AttachmentReading:
-    """Read what a prompt mentions; blocks, so it belongs into a thread.
+    """Read what a prompt mentions; blocks, so run it in a thread.
 
-    `@words` that are no file are text, and no problem unless the reader was `promised` a file.
+    `@words` that are not files are text, and only a problem if they are among `promised`.
     """
     reading = AttachmentReading()
     total = 0
@@ -91,8 +91,8 @@ def _means_files(mention: Mention, folder: Path, promised: Collection[str]) -> b
     return _exists(resolve(mention.path, folder))
 
 
-def glance(mention: Mention, folder: Path) -> AttachmentPreview | None:
-    """What a mention means now, None for `@words` that are no file; looks at the disk."""
+def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
+    """Return what a mention refers to now, None for `@words` that are not files; reads the disk."""
     if not _means_files(mention, folder, ()):
         return None
     try:
@@ -109,7 +109,7 @@ def glance(mention: Mention, folder: Path) -> AttachmentPreview | None:
 
 
 def paths_of(mention: Mention, folder: Path) -> list[Path]:
-    """The file or folder that is mentioned, or the files of a pattern, in their order."""
+    """Return the mentioned file or folder, or the files of a pattern, in order."""
     path = resolve(mention.path, folder)
     if not mention.is_glob or _exists(path):
         return [path]
@@ -122,7 +122,7 @@ def paths_of(mention: Mention, folder: Path) -> list[Path]:
 
 
 def _matches(pattern: str, folder: Path) -> list[Path]:
-    """The files of a pattern, in order; what git ignores and hidden files are not among them."""
+    """Return the files of a pattern, in order, without hidden and git-ignored files."""
     parts = pattern.split("/")
     plain = next(index for index, part in enumerate(parts) if Mention(part, 0, 0).is_glob)
     base = resolve("/".join(parts[:plain]) + "/" * (plain > 0), folder)
@@ -132,7 +132,7 @@ def _matches(pattern: str, folder: Path) -> list[Path]:
 
 
 def _glob_regex(pattern: str) -> re.Pattern[str]:
-    """`**` stands for any folders, `*` and `?` for what is not a slash, `[…]` for one of a set."""
+    """Translate a glob: `**` matches any folders, `*` and `?` no slash, `[…]` one of a set."""
     parts: list[str] = []
     for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|.", pattern):
         if token in _GLOB_TOKENS:
@@ -153,7 +153,7 @@ def _exists(path: Path) -> bool:
 
 
 def read_file(path: Path, name: str) -> Attachment:
-    """A text file, or the listing of a folder; raises `UnreadableFile`."""
+    """Return a text file, or the listing of a folder; raises `UnreadableFile`."""
     try:
         if path.is_dir():
             return Attachment(name.rstrip("/") + "/", _listing(path))
@@ -168,7 +168,7 @@ def read_file(path: Path, name: str) -> Attachment:
 
 
 def _read_bytes(path: Path, name: str) -> bytes:
-    # A pipe or a device would never end: not opened in a way that waits, and only then looked at.
+    # Reading a pipe or a device would block: open it non-blocking, then check.
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(fd, "rb") as file:
         facts = os.fstat(fd)
@@ -185,7 +185,7 @@ def _too_large(name: str, size: int) -> str:
 
 
 def decode(content: bytes, name: str) -> str:
-    """The text of a file in UTF-8, or UTF-16 with its mark; raises `UnreadableFile`."""
+    """Decode UTF-8, or UTF-16 with a byte order mark; raises `UnreadableFile`."""
     encoding = "utf-8-sig"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
@@ -199,7 +199,7 @@ def decode(content: bytes, name: str) -> str:
 
 
 def _listing(folder: Path) -> str:
-    """The names in a folder, folders first, with the sizes of the files."""
+    """Return the names in a folder, folders first, with the sizes of the files."""
     with os.scandir(folder) as entries:
         found = list(islice(entries, MAX_ENTRIES))
     found.sort(key=lambda entry: (not entry.is_dir(), entry.name.lower()))

@@ -1,4 +1,4 @@
-"""`Completer`: finds what could be meant by a word that asks for completion."""
+"""Finds completions for the word before the cursor: commands, templates, files, chats."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 LIMIT = 40
 INDEX_SECONDS = 10.0
-"""How old the list of files may be; a new one is made behind the old one's back."""
+"""Age in seconds at which the list of files is rebuilt in the background."""
 
 
 class Completer:
-    """Commands and templates at once, files and chats from a thread.
+    """Completes commands and templates at once, files and chats from a thread.
 
-    `can_run` tells the commands there are; `find_chats` gives (title, detail, how to have its last
-    answer in the draft) for what was typed.
+    `can_run` filters the commands; `find_chats` returns (title, detail, a way to insert its last
+    answer) for the typed text.
     """
 
     def __init__(self, folder: Path, can_run: Callable[[str], bool]) -> None:
@@ -41,7 +41,7 @@ class Completer:
         self._indexing: asyncio.Task[FileIndex] | None = None
 
     def commands(self, query: str) -> list[CompletionItem]:
-        """Commands whose name begins with the query, then those that contain its letters."""
+        """Return commands whose name begins with the query, then those that contain its letters."""
         known = {command.slash: command for command in COMMANDS if self._offers(command)}
         names = [name for name in known if name is not None]
         templates = {t.name: t for t in self.templates if t.name not in known}
@@ -67,7 +67,7 @@ class Completer:
         return CompletionItem(f"/{template.name}", f"template · {template.description}", make=make)
 
     async def files_or_chats(self, trigger: CompletionTrigger) -> list[CompletionItem]:
-        """What a trigger of these kinds could mean, the likeliest first."""
+        """Return completions of a trigger of these kinds, the likeliest first."""
         from .file_index import list_folder
 
         if trigger.kind == "chat":
@@ -82,7 +82,7 @@ class Completer:
         return await asyncio.to_thread(_files, query, query, index.paths)
 
     async def _files(self) -> FileIndex:
-        """The list of files; an old one at once, while a new one is made."""
+        """Return the list of files; an outdated one at once, while a new one is built."""
         from .file_index import index_files
 
         if self._indexing is None and time.monotonic() - self._indexed_at > INDEX_SECONDS:
@@ -114,7 +114,7 @@ def _files(typed: str, query: str, names: Iterable[str]) -> list[CompletionItem]
     for name in rank(query, names, LIMIT):
         folder = name.endswith("/")
         mention = as_mention(name)
-        # An open quote lets the reader go on typing below a folder with a space in its name.
+        # An open quote allows typing on below a folder with a space in its name.
         insert = mention.removesuffix('"') if folder else f"{mention} "
-        found.append(CompletionItem(name, insert=insert, goes_on=folder, exact=name == typed))
+        found.append(CompletionItem(name, insert=insert, is_incomplete=folder, exact=name == typed))
     return found

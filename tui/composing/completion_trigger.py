@@ -1,4 +1,4 @@
-"""`CompletionTrigger`: the word before the cursor that asks for completion."""
+"""Detects the word before the cursor that can be completed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHAT = re.compile(r"(?:^|\s)#(\w[^\s#]*|)\Z")
 
 @dataclass(frozen=True, slots=True)
 class CompletionTrigger:
-    """What is being typed: `query` is the word without its mark, which stands at `start`."""
+    """The word being typed: `query` is the word without its mark, which is at `start`."""
 
     kind: Kind
     query: str
@@ -23,9 +23,9 @@ class CompletionTrigger:
 
 
 def find_trigger(line: str, *, first: bool) -> CompletionTrigger | None:
-    """The trigger at the end of `line`, the text before the cursor in its line.
+    """Return the trigger at the end of `line`, the text before the cursor in its line.
 
-    Commands stand at the beginning of the `first` line only.
+    Commands are recognised only at the beginning of the `first` line.
     """
     if first and (match := _COMMAND.match(line)) is not None:
         return CompletionTrigger("command", match[1], 0)

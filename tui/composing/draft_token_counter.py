@@ -1,4 +1,4 @@
-"""`DraftCounter`: has a draft's tokens counted when the typing pauses, one request at a time."""
+"""Counts a draft's tokens when typing pauses, one request at a time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 PAUSE = 0.6
-"""Seconds without a key after which a draft is worth counting."""
+"""Seconds without a key before a draft is counted."""
 
 
 class DraftCounter:
-    """`count` asks for the tokens of a text, None where nobody can tell; `show` is told them."""
+    """`count` returns the tokens of a text, None if unknown; `show` receives the result."""
 
     def __init__(
         self,
@@ -26,14 +26,14 @@ class DraftCounter:
         self._running = False
 
     def change(self, text: str) -> bool:
-        """The draft is this now; True asks the caller to have `run` run."""
+        """Set the draft; returns True if the caller must call `run`."""
         self._text = text
         start = bool(text) and not self._running
         self._running = self._running or start
         return start
 
     async def run(self) -> None:
-        """Count until the draft that was counted is the one there is."""
+        """Count until the counted draft is the current one."""
         try:
             counted = ""
             while self._text != counted:

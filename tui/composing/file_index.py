@@ -1,4 +1,4 @@
-"""`FileIndex`: the files of a folder that somebody may want to mention."""
+"""Lists the files of a folder for completion."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "build", 
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """Paths relative to the folder, with `/`, folders ending in it; `complete` unless too many."""
+    """Paths relative to the folder, with `/`, folders ending in it; `complete` unless truncated."""
 
     paths: tuple[str, ...]
     complete: bool = True
 
 
 def index_files(folder: Path) -> FileIndex:
-    """The files that git knows or does not ignore, else what a walk finds; blocks for seconds."""
+    """Return the files that git does not ignore, else those of a walk; blocks for seconds."""
     files = _from_git(folder)
     complete = True
     if files is None:
@@ -43,7 +43,7 @@ def _parents(name: str) -> list[str]:
 
 
 def _from_git(folder: Path) -> list[str] | None:
-    # A repository's own settings may name programs to run; none of them is asked for a listing.
+    # A repository's own settings may name programs to run; listing must not run them.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files"]
     command += ["--cached", "--others", "--exclude-standard", "-z"]
     try:
@@ -65,7 +65,7 @@ def _from_git(folder: Path) -> list[str] | None:
 
 
 def _from_walk(folder: Path) -> tuple[list[str], bool]:
-    """The files below a folder, the nearest first, as many as time allows."""
+    """Return the files below a folder, the nearest first, within the time limit."""
     deadline = time.monotonic() + WALK_SECONDS
     files: list[str] = []
     waiting = deque([(str(folder), "")])
@@ -90,7 +90,7 @@ def _from_walk(folder: Path) -> tuple[list[str], bool]:
 
 
 def list_folder(typed: str, folder: Path, limit: int = 2_000) -> list[str]:
-    """The names that go on from `~/part`, `/part` or `../part`, as they would be typed."""
+    """Return the completions of `~/part`, `/part` or `../part`, as they would be typed."""
     head, slash, part = typed.rpartition("/")
     base = resolve(head + slash, folder)
     names: list[str] = []

@@ -13,7 +13,7 @@ _GLOB = re.compile(r"[*?]|\[[^\]]+\]")
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """`@path` in a text, from `start` to `end` without the latter."""
+    """`@path` in a text, from `start` to `end`, exclusive."""
 
     path: str
     start: int
@@ -21,12 +21,12 @@ class Mention:
 
     @property
     def is_glob(self) -> bool:
-        """Whether it stands for all files of a pattern."""
+        """Return whether it is a pattern for several files."""
         return _GLOB.search(self.path) is not None
 
 
 def find_mentions(text: str) -> list[Mention]:
-    """Everything in a text that has the form of a mention; a full stop behind is not part of it."""
+    """Return all mentions in a text; a full stop after one is not part of it."""
     if "@" not in text:
         return []
     mentions: list[Mention] = []
@@ -40,19 +40,19 @@ def find_mentions(text: str) -> list[Mention]:
 
 
 def as_mention(path: str) -> str:
-    """How a path is mentioned: in quotes where it needs them."""
+    """Return a path as a mention, quoted if needed."""
     plain = find_mentions(f"@{path}")
     whole = len(plain) == 1 and plain[0].path == path and not plain[0].is_glob
     return f"@{path}" if whole else f'@"{path}"'
 
 
 def resolve(path: str, folder: Path) -> Path:
-    """The file that a mention means, seen from the working folder; it need not exist."""
+    """Return the file that a mention refers to, relative to the folder; it need not exist."""
     return Path.home() / path[2:] if path.startswith("~/") else folder / path
 
 
 def shown_path(path: Path, folder: Path) -> str:
-    """The shortest name that `resolve` takes back to the path."""
+    """Return the shortest name that `resolve` turns back into the path."""
     for base, prefix in ((folder, ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return prefix + path.relative_to(base).as_posix()

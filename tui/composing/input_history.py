@@ -1,4 +1,4 @@
-"""`InputHistory`: the way through earlier prompts and back to the draft."""
+"""Steps through earlier prompts, and back to the draft."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 class InputHistory:
-    """Steps through the prompts that contain what was typed; the draft waits at the newer end."""
+    """Steps through the prompts that contain the typed text, the draft being the newest."""
 
     def __init__(self, draft: str, prompts: Iterable[str]) -> None:
-        """`prompts` are the newest first; each is met once."""
+        """`prompts` are newest first; duplicates are skipped."""
         self.draft = draft
         self._word = draft.strip().lower()
         seen = {draft.strip()}
@@ -23,12 +23,12 @@ class InputHistory:
 
     @property
     def text(self) -> str:
-        """What stands in the composer at this step."""
+        """Return the composer's text at this step."""
         return self.draft if self._at < 0 else self._found[self._at]
 
     @property
     def place(self) -> str:
-        """Where the walk is, in words."""
+        """Return the position in words."""
         if self._at < 0:
             return ""
         where = f"earlier prompt {self._at + 1}/{len(self._found)}"
@@ -36,18 +36,18 @@ class InputHistory:
 
     @property
     def is_at_draft(self) -> bool:
-        """Whether the walk is back where it began."""
+        """Return whether the position is the draft."""
         return self._at < 0
 
     def older(self) -> bool:
-        """Go one back in time; whether there was one."""
+        """Step to an older prompt; return whether there was one."""
         if self._at + 1 >= len(self._found):
             return False
         self._at += 1
         return True
 
     def newer(self) -> bool:
-        """Go one on in time, at last to the draft; whether there was one."""
+        """Step to a newer prompt or the draft; return whether there was one."""
         if self._at < 0:
             return False
         self._at -= 1

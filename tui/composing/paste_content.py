@@ -1,4 +1,4 @@
-"""What a paste is: text to insert, text that is too long to look at, or files that were dropped."""
+"""Classifies a paste: text to insert, long text, or dropped files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _BRACKETS = re.compile(r"\x1b?\[20[01]~")
 
 
 def clean_paste(text: str) -> str:
-    """The pasted text without what terminals put around it, and without control characters."""
+    """Return the pasted text without the terminal's paste marks and control characters."""
     return clean(_BRACKETS.sub("", text) if "[20" in text else text)
 
 
 def is_long(text: str) -> bool:
-    """Whether a paste would bury the prompt that it is pasted into."""
+    """Return whether a paste is too long to insert into the prompt directly."""
     return len(text) > LONG_CHARACTERS or text.count("\n") >= LONG_LINES
 
 
 def dropped_paths(text: str) -> list[Path]:
-    """The files that were dragged into the terminal, which types their paths; else nothing.
+    """Return the files dropped onto the terminal, which types their paths; else nothing.
 
-    Everything in the text must be an absolute path of something that exists. Looks at the disk.
+    The whole text must consist of absolute paths that exist. Reads the disk.
     """
     text = text.strip()
     if not text or len(text) > 4096 * MAX_DROPPED or not _may_be_paths(text):

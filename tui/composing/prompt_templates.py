@@ -1,4 +1,4 @@
-"""Prompt templates: files in a folder, with places to fill in."""
+"""Prompt templates: Markdown files with placeholders."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Template:
 
     @property
     def description(self) -> str:
-        """The first line that says something, without the marks of a heading."""
+        """Return the first non-empty line, without heading marks."""
         lines = (line.lstrip("# ").strip() for line in self.text.splitlines())
         return next((line for line in lines if line), "")
 
     @property
     def places(self) -> list[str]:
-        """The names of what is to be filled in, each once."""
+        """Return the names of the placeholders, without duplicates."""
         return list(dict.fromkeys(match[1] for match in PLACE.finditer(self.text)))
 
 
 def load_templates(folder: Path) -> list[Template]:
-    """The templates `*.md` in a folder, by name; what cannot be read is left out. Blocks."""
+    """Return the templates `*.md` in a folder, by name; unreadable files are skipped. Blocks."""
     templates: list[Template] = []
     try:
         files = sorted(folder.glob("*.md"))[:MAX_TEMPLATES]
@@ -52,6 +52,6 @@ def load_templates(folder: Path) -> list[Template]:
 
 
 def next_place(text: str, start: int) -> tuple[int, int] | None:
-    """Where the next place to fill in is, from `start` on and then from the beginning."""
+    """Return the span of the next placeholder after `start`, wrapping around."""
     match = PLACE.search(text, start) or PLACE.search(text)
     return None if match is None else match.span()

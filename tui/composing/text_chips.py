@@ -1,4 +1,4 @@
-"""`TextChips`: texts that stand in a draft as a short label in brackets."""
+"""Chips: short labels in a draft that stand for long texts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from ..chats.message import Attachment
 
 _START, _MIDDLE, _END = "\x02", "\x1f", "\x03"
-"""Around a chip in a kept draft: control characters that no draft can contain."""
+"""Delimiters of a chip in a saved draft: control characters that no draft can contain."""
 _KEPT = re.compile(f"{_START}([^{_MIDDLE}{_END}]*){_MIDDLE}([^{_END}]*){_END}")
 _NUMBER = re.compile(r" #(\d+)\]\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class ChipSpan:
-    """A chip's label in a text: from `start` to `end`, without the latter."""
+    """The span of a chip's label in a text, `end` exclusive."""
 
     label: str
     start: int
@@ -24,9 +24,9 @@ class ChipSpan:
 
 
 class TextChips:
-    """Knows what is behind each label; a label counts wherever it stands in the text.
+    """Maps labels to their texts; a label counts wherever it is in the draft.
 
-    Nothing is forgotten while a draft lives, so that undoing a deletion brings the content back.
+    Contents are kept while a draft exists, so that undoing a deletion restores them.
     """
 
     def __init__(self) -> None:
@@ -41,19 +41,19 @@ class TextChips:
         return label in self._contents
 
     def add_paste(self, text: str) -> str:
-        """Keep pasted text; returns its label."""
+        """Add pasted text; return its label."""
         lines = text.count("\n") + 1
         size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters".replace(",", " ")
         return self.add(f"pasted {size}", text)
 
     def add(self, name: str, text: str) -> str:
-        """Keep a text under a name that becomes a label with a number of its own."""
+        """Add a text under a name, made unique by a number; return its label."""
         self._count += 1
         name = " ".join(name.replace("[", "(").replace("]", ")").split())
         return self.put(Attachment(f"{name} #{self._count}", text))
 
     def put(self, attachment: Attachment) -> str:
-        """Keep an attachment under the name it has; returns its label."""
+        """Add an attachment under its own name; return its label."""
         label = f"[{attachment.name}]"
         if (number := _NUMBER.search(label)) is not None:
             self._count = max(self._count, int(number[1]))
@@ -62,15 +62,15 @@ class TextChips:
         return label
 
     def content(self, label: str) -> str:
-        """The text behind a label; raises `KeyError`."""
+        """Return the text of a label; raises `KeyError`."""
         return self._contents[label].text
 
     def replace(self, label: str, text: str) -> None:
-        """Put another text behind a label."""
+        """Replace the text of a label."""
         self._contents[label] = Attachment(self._contents[label].name, text)
 
     def spans(self, text: str) -> list[ChipSpan]:
-        """The chips in a text, from left to right."""
+        """Return the chips in a text, from left to right."""
         if not self._contents or "[" not in text:
             return []
         if self._pattern is None:
@@ -79,23 +79,23 @@ class TextChips:
         return [ChipSpan(m[0], m.start(), m.end()) for m in self._pattern.finditer(text)]
 
     def attachments(self, text: str) -> tuple[Attachment, ...]:
-        """What the chips in a text stand for, each once, in the order of the text."""
+        """Return the contents of the chips in a text, each once, in order."""
         labels = dict.fromkeys(span.label for span in self.spans(text))
         return tuple(self._contents[label] for label in labels)
 
     def pack(self, text: str) -> str:
-        """The draft with the contents of its chips inside, to be kept; `unpack` reads it."""
+        """Return the draft with the contents of its chips embedded; `unpack` reads it."""
         parts: list[str] = []
         at = 0
         for span in self.spans(text):
-            # A content could itself hold the marks only if it was never cleaned.
+            # A content contains the delimiters only if it was never cleaned.
             content = self.content(span.label).translate(_NO_MARKS)
             parts += [text[at : span.start], _START, span.label[1:-1], _MIDDLE, content, _END]
             at = span.end
         return "".join([*parts, text[at:]])
 
     def unpack(self, kept: str) -> str:
-        """The draft of a `pack`; its chips are known from then on."""
+        """Return the draft of a `pack`, and register its chips."""
 
         def put(match: re.Match[str]) -> str:
             return self.put(Attachment(match[1], match[2]))
@@ -107,7 +107,7 @@ _NO_MARKS = {ord(mark): None for mark in (_START, _MIDDLE, _END)}
 
 
 def span_at(spans: list[ChipSpan], place: int, *, inside: bool = False) -> ChipSpan | None:
-    """The chip that touches a place, or that it is strictly inside of."""
+    """Return the chip that touches a position, or strictly contains it with `inside`."""
     at = bisect_left([span.end for span in spans], place)
     for span in spans[at : at + 2]:
         if inside and span.start < place < span.end:

@@ -11,7 +11,7 @@ from ..client.api_types import DeviceGauges, GaugesEvent
 from ..commands.command_table import COMMANDS, Command
 from ..commands.key_table import FILE as KEYS_FILE
 from ..commands.key_table import KeyTable, load_keys
-from ..settings.preferences import Preferences, PreferencesBroken, remember
+from ..settings.preferences import Preferences, PreferencesBroken, save_preference
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class ProgramFeature(Feature):
 
     def _apply(self, preferences: Preferences) -> None:
         self.host.composer.enter_sends = preferences.enter_sends
-        self.host.transcript.set_reading(
-            times=preferences.times, folded_thoughts=preferences.fold_thoughts
+        self.host.transcript.set_display(
+            times=preferences.times, folded_reasoning=preferences.fold_thoughts
         )
 
     @property
@@ -100,7 +100,7 @@ class ProgramFeature(Feature):
     async def _remember(self, folder: Path, name: str, value: str | bool | int) -> None:
         try:
             async with self._remembering:  # each reads what the one before wrote
-                await asyncio.to_thread(remember, folder, name, value)
+                await asyncio.to_thread(save_preference, folder, name, value)
         except PreferencesBroken as error:
             self.host.tell(str(error), "warning")
         except OSError as error:

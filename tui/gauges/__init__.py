@@ -1,1 +1,1 @@
-"""What the gauges show, as values: pages, memory, context, speed and prices, without a screen."""
+"""The values that the gauges show: pages, memory, context, speed and costs, without widgets."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 
 def apportion(amounts: Sequence[float], width: int) -> list[int]:
-    """Cells for each amount, `width` in all; what is not nothing gets one, where there is room.
+    """Return the cells of each amount, `width` in all; positive amounts get at least one if
+    possible.
 
-    Rounded by largest remainders. All are 0 where the amounts are.
+    Rounded by largest remainders. All are 0 if the amounts are.
     """
     total = sum(amounts)
     if total <= 0 or width <= 0:

@@ -1,10 +1,10 @@
-"""`CachedPrompts`: what the cache was filled with lately, and what sending something else costs."""
+"""Recent requests in the KV cache, and the prefill cost of sending something else."""
 
 from __future__ import annotations
 
 from ..chats.message import MessageFacts
 from .context_usage import CountTokens
-from .prefill_cost import PrefillCost, prompt_rate, reread_price
+from .prefill_cost import PrefillCost, prefill_cost, prompt_rate
 
 REMEMBERED = 8
 
@@ -12,23 +12,23 @@ Request = list[dict[str, str]]
 
 
 class CachedPrompts:
-    """The last requests of a chat with their answers, by model, and how fast they were read."""
+    """The last requests of a chat with their answers, by model, and prefill rates."""
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, Request]] = []
         self._rates: dict[str, float] = {}
 
     def clear(self) -> None:
-        """Another chat: nothing of it is known to be in the cache."""
+        """Forget everything, for another chat."""
         self._sent.clear()
 
     def add(self, model: str, request: Request) -> None:
-        """A request is on its way."""
+        """Add a request that was sent."""
         self._sent.append((model, request))
         del self._sent[:-REMEMBERED]
 
     def add_answer(self, text: str, facts: MessageFacts) -> None:
-        """The last request was answered."""
+        """Add the answer to the last request."""
         if not self._sent:
             return
         model, request = self._sent[-1]
@@ -39,15 +39,14 @@ class CachedPrompts:
             self._rates[model] = rate
 
     def price(self, wanted: Request, model: str, count: CountTokens, rate: float) -> PrefillCost:
-        """What of `wanted` this model would have to read again, at the best of what was sent.
+        """Return the cost of prefilling `wanted` with this model, given the requests sent.
 
-        A new last prompt has to be read in any case: leave it out. Nothing is charged before the
-        first request, as long as it is not known what the cache holds. `rate` is the daemon's own,
-        0 where it has none.
+        Leave out a new last prompt, which must be prefilled in any case. The cost is 0 before the
+        first request, while the cache is unknown. `rate` is the daemon's own, 0 if unknown.
         """
         if not self._sent:
             return PrefillCost()
         cached = [request for sent_to, request in self._sent if sent_to == model] or [[]]
         known = rate or self._rates.get(model)
-        prices = [reread_price(request, wanted, count, known) for request in cached]
+        prices = [prefill_cost(request, wanted, count, known) for request in cached]
         return min(prices, key=lambda price: price.tokens)

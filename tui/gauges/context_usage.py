@@ -1,4 +1,4 @@
-"""What fills the context, role by role, and how the ribbon divides its cells."""
+"""Context usage by role, and its ribbon of cells."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..compaction.compaction_range import select
 from .apportionment import apportion
 
 SUGGEST_AT = 0.75
-"""The part of the context from which compacting is suggested."""
+"""The share of the context from which compaction is suggested."""
 FULL_AT = 0.9
 REPLY_RESERVE = 1024
 _QUOTED = re.compile(r"<(user|assistant)>\n.*?\n</\1>", re.DOTALL)
 
 CountTokens = Callable[[Mapping[str, str]], tuple[int, bool]]
-"""A message's tokens, and whether they are exact."""
+"""Returns a message's tokens, and whether they are exact."""
 
 
 class Role(IntEnum):
-    """Whom a part of the context comes from, in the order of the ribbon."""
+    """The origin of a part of the context, in the order of the ribbon."""
 
     SYSTEM = 0
     PINS = 1
@@ -36,24 +36,24 @@ class Role(IntEnum):
 
     @property
     def glyph(self) -> str:
-        """The sign on the ribbon."""
+        """Return the sign on the ribbon."""
         return "◆●≡▓█▒"[self]
 
     @property
     def style(self) -> str:
-        """The colour that repeats the sign."""
+        """Return the colour that repeats the sign."""
         return ("$accent", "$warning", "$secondary", "$primary 70%", "$primary", "$success")[self]
 
     @property
     def word(self) -> str:
-        """Its name in tables."""
+        """Return its name in tables."""
         return ("system", "pins", "summary", "you", "assistant", "files")[self]
 
 
 class ContextPart(msgspec.Struct, frozen=True):
     """A message as it is sent: its tokens, of which `files` are attachments, `pins` pinned words.
 
-    `message` is None for what is not a message of the chat: the system prompt, a summary.
+    `message` is None for parts that are not messages of the chat: system prompt, summary.
     """
 
     role: Role
@@ -76,12 +76,12 @@ class ContextUse(msgspec.Struct, frozen=True):
 
     @property
     def fraction(self) -> float:
-        """The part of the context that is in use, 0 where the context is not known."""
+        """Return the share of the context in use, 0 if its size is unknown."""
         return self.used / self.context if self.context else 0.0
 
 
 def context_parts(entries: Sequence[ViewEntry], count: CountTokens) -> list[ContextPart]:
-    """What is known of each message that is sent, in their order."""
+    """Return the parts of the messages that are sent, in order."""
     return [
         _part(entry, *count({"role": entry.role, "content": entry.content})) for entry in entries
     ]
@@ -101,14 +101,14 @@ def _part(entry: ViewEntry, tokens: int, exact: bool) -> ContextPart:
 
 
 def _share_of_files(message: Message, sent: str) -> float:
-    """The part of a message's text that came as attachments: tokens cannot be counted apart."""
+    """Return the share of a message's text that is attachments: tokens cannot be counted apart."""
     if not message.attachments or sent != message.text:
         return 0.0  # none, or trimmed
     return 1.0 - len(message.content) / max(1, len(sent))
 
 
 def _share_of_pins(record: str) -> float:
-    """The part of a record that is pinned messages, word for word."""
+    """Return the share of a record that is pinned messages."""
     quoted = sum(len(found[0]) for found in _QUOTED.finditer(record)) if KEPT in record else 0
     return quoted / len(record) if record else 0.0
 
@@ -121,9 +121,9 @@ def context_use(
     answer: int = 0,
     total: int | None = None,
 ) -> ContextUse:
-    """The sums; `answer` are tokens of an answer that is being written.
+    """Return the sums; `answer` are tokens of an answer being generated.
 
-    `total` is what the engine itself counted, where it did: the roles then are shares of it.
+    With `total`, the engine's own count, the roles are shares of it.
     """
     roles = [0] * len(Role)
     for part in parts:
@@ -138,9 +138,9 @@ def context_use(
 
 
 def ribbon(use: ContextUse, width: int) -> list[tuple[str, str]]:
-    """The ribbon of `width` cells as pieces of (signs, colour).
+    """Return the ribbon of `width` cells as pieces of (signs, colour).
 
-    Roles, `┊` where they end, what is free, `┆` where compacting is suggested, `╌` for the reply.
+    Roles, `┊` at their end, free space, `┆` where compaction is suggested, `╌` for the reply.
     """
     if width < 4 or not use.context:
         return []
@@ -162,7 +162,7 @@ def ribbon(use: ContextUse, width: int) -> list[tuple[str, str]]:
 
 
 class Savings(msgspec.Struct, frozen=True):
-    """Tokens that compacting and trimming would give back, about."""
+    """Estimated tokens that compacting and trimming would free."""
 
     compact: int = 0
     trim: int = 0
@@ -177,9 +177,9 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 
 def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int]) -> Savings:
-    """What compacting and trimming would save now, as they themselves would choose.
+    """Return what compacting and trimming would save now, by their own rules.
 
-    `count` tells about how many tokens a text takes.
+    `count` estimates the tokens of a text.
     """
     sizes = {part.message.id: part.tokens for part in parts if part.message is not None}
     head = sum(part.tokens for part in parts if part.message is None)
@@ -194,7 +194,7 @@ def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int
 
 
 def _trimmed(part: ContextPart) -> int:
-    """The tokens of a message that trimming would leave out."""
+    """Return the tokens of a message that trimming would omit."""
     message = part.message
     if message is None or message.pinned:
         return 0

@@ -1,4 +1,4 @@
-"""The signs the gauges are drawn with, and their twins for terminals that only know ASCII."""
+"""The gauges' signs, and ASCII replacements for plain terminals."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def ascii_only(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal, by its name and its locale, cannot be trusted with more than ASCII."""
+    """Return whether the terminal, by its name and locale, supports only ASCII."""
     if environment.get("TERM", "") in _PLAIN_TERMINALS:
         return True
     locale = next(
         (environment[n] for n in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(n)), ""
     )
-    # No locale at all is common in containers and says nothing; "C.UTF-8" says yes.
+    # A missing locale is common in containers and means nothing; "C.UTF-8" means support.
     return bool(locale) and locale not in ("C", "POSIX") and "utf" not in locale.lower()
 
 
 def plain(text: str) -> str:
-    """The text with every sign of the gauges as one ASCII character."""
+    """Return the text with every gauge sign replaced by one ASCII character."""
     return text.translate(_PLAIN)

@@ -1,4 +1,4 @@
-"""`GaugeState`: everything the gauges show, as it was last heard."""
+"""The latest state of everything the gauges show."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..text import number_format
 from .context_usage import ContextUse
 from .memory_usage import MemoryUse, binary_size, memory_uses
 from .page_map_cells import evicted_pages
-from .speed_meter import Speed, SpeedMeter
+from .speed_meter import SpeedMeter, TokenRates
 
 IDLE_MODELS = 3
-"""How many models that only lie on the disk are named."""
+"""How many unloaded models are listed."""
 
 
 class RouteRow(msgspec.Struct, frozen=True):
-    """Where one answer came from: time of day, place, and reason."""
+    """Where one answer was generated: time of day, place, and reason."""
 
     time: str
     place: str
@@ -27,7 +27,7 @@ class RouteRow(msgspec.Struct, frozen=True):
 
 
 class ModelRow(msgspec.Struct, frozen=True):
-    """A model in the list: `ready`, `disk`, or on its way with a fraction."""
+    """A model in the list: `ready`, `disk`, or downloading with a fraction."""
 
     mark: str
     name: str
@@ -35,12 +35,12 @@ class ModelRow(msgspec.Struct, frozen=True):
     fraction: float | None = None
 
 
-def _nobody(chat: str) -> str | None:
+def _unknown_title(chat: str) -> str | None:
     return None
 
 
 class GaugeState(msgspec.Struct):
-    """Facts from the daemon and from the chat on the screen, and the values drawn from them."""
+    """State from the daemon and the current chat, and the values drawn from it."""
 
     model: str = ""
     label: str = ""
@@ -54,22 +54,22 @@ class GaugeState(msgspec.Struct):
     cloud: int = 0
     models: list[ModelEntry] = msgspec.field(default_factory=list[ModelEntry])
     pulls: dict[str, PullProgress] = msgspec.field(default_factory=dict[str, PullProgress])
-    title_of: Callable[[str], str | None] = _nobody
+    title_of: Callable[[str], str | None] = _unknown_title
     meter: SpeedMeter = msgspec.field(default_factory=SpeedMeter)
 
     @property
     def loaded(self) -> LoadedModel | None:
-        """The process of the chat's model."""
+        """Return the loaded process of the chat's model."""
         models = self.gauges.models if self.gauges is not None else []
         return next((model for model in models if model.name == self.model), None)
 
-    def take_gauges(self, gauges: GaugesEvent, now: float) -> None:
-        """Note figures; `now` is of a clock that never goes back."""
+    def update_gauges(self, gauges: GaugesEvent, now: float) -> None:
+        """Update the figures; `now` is of a monotonic clock."""
         self.gauges = gauges
         self.meter.take(gauges, now)
 
-    def take_pages(self, pages: PagesEvent) -> None:
-        """Note a page map; pages that gave way since the last one flash until the next tick."""
+    def update_pages(self, pages: PagesEvent) -> None:
+        """Update the page map; pages evicted since the last one flash until the next tick."""
         evicted = evicted_pages(self.pages, pages)
         self.flashing |= evicted
         if self.pages is not None and self.pages.model == pages.model:
@@ -81,15 +81,15 @@ class GaugeState(msgspec.Struct):
         self.pages = pages
 
     def memory(self) -> tuple[MemoryUse, ...]:
-        """The memory bars."""
+        """Return the memory bars."""
         return () if self.gauges is None else tuple(memory_uses(self.gauges))
 
-    def speed(self, now: float) -> Speed:
-        """The rates as of `now`."""
+    def speed(self, now: float) -> TokenRates:
+        """Return the rates as of `now`."""
         return self.meter.speed(now)
 
     def promised_context(self) -> int | None:
-        """The context the model could have, where what it got is less."""
+        """Return the context the model could have, if it got less."""
         loaded = self.loaded
         entry = next((m for m in self.models if m.name == self.model), None)
         if loaded is None or entry is None or not entry.context or not loaded.context:
@@ -97,7 +97,7 @@ class GaugeState(msgspec.Struct):
         return entry.context if entry.context > loaded.context else None
 
     def model_rows(self) -> tuple[ModelRow, ...]:
-        """Models with a process, then downloads, then a few that lie on the disk."""
+        """Return loaded models, then downloads, then a few on the disk."""
         running = self.gauges.models if self.gauges is not None else []
         rows = [_process_row(model, binary_size(model.weights_bytes)) for model in running]
         names = {model.name for model in running}

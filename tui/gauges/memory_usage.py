@@ -1,4 +1,4 @@
-"""The memory bars as values: what weights, KV cache and others take of a GPU and of RAM."""
+"""Memory usage of GPUs and RAM: weights, KV cache and other uses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class MemoryUse(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """In the order of `PARTS`."""
+        """Return the parts in the order of `PARTS`."""
         return self.weights, self.kv, self.other, self.free
 
 
 def memory_uses(gauges: GaugesEvent) -> list[MemoryUse]:
-    """Every GPU that tells its memory, then RAM where that is known."""
+    """Return every GPU that reports its memory, then RAM if known."""
     gpus = [d for d in gauges.devices if d.kind not in PROCESSOR_KINDS and d.memory_total]
     uses = [_gpu_use(gpu, _models_on(gauges.models, gpu, gpus)) for gpu in gpus]
     if gauges.memory.total:
@@ -37,14 +37,14 @@ def memory_uses(gauges: GaugesEvent) -> list[MemoryUse]:
 
 
 def gpu_fraction(model: LoadedModel) -> float:
-    """The part of a model's layers that lies on a GPU."""
+    """Return the share of a model's layers on a GPU."""
     return min(1.0, model.layers_on_gpu / model.layers) if model.layers else 0.0
 
 
 def _models_on(
     models: list[LoadedModel], gpu: DeviceGauges, gpus: list[DeviceGauges]
 ) -> list[LoadedModel]:
-    """The models on this GPU; those that do not say on which they are count for the first one."""
+    """Return the models on this GPU; those without a device count for the first one."""
     return [
         model
         for model in models
@@ -58,7 +58,7 @@ def _gpu_use(gpu: DeviceGauges, models: list[LoadedModel]) -> MemoryUse:
     kv = round(sum(m.kv_bytes * gpu_fraction(m) for m in models))
     work = sum(m.compute_bytes for m in models if m.layers_on_gpu)
     used = gpu.memory_used if gpu.memory_used is not None else weights + kv + work
-    return _divided("VRAM", gpu.name, total, weights, kv, used)
+    return _divide("VRAM", gpu.name, total, weights, kv, used)
 
 
 def _ram_use(gauges: GaugesEvent, has_gpu: bool) -> MemoryUse:
@@ -69,14 +69,14 @@ def _ram_use(gauges: GaugesEvent, has_gpu: bool) -> MemoryUse:
         weights += model.weights_bytes * here
         kv += model.kv_bytes * here + model.kv_memory_bytes
     used = memory.total - memory.available
-    return _divided("RAM", "", memory.total, round(weights), round(kv), used)
+    return _divide("RAM", "", memory.total, round(weights), round(kv), used)
 
 
-def _divided(kind: str, device: str, total: int, weights: int, kv: int, used: int) -> MemoryUse:
-    """What is used and not ours is others'.
+def _divide(kind: str, device: str, total: int, weights: int, kv: int, used: int) -> MemoryUse:
+    """Divide used memory; what is not ours belongs to others.
 
-    A system may count mapped weights as free memory, and a cache before its first use as well; the
-    free part then gives way, so that the parts still are the whole.
+    A system may count mapped weights, or a cache before its first use, as free; the free part is
+    then reduced, so that the parts still add up.
     """
     weights = min(weights, total)
     kv = min(kv, total - weights)
@@ -85,7 +85,7 @@ def _divided(kind: str, device: str, total: int, weights: int, kv: int, used: in
 
 
 def binary_size(count: float, *, unit: bool = True) -> str:
-    """Bytes of memory in GiB, or MiB where that is less than one."""
+    """Return bytes in GiB, or MiB below one."""
     gib = count / 2**30
     if gib >= 1:
         return f"{gib:.1f}{' GiB' if unit else ''}"

@@ -1,4 +1,4 @@
-"""What going over to another model costs, told before it happens."""
+"""The cost of switching to another model, computed in advance."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..client.api_types import LoadedModel, ModelEntry
 from ..text import number_format
 
 MUCH = 5.0
-"""Seconds from which one is asked first."""
+"""Seconds from which the switch needs confirmation."""
 _RESERVED = 2**30
 _PRICE_OF_LOADING = 1.5e9
-"""Bytes a second at which a model's file comes from a disk of today."""
+"""Bytes per second at which a model's file is read from a current disk."""
 
 
 class ModelSwitchCost(NamedTuple):
-    """What happens when `target` is to answer; seconds are None where no rate is known.
+    """What happens when `target` is to answer; seconds are None if no rate is known.
 
-    `needs_bytes` is 0 for a model that is loaded. `evicted` are the models that make room.
+    `needs_bytes` is 0 for a loaded model. `evicted` are the models that would be unloaded.
     """
 
     target: str
@@ -30,12 +30,12 @@ class ModelSwitchCost(NamedTuple):
     stays: str | None = None
 
     @property
-    def must_ask(self) -> bool:
-        """Whether it is more than one would let happen unasked."""
+    def needs_confirmation(self) -> bool:
+        """Return whether the switch needs confirmation."""
         return bool(self.evicted) or (self.seconds or 0.0) > MUCH
 
     def sentence(self) -> str:
-        """All of it in one sentence, "" where there is nothing to pay."""
+        """Return the cost in one sentence, "" if there is none."""
         parts: list[str] = []
         if self.tokens:
             time = "" if self.seconds is None else f", about {number_format.duration(self.seconds)}"
@@ -51,7 +51,7 @@ class ModelSwitchCost(NamedTuple):
         return f"{text}; {self.stays} stays warm." if self.stays else f"{text}."
 
 
-def price_of_switch(
+def estimate_switch_cost(
     target: ModelEntry,
     *,
     current: str | None,
@@ -60,9 +60,10 @@ def price_of_switch(
     rate: float | None,
     free_bytes: int | None,
 ) -> ModelSwitchCost:
-    """The price of `target` answering a chat of `tokens`, where `rate` is tokens read a second.
+    """Return the cost of `target` answering a chat of `tokens`; `rate` is prefill tokens per
+    second.
 
-    `free_bytes` of RAM are there now, None where nobody told: then nobody can say who has to go.
+    `free_bytes` of RAM are free now; if None, evictions cannot be predicted.
     """
     here = [model for model in loaded if model.state in ("ready", "starting")]
     warm = any(model.name == target.name for model in here)
@@ -81,7 +82,7 @@ def price_of_switch(
 def _evicted(
     others: Sequence[LoadedModel], needs: int, free_bytes: int | None, current: str | None
 ) -> tuple[str, ...]:
-    """Idle models that make room, the one in use last, as the daemon does it."""
+    """Return the idle models to evict, the current one last, as the daemon does."""
     missing = needs - ((free_bytes or 0) - _RESERVED)
     gone: list[str] = []
     for model in sorted(others, key=lambda model: model.name == current):
@@ -93,20 +94,20 @@ def _evicted(
     return tuple(gone)
 
 
-def reading_rate(
+def prefill_rate(
     model: ModelEntry,
     messages: Sequence[Message],
     sizes: Mapping[str, int],
     loaded: Sequence[LoadedModel] = (),
 ) -> float | None:
-    """Tokens a second at which `model` reads here, as the engine or answers in the chat tell.
+    """Return prefill tokens per second of `model`, from the engine or answers in the chat.
 
-    Another model's rate is scaled by the number of weights, which `sizes` tells by name.
+    Another model's rate is scaled by the number of weights, in `sizes` by name.
     """
     rates: dict[str, float] = {}
     for message in messages:
         new = message.facts.prompt_tokens - message.facts.cached_tokens
-        # A short prompt is measured too coarsely.
+        # A short prompt is too coarse a measurement.
         if message.facts.prompt_seconds > 0 and new >= 32:
             rates[message.model] = new / message.facts.prompt_seconds
     rates |= {held.name: held.prompt_rate for held in loaded if held.prompt_rate}
@@ -119,7 +120,7 @@ def reading_rate(
 
 
 def view_tokens(messages: Sequence[Message]) -> int:
-    """Tokens of a chat's path as they were counted last; 0 for an empty chat."""
+    """Return the tokens of a chat's path as last counted; 0 for an empty chat."""
     counted = [
         message.facts.prompt_tokens + message.facts.completion_tokens
         for message in messages

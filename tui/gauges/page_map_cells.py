@@ -1,4 +1,4 @@
-"""The page map as values: which cell stands for which pages of the KV cache, and whose they are."""
+"""The cells of the KV page map, with the pages and owners that each stands for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text import number_format
 
 
 class PageState(IntEnum):
-    """Whose a page is, seen from one chat; of two that are as frequent the greater is shown."""
+    """The state of a page, seen from one chat; of two equally frequent, the greater is shown."""
 
     FREE = 0
     REUSABLE = 1
@@ -23,19 +23,19 @@ class PageState(IntEnum):
 
     @property
     def glyph(self) -> str:
-        """The sign that stands for it on the map."""
+        """Return its sign on the map."""
         return "·▒▲█◆"[self]
 
     @property
     def word(self) -> str:
-        """Its name in a legend."""
+        """Return its name in a legend."""
         return ("free", "reusable", "undo", "this chat", "shared")[self]
 
 
 class PageMapCell(msgspec.Struct, frozen=True):
-    """One cell of the map: the pages `first` to `last`, and what most of them are.
+    """One cell of the map: the pages `first` to `last`, and the state of most of them.
 
-    `group` is the one that has most pages of that state, -1 for free ones.
+    `group` is the one with most pages of that state, -1 for free ones.
     """
 
     first: int
@@ -45,12 +45,12 @@ class PageMapCell(msgspec.Struct, frozen=True):
 
 
 def chat_of(label: str) -> str:
-    """The chat that a label of a conversation belongs to: the part before a compaction."""
+    """Return the chat of a conversation label: the part before a compaction."""
     return label.partition("@")[0]
 
 
 def state_of(group: PageGroup, label: str) -> PageState:
-    """What a group's pages are to the chat that is now sent as `label`."""
+    """Return the state of a group's pages for the chat that is now sent as `label`."""
     chats = {chat_of(conversation) for conversation in group.conversations}
     if len(chats) > 1:
         return PageState.SHARED
@@ -60,7 +60,7 @@ def state_of(group: PageGroup, label: str) -> PageState:
 
 
 def _runs(event: PagesEvent) -> Iterator[tuple[int, int, int]]:
-    """Group, first page and end of each run, cut at the number of pages and filled up to it."""
+    """Yield group, first page and end of each run, covering exactly the number of pages."""
     start = 0
     for group, count in event.runs:
         end = min(start + count, event.pages)
@@ -72,7 +72,7 @@ def _runs(event: PagesEvent) -> Iterator[tuple[int, int, int]]:
 
 
 def page_counts(event: PagesEvent, label: str) -> dict[PageState, int]:
-    """How many pages are in each state."""
+    """Return how many pages are in each state."""
     states = [state_of(group, label) for group in event.groups]
     counts = dict.fromkeys(PageState, 0)
     for group, start, end in _runs(event):
@@ -81,14 +81,14 @@ def page_counts(event: PagesEvent, label: str) -> dict[PageState, int]:
 
 
 def pages_per_cell(pages: int, cells: int) -> int:
-    """How many pages a cell stands for, so that all find room in `cells`."""
+    """Return how many pages a cell stands for, so that all fit into `cells`."""
     return max(1, -(-pages // max(1, cells)))
 
 
 def page_cells(event: PagesEvent, label: str, cells: int) -> list[PageMapCell]:
-    """The map for a chat that is now sent as `label`, of at most `cells` cells.
+    """Return the map for a chat that is now sent as `label`, of at most `cells` cells.
 
-    A cell stands for ceil(pages / cells) pages, the last one for what is left of them.
+    A cell stands for ceil(pages / cells) pages, the last one for the rest.
     """
     states = [state_of(group, label) for group in event.groups]
     per_cell = pages_per_cell(event.pages, cells)
@@ -113,7 +113,7 @@ def _cell(first: int, end: int, groups: Counter[int], states: list[PageState]) -
 
 
 def evicted_pages(before: PagesEvent | None, after: PagesEvent) -> set[int]:
-    """The pages whose content gave way between two events, if the cache says that any did."""
+    """Return the pages evicted between two events, if the cache reports evictions."""
     if before is None or before.model != after.model or before.pages != after.pages:
         return set()
     if after.evicted_pages_total <= before.evicted_pages_total:
@@ -134,7 +134,7 @@ def _owners(event: PagesEvent) -> list[tuple[str, ...]]:
 def explain(
     cell: PageMapCell, event: PagesEvent, label: str, title_of: Callable[[str], str | None]
 ) -> str:
-    """A sentence about a cell; `title_of` tells a chat's title by its name, None if unknown."""
+    """Return a sentence about a cell; `title_of` returns a chat's title, None if unknown."""
     one = cell.first == cell.last
     pages = f"page {cell.first}" if one else f"pages {cell.first}–{cell.last}"
     if cell.group < 0:
@@ -144,13 +144,13 @@ def explain(
     last = (cell.last + 1) * event.page_tokens - 1
     places = f"tokens {number_format.tokens(first)}–{number_format.tokens(last)}"
     used = "in use now" if group.running else f"used {ago(group.idle_seconds)}"
-    return f"{pages}: {whose(group, cell.state, label, title_of)}, {places}, {used}"
+    return f"{pages}: {owners_text(group, cell.state, label, title_of)}, {places}, {used}"
 
 
-def whose(
+def owners_text(
     group: PageGroup, state: PageState, label: str, title_of: Callable[[str], str | None]
 ) -> str:
-    """Words for the owners of a group of pages."""
+    """Return the owners of a group of pages in words."""
     others = sorted({chat_of(name) for name in group.conversations} - {chat_of(label)} - {""})
     titles = [f"“{title}”" for name in others if (title := title_of(name))]
     match state:
@@ -161,19 +161,19 @@ def whose(
         case PageState.SHARED:
             here = any(chat_of(name) == chat_of(label) for name in group.conversations if label)
             among = "this chat and " if here else ""
-            return f"the beginning of {among}{_some(others, titles)}"
+            return f"the beginning of {among}{_owner_names(others, titles)}"
         case _:
             return titles[0] if titles else "another chat" if others else "another program"
 
 
-def _some(names: list[str], titles: list[str]) -> str:
+def _owner_names(names: list[str], titles: list[str]) -> str:
     if titles and len(titles) == len(names) <= 2:
         return " and ".join(titles)
     return "another chat" if len(names) == 1 else f"{len(names)} other chats"
 
 
 def ago(seconds: float) -> str:
-    """How long ago something was, in one word or two."""
+    """Return an age in one or two words."""
     if seconds < 1:
         return "just now"
     if seconds < 90:

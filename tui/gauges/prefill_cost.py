@@ -1,4 +1,4 @@
-"""What it costs to throw away what is in the KV cache: tokens to read again, and seconds."""
+"""The cost of discarding KV cache: tokens to prefill again, and seconds."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ import msgspec
 from ..text import number_format
 
 CONFIRM_SECONDS = 5.0
-"""From here on a warning waits for an answer; below it is only told."""
+"""Seconds from which a warning needs confirmation."""
 MENTION_TOKENS = 256
-"""What is less is read in no time that anybody would notice."""
+"""Fewer tokens are prefilled unnoticeably fast."""
 
 RequestMessage = Mapping[str, str]
 
 
 class PrefillCost(msgspec.Struct, frozen=True):
-    """Tokens that are computed again, and the seconds that takes; None where no rate is known."""
+    """Tokens to prefill again, and the seconds that takes; None if no rate is known."""
 
     tokens: int = 0
     seconds: float | None = None
     estimated: bool = False
 
     @property
-    def is_worth_telling(self) -> bool:
-        """Whether anybody would notice."""
+    def is_noticeable(self) -> bool:
+        """Return whether the cost is noticeable."""
         return self.tokens >= MENTION_TOKENS and (self.seconds is None or self.seconds >= 0.3)
 
     @property
-    def needs_consent(self) -> bool:
-        """Whether to ask before it is paid."""
+    def needs_confirmation(self) -> bool:
+        """Return whether it needs confirmation."""
         return self.seconds is not None and self.seconds >= CONFIRM_SECONDS
 
     @property
     def sentence(self) -> str:
-        """`this re-reads 6 912 tokens, about 3 s`; "" where it is not worth telling."""
-        if not self.is_worth_telling:
+        """Return `this re-reads 6 912 tokens, about 3 s`; "" if it is not noticeable."""
+        if not self.is_noticeable:
             return ""
         about = "≈ " if self.estimated else ""
         time = "" if self.seconds is None else f", about {number_format.remaining(self.seconds)}"
         return f"this re-reads {about}{number_format.tokens(self.tokens)} tokens{time}"
 
 
-def reread_price(
+def prefill_cost(
     cached: Sequence[RequestMessage],
     wanted: Sequence[RequestMessage],
     tokens_of: Callable[[RequestMessage], tuple[int, bool]],
     rate: float | None,
 ) -> PrefillCost:
-    """The price of sending `wanted` where the cache holds `cached`.
+    """Return the cost of sending `wanted` when the cache holds `cached`.
 
-    The cache is of use up to the first message that differs; what of `wanted` is behind it is
-    read again. With another model nothing is cached. `tokens_of` tells a message's tokens and
-    whether they are exact; `rate` is prompt tokens a second.
+    The cache is valid up to the first message that differs; the rest of `wanted` is prefilled. With
+    another model nothing is cached. `tokens_of` returns a message's tokens and whether they are
+    exact; `rate` is prefill tokens per second.
     """
     kept = 0
     for before, after in zip(cached, wanted, strict=False):
@@ -67,6 +67,6 @@ def reread_price(
 
 
 def prompt_rate(prompt_tokens: int, cached_tokens: int, seconds: float) -> float | None:
-    """Prompt tokens a second of an answer; None where too few were read to tell."""
+    """Return prefill tokens per second of an answer; None if too few were computed to tell."""
     read = prompt_tokens - cached_tokens
     return read / seconds if read >= 64 and seconds > 0 else None

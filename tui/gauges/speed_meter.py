@@ -1,4 +1,4 @@
-"""`SpeedMeter`: rates from the counters that the daemon tells now and then."""
+"""Computes rates from the daemon's token counters."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from ..client.api_types import GaugesEvent, LoadedModel
 
 WINDOW = 60
-"""Seconds that are remembered."""
+"""Seconds of history."""
 NOW = 2.0
-"""Seconds over which the rate of this moment is taken."""
+"""Seconds over which the present rate is averaged."""
 
 
-class Speed(msgspec.Struct, frozen=True):
-    """What is known about the speed of all models together; None where there is nothing to say.
+class TokenRates(msgspec.Struct, frozen=True):
+    """The speed of all models together; None if unknown.
 
-    `history` is tokens a second for each of the last 60 s, the oldest first. `acceptance` is the
-    part of the guessed tokens that were right, `joules_per_token` of the time when tokens came.
+    `history` is tokens per second for each of the last 60 s, the oldest first. `acceptance` is the
+    share of draft tokens accepted, `joules_per_token` is averaged over busy time.
     """
 
     now: float = 0.0
@@ -33,7 +33,7 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """What came between two events, in seconds since the meter's clock began."""
+    """The increase between two events, in seconds since the meter's clock began."""
 
     start: float
     end: float
@@ -43,14 +43,14 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class SpeedMeter:
-    """Takes each `gauges` event with the time it came at; several models add up."""
+    """Takes each `gauges` event with its arrival time; several models add up."""
 
     def __init__(self) -> None:
         self._last: tuple[float, GaugesEvent] | None = None
         self._steps: deque[_Step] = deque()
 
     def take(self, gauges: GaugesEvent, now: float) -> None:
-        """Note an event; `now` is of a clock that never goes back."""
+        """Add an event; `now` is of a monotonic clock."""
         if self._last is not None and now > self._last[0]:
             then, before = self._last
             self._steps.append(_step(then, now, before, gauges))
@@ -58,16 +58,16 @@ class SpeedMeter:
         while self._steps and self._steps[0].end <= now - WINDOW - NOW:
             self._steps.popleft()
 
-    def speed(self, now: float) -> Speed:
-        """The rates as of `now`."""
+    def speed(self, now: float) -> TokenRates:
+        """Return the rates as of `now`."""
         models = [] if self._last is None else self._last[1].models
-        # Events are rare in idle time: what came since the one before is no rate of this moment.
+        # Events are rare in idle time: the increase since the previous one is no present rate.
         busy = any(model.running for model in models)
         drafted = sum(m.drafted_tokens_total for m in models)
         accepted = sum(m.accepted_tokens_total for m in models)
         devices = [] if self._last is None else self._last[1].devices
         watts = [d.watts for d in devices if d.watts is not None]
-        return Speed(
+        return TokenRates(
             now=self._rate(now, lambda step: step.written) if busy else 0.0,
             prompt=self._rate(now, lambda step: step.read) if busy else 0.0,
             history=self._history(now),
@@ -79,13 +79,13 @@ class SpeedMeter:
         )
 
     def _rate(self, now: float, count: Callable[[_Step], int]) -> float:
-        """Over the last moments that are known, which may end a little before `now`."""
+        """Return the rate over the last known moments, which may end shortly before `now`."""
         latest = [step for step in self._steps if step.end > now - NOW]
         seconds = sum(step.end - step.start for step in latest)
         return sum(map(count, latest)) / seconds if seconds else 0.0
 
     def _history(self, now: float) -> tuple[float, ...]:
-        """Whole seconds, so that a graph moves by columns and not by blurs."""
+        """Return the rate of each whole second, so that a graph moves by columns."""
         end = int(now)
         rates = [0.0] * WINDOW
         for step in self._steps:
@@ -124,7 +124,7 @@ def _step(then: float, now: float, before: GaugesEvent, after: GaugesEvent) -> _
 def _grown(
     before: LoadedModel | None, after: LoadedModel, count: Callable[[LoadedModel], int]
 ) -> int:
-    """How much a counter grew; one that began anew with its process counts from 0."""
+    """Return how much a counter grew; one reset with its process counts from 0."""
     if before is None:
         return 0
     grown = count(after) - count(before)

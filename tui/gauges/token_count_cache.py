@@ -1,4 +1,4 @@
-"""`TokenCountCache`: how many tokens each message takes, exact once the daemon was asked."""
+"""Cache of token counts per message, with estimates for those not yet counted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from ..client.api_types import TokenCounts
 
 BYTES_PER_TOKEN = 4.0
-"""Of UTF-8, as most tokenizers have it; measured ones take its place."""
+"""Of UTF-8, as most tokenizers average; replaced by measured values."""
 OVERHEAD = 5
-"""Tokens that a template puts around a message, about."""
+"""Approximate tokens that a template puts around a message."""
 MEASURED_FROM = 400
 """Bytes that must have been counted before their ratio is trusted."""
 
@@ -18,14 +18,14 @@ _Key = tuple[str, str, str]
 
 
 class TokenCountCache:
-    """Remembers the counts by model and message, whatever chat or branch a message is in."""
+    """Token counts by model and message, independent of chat and branch."""
 
     def __init__(self) -> None:
         self._known: dict[_Key, int] = {}
         self._measured: dict[str, tuple[int, int]] = {}
 
     def note(self, model: str, messages: Sequence[RequestMessage], counts: TokenCounts) -> None:
-        """Take over what the daemon counted for these messages; raises `ValueError` for others."""
+        """Store the daemon's counts for these messages; raises `ValueError` for a mismatch."""
         for message, tokens in zip(messages, counts.messages, strict=True):
             key = _key(model, message)
             if key not in self._known:
@@ -35,11 +35,11 @@ class TokenCountCache:
             self._known[key] = tokens
 
     def is_complete(self, model: str, messages: Sequence[RequestMessage]) -> bool:
-        """Whether all of these messages are counted."""
+        """Return whether all of these messages are counted."""
         return all(_key(model, message) in self._known for message in messages)
 
     def count(self, model: str, message: RequestMessage) -> tuple[int, bool]:
-        """A message's tokens, and whether they are exact."""
+        """Return a message's tokens, and whether they are exact."""
         key = _key(model, message)
         known = self._known.get(key)
         if known is not None:
@@ -47,7 +47,7 @@ class TokenCountCache:
         return self.estimate(model, key[2]) + OVERHEAD, False
 
     def estimate(self, model: str, text: str) -> int:
-        """About how many tokens a text takes, by what was measured with this model."""
+        """Estimate the tokens of a text, by this model's measured ratio."""
         size, tokens = self._measured.get(model, (0, 0))
         ratio = size / tokens if size >= MEASURED_FROM else BYTES_PER_TOKEN
         return round(len(text.encode()) / ratio)

@@ -1,1 +1,1 @@
-"""Where chats are kept: one SQLite database that is only ever added to, and its full-text index."""
+"""Storage of chats in an append-only SQLite database, with a full-text index."""

@@ -1,4 +1,4 @@
-"""`search_chats`: finds messages in all chats by their words, the best and newest first."""
+"""Full-text search over the messages of all chats, ranked by relevance and age."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 CANDIDATES = 1500
-"""Where more messages match, the newest of so many are ranked: the query says too little."""
+"""If more messages match, only this many of the newest are ranked."""
 LOOKS = 3
-"""How often older candidates are looked for, each time more, when few chats fill the newest."""
+"""How many times older candidates are searched, with growing limits, if too few chats match."""
 HITS_IN_A_CHAT = 3
 _FRESH_DAYS = 60.0
-"""After so many days a message's advantage of being new has fallen to a third."""
+"""Days after which the ranking advantage of a new message has fallen to a third."""
 
 _NEWEST = (
     "SELECT m.row, m.id, m.chat, m.role, m.model, m.created FROM messages m WHERE"
@@ -40,7 +40,7 @@ _FILTERED = (
     " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
     " AND words.rowid < :below ORDER BY words.rowid DESC LIMIT :limit"
 )
-# Ranked before it is joined: only what is among the newest is looked up at all.
+# Ranked before the join: only the newest matches are looked up.
 _ALL = (
     "SELECT m.row, m.id, m.chat, m.role, m.model, m.created, f.score FROM"
     " (SELECT bm25(words) AS score, rowid FROM words WHERE words MATCH :match"
@@ -50,7 +50,7 @@ _ALL = (
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that matches; `message` is None where the chat's own title does."""
+    """A message that matches; `message` is None if only the chat's own title does."""
 
     chat: str
     message: str | None
@@ -64,7 +64,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_chats(connection: Connection, query: SearchQuery, limit: int) -> list[SearchHit]:
-    """The hits of a query, best first, at most `limit`, and a few of each chat."""
+    """Return the hits of a query, best first, at most `limit`, and a few per chat."""
     if query.is_empty:
         return []
     settings = _Settings(connection)
@@ -94,7 +94,7 @@ def search_chats(connection: Connection, query: SearchQuery, limit: int) -> list
 
 
 class _Settings:
-    """The settings of all chats, read once a search and understood where they are needed."""
+    """The settings of all chats, read once per search and parsed on demand."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -116,7 +116,7 @@ class _Settings:
 def _chats_of_filters(
     connection: Connection, query: SearchQuery, settings: _Settings
 ) -> set[str] | None:
-    """The chats that the filters leave, None for all."""
+    """Return the chats that pass the filters, None for all."""
     found: set[str] | None = None
     if query.folder is not None or query.pinned:
         wanted = (query.folder or "").casefold()
@@ -151,7 +151,7 @@ _Row = tuple[int, str, str, str, str, float]
 def _ranked(
     connection: Connection, query: SearchQuery, chats: set[str] | None, limit: int
 ) -> list[_Row]:
-    """The rows of the messages that match, the best first, a few of each chat."""
+    """Return the rows of matching messages, best first, a few per chat."""
     values: dict[str, Any] = {
         "match": query.match(),
         "chats": None if chats is None else json.dumps(list(chats)),
@@ -186,7 +186,7 @@ def _few_of_each(rows: list[_Row]) -> list[_Row]:
 
 
 def _freshness(age: float) -> float:
-    """What a score is multiplied by: 1 for the newest, half of it for the oldest."""
+    """Return the factor for a score: 1 for the newest message, a half for the oldest."""
     return 0.5 + 0.5 * math.exp(-max(0.0, age) / 86400 / _FRESH_DAYS)
 
 
@@ -197,7 +197,7 @@ def _title_hits(
     chats: set[str] | None,
     maker: SnippetMaker,
 ) -> list[SearchHit]:
-    """Chats whose given title has all the words; titles made from prompts are found as those."""
+    """Return chats whose own title has all the words; automatic titles are found as prompts."""
     hits: list[SearchHit] = []
     if not query.terms or query.before is not None or query.after is not None:
         return hits

@@ -1,4 +1,4 @@
-"""`HistoryStore`: the chats of this user, kept as they happen, read and searched."""
+"""The chat history of this user: records chats as they happen, reads and searches them."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from .open_answers import KeptAnswer
 
 PATIENCE = 2.0
-"""Seconds a reader waits for what was noted before it asked."""
+"""Seconds a reader waits for pending writes."""
 
 R = TypeVar("R")
 
 
 def open_history(folder: Path, on_trouble: Callable[[str], None]) -> HistoryStore:
-    """The chats under `folder`; nothing is read or made there before the first use.
+    """Return the store of chats under `folder`; the database is opened on first use.
 
-    `on_trouble` is told, in another thread, once when chats cannot be kept and why.
+    `on_trouble` is called from another thread, once, when chats cannot be kept and why.
     """
     return HistoryStore(Database(folder), on_trouble)
 
 
 class HistoryStore(ChatRecorder):
-    """Implements `ChatRecorder`, which never waits, and reads, which does: call that in a thread.
+    """Records without waiting; reading blocks, so call it in a thread.
 
-    Everything noted is committed within half a second by one thread. Reading sees what was noted
-    before. Readers raise `HistoryError`.
+    A writer thread commits records within half a second. Reads see all earlier records. Reading
+    methods raise `HistoryError`.
     """
 
     def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
@@ -64,7 +64,7 @@ class HistoryStore(ChatRecorder):
 
     @property
     def is_able(self) -> bool:
-        """Whether what is noted reaches the disk, as far as is known."""
+        """Return whether records reach the disk, as far as is known."""
         return self._writer.is_able
 
     def add_chat(self, chat: Chat) -> None:
@@ -132,7 +132,9 @@ class HistoryStore(ChatRecorder):
         )
 
     def delete_chat(self, chat: str) -> None:
-        """Delete a chat for good: its rows, its words in the index, and their traces in the log."""
+        """Delete a chat permanently: its rows, its words in the index, and their traces in
+        the log.
+        """
         self._writer.put(lambda connection: row_writes.delete_chat(connection, chat))
 
     def load(self, chat: str) -> Chat | None:
@@ -152,7 +154,7 @@ class HistoryStore(ChatRecorder):
         return loaded
 
     def draft(self, chat: str) -> str:
-        """What stood in the composer of a chat."""
+        """Return the draft of a chat."""
         return self._read(lambda connection: row_reads.load_draft(connection, chat))
 
     def settings(self, chat: str) -> ChatSettings:
@@ -162,60 +164,62 @@ class HistoryStore(ChatRecorder):
         return settings
 
     def message_text(self, message: str) -> str:
-        """What a message says, with its attachments; "" where there is none."""
+        """Return a message's text with its attachments; "" if missing."""
         return self._read(lambda connection: row_reads.message_text(connection, message))
 
     def given(self, message: str) -> tuple[int, int]:
-        """The characters of text and of thoughts that a message was added with."""
-        return self._read(lambda connection: row_reads.given_lengths(connection, message))
+        """Return the characters of text and reasoning with which a message was added."""
+        return self._read(lambda connection: row_reads.initial_lengths(connection, message))
 
     def recent(self, limit: int = 200, folder: str | None = None) -> list[ChatSummary]:
-        """The chats, pinned ones first, then the newest first; those with only a draft too."""
+        """Return the chats, pinned first, then the newest first; including those with only
+        a draft.
+        """
         return self._read(lambda connection: row_reads.recent_chats(connection, limit, folder))
 
     def folders(self) -> list[tuple[str, int]]:
-        """The folders in use with how many chats each has."""
+        """Return the folders in use, by name, with their number of chats."""
         return self._read(row_reads.folders)
 
     def prompts(self, limit: int = 200) -> list[str]:
-        """The last prompts of all chats, the newest first, each once."""
+        """Return the latest prompts of all chats, newest first, without duplicates."""
         return self._read(lambda connection: row_reads.recent_prompts(connection, limit))
 
     def unfinished(self) -> list[UnfinishedAnswer]:
-        """Answers that were open when the program writing them died; they are this one's now.
+        """Return answers whose writing program has died; this program now owns them.
 
-        Each is to be taken up again by its `generation`, noted with `set_generation`, or ended as
-        interrupted with `end_message`.
+        Resume each by its `generation`, noted with `set_generation`, or end it as interrupted with
+        `end_message`.
         """
         return self._ask_writer(
             lambda connection: row_reads.claim_unfinished(connection, self._writer.session)
         )
 
     def claim(self, message: str) -> bool:
-        """Whether this program is the one that writes an open answer down, from now on or already.
+        """Return whether this program owns an open answer, claiming it if its owner died.
 
-        False where another one that is alive does, and where nobody does any more.
+        False if another running program owns it, or if it has ended.
         """
         return self._ask_writer(
             lambda connection: open_answers.claim_answer(connection, message, self._writer.session)
         )
 
     def answer(self, message: str) -> KeptAnswer | None:
-        """An answer as it is on the disk now, None where it was deleted."""
+        """Return the stored state of an answer, None if it was deleted."""
         return self._read(lambda connection: open_answers.read_answer(connection, message))
 
     def route_counts(self) -> dict[str, int]:
-        """How many answers of all chats went which way, `local` among them."""
+        """Return the number of answers by route over all chats, including `local`."""
         return self._read(row_reads.route_counts)
 
     def model_speeds(self) -> dict[str, ModelSpeed]:
-        """What each model reached here, by its name."""
+        """Return the measured speed of each model, by name."""
         return self._read(row_reads.model_speeds)
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
-        """Messages of all chats that match what was typed, best first; any text is a query.
+        """Return messages that match the typed text, best first; any text is a valid query.
 
-        The newest search wins: an older one that still runs raises `SearchSuperseded`.
+        The newest search wins: an older one still running raises `SearchSuperseded`.
         """
         from .chat_search import search_chats
         from .search_query import parse_query
@@ -241,15 +245,15 @@ class HistoryStore(ChatRecorder):
                 raise self._reading_failed(error) from error
 
     def import_file(self, path: Path, progress: Callable[[ImportReport], bool]) -> ImportReport:
-        """Take over the chats in a file of another program, or of ours; each only once.
+        """Import the chats in another program's file or an own export; each only once.
 
-        `progress` is told in this thread a few times a second, and stops it with False.
+        `progress` is called in this thread a few times a second, and stops it by returning False.
         """
         from .imports.import_chats import import_chats
 
         path = path.expanduser()
         if path.resolve() == self.database.path.resolve():
-            raise HistoryError("These chats are ingle's own, and here already.")
+            raise HistoryError("These are ingle's own chats, which are already here.")
         self._writer.flush(PATIENCE)
         try:
             with self._importing, closing(self.database.connect()) as connection:
@@ -260,14 +264,14 @@ class HistoryStore(ChatRecorder):
             ) from error
 
     def unlock(self, passphrase: str) -> None:
-        """Open encrypted chats, and write what was said meanwhile; raises `WrongPassphrase`."""
+        """Unlock encrypted chats, and write pending records; raises `WrongPassphrase`."""
         folder = self.database.folder
         try:
             self.database.unlock(passphrase)
         except WrongPassphrase:
             if not opens_copy(folder, passphrase):
                 raise
-            # What opens the copy is right: so the chats themselves are damaged.
+            # The passphrase opens the backup, hence it is right and the database is damaged.
             self.database.unlock(passphrase, is_right=True)
             self._writer.check()
         except (OSError, *database_errors()) as error:
@@ -275,10 +279,10 @@ class HistoryStore(ChatRecorder):
         self._writer.wake()
 
     def unlock_with_keyring(self) -> bool:
-        """Open encrypted chats with what the system's keyring remembers; whether that worked."""
-        from .database.system_keyring import remembered
+        """Unlock encrypted chats with the passphrase in the keyring; return whether it worked."""
+        from .database.system_keyring import load_passphrase
 
-        passphrase = remembered(self.database.folder)
+        passphrase = load_passphrase(self.database.folder)
         if passphrase is None:
             return False
         try:
@@ -288,31 +292,31 @@ class HistoryStore(ChatRecorder):
         return True
 
     def remember(self, wanted: bool) -> None:
-        """Put the passphrase into the system's keyring, or take it out; raises `HistoryError`."""
-        from .database.system_keyring import forget, remember
+        """Store the passphrase in the keyring, or delete it; raises `HistoryError`."""
+        from .database.system_keyring import delete_passphrase, store_passphrase
 
         if not wanted:
-            forget(self.database.folder)
+            delete_passphrase(self.database.folder)
         elif self.database.passphrase is not None:
-            remember(self.database.folder, self.database.passphrase)
+            store_passphrase(self.database.folder, self.database.passphrase)
 
     def encrypt(self, passphrase: str) -> None:
-        """Keep the chats encrypted from now on; raises `HistoryError` where that cannot be."""
+        """Encrypt the chats; raises `HistoryError` if that is not possible."""
         self._convert(lambda: self.database.encrypt(passphrase))
 
     def decrypt(self) -> None:
-        """Keep the chats in the clear from now on; raises `HistoryError`."""
+        """Decrypt the chats; raises `HistoryError`."""
         self._convert(self.database.decrypt)
 
     def _convert(self, conversion: Callable[[], None]) -> None:
-        """Let the database become another file, while notes wait in memory."""
+        """Convert the database file, while records wait in memory."""
         try:
             if not self._writer.pause():
                 raise HistoryError("The chats are still being written.", "Try again in a moment.")
             with self._reading, self._searching, self._importing:
                 self._close_reader()
                 self._close_searcher()
-                wipe_backups(self.database.folder)  # no copy may outlast its passphrase
+                wipe_backups(self.database.folder)  # no backup may outlast its passphrase
                 conversion()
                 if self.database.is_encrypted:
                     wipe_backups(self.database.folder)
@@ -322,11 +326,11 @@ class HistoryStore(ChatRecorder):
             self._writer.resume()
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Wait until everything noted is on the disk; False where it is not."""
+        """Wait until all records are on the disk; return False on a timeout or failure."""
         return self._writer.flush(seconds)
 
     def close(self) -> bool:
-        """Write what is left and close everything; False where something could not be written."""
+        """Write pending records and close everything; return False if some could not be written."""
         done = self._writer.close()
         with self._reading:
             self._close_reader()
@@ -352,7 +356,7 @@ class HistoryStore(ChatRecorder):
         return HistoryError(f"The chats cannot be read: {storage_trouble(error)}.")
 
     def _ask_writer(self, question: Callable[[Connection], R]) -> R:
-        """Have something that reads and writes done in its turn, and wait for its result."""
+        """Run a query that reads and writes in the writer thread, and return its result."""
         asked = _Question(question)
         self._writer.put(asked)
         if not self._writer.flush(PATIENCE) or not asked.answers:
@@ -372,7 +376,7 @@ class HistoryStore(ChatRecorder):
 
 
 class _Question(Generic[R]):
-    """Something to be asked by the writer; once withdrawn it is asked no more."""
+    """A query for the writer thread; a withdrawn one is not run."""
 
     def __init__(self, question: Callable[[Connection], R]) -> None:
         self._question = question

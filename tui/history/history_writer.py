@@ -1,4 +1,4 @@
-"""`HistoryWriter`: the thread that writes what was noted, in order, soon, and until it is done."""
+"""The thread that commits recorded changes to the database in order."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 INTERVAL = 0.4
-"""Seconds between two commits while something comes: what is older is on the disk."""
+"""Seconds between commits while records arrive."""
 CHECK_SECONDS = 0.25
-"""How long the file is looked through before the first note is written."""
+"""Seconds of the file check before the first write."""
 BACKUP_AFTER = 20.0
-"""Seconds after the first note from which on a copy may be made."""
+"""Seconds after the first record before a backup may start."""
 BACKUP_PAUSE = 3600.0
-"""Seconds between two looks whether a copy is due."""
+"""Seconds between checks whether a backup is due."""
 RETRY = 2.0
-"""Seconds after which writing is tried again when it failed."""
+"""Seconds before a failed write is retried."""
 
 LOCKED_MEANWHILE = (
     "Another ingle has encrypted the chats. What is said is held in memory until /encrypt has the "
     "passphrase."
 )
 
-CHAT_GONE = "A chat was deleted in another window; what is said in it is not kept."
+CHAT_GONE = "This chat was deleted in another window; new messages in it are not kept."
 NOT_KEPT = "Something that was said could not be kept:"
 
 Note = Callable[["Connection"], object]
 
 
 class _Piece:
-    """An answer's growth that is not written yet; what comes next is put to it."""
+    """Pending text of an answer; further text is appended to it."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -62,10 +62,11 @@ class _Piece:
 
 
 class HistoryWriter:
-    """Takes notes without waiting; a thread of its own commits them, at most `INTERVAL` later.
+    """Queues records without waiting; a thread commits them at most `INTERVAL` later.
 
-    Nothing is opened before the first note. What cannot be written is kept and tried again;
-    `on_trouble` is told once, in this thread. While the database is locked, notes wait in memory.
+    The database is opened with the first record. Records that cannot be written are kept and
+    retried; `on_trouble` is called once, in this thread. While the database is locked, records wait
+    in memory.
     """
 
     def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
@@ -83,7 +84,7 @@ class HistoryWriter:
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._in_trouble = False
-        self._told = False
+        self._has_reported = False
         self._refused = False
         self._session: int | None = None
         self._opened_at = 0.0
@@ -91,24 +92,24 @@ class HistoryWriter:
 
     @property
     def session(self) -> int:
-        """The row that names this program in the database; only for notes."""
+        """Return the row of this program's session; only for records."""
         assert self._session is not None
         return self._session
 
     @property
     def is_able(self) -> bool:
-        """Whether what is noted reaches the disk, as far as is known."""
-        return not (self._told or self._refused or self._database.is_locked)
+        """Return whether records reach the disk, as far as is known."""
+        return not (self._has_reported or self._refused or self._database.is_locked)
 
     def put(self, note: Note, *, about: str | None = None) -> None:
-        """Have a note written behind those before; `about` names the answer it belongs to."""
+        """Queue a record; `about` is the answer it belongs to."""
         with self._changed:
             if about is not None:
                 self._growing.pop(about, None)
             self._add(note)
 
     def grow(self, message: str, text: str, reasoning: str) -> None:
-        """Have a piece of an answer written."""
+        """Queue text of an answer."""
         with self._changed:
             piece = self._growing.get(message)
             if piece is None:
@@ -118,7 +119,7 @@ class HistoryWriter:
             piece.thoughts.append(reasoning)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything noted so far is written; False where that took too long."""
+        """Wait until all earlier records are written; return False on a timeout."""
         with self._changed:
             goal = self._taken
             if self._written >= goal or self._refused:
@@ -133,16 +134,16 @@ class HistoryWriter:
             return self._written >= goal
 
     def wake(self) -> None:
-        """Try again now: there may be room, or a passphrase."""
+        """Retry now: there may be disk space, or a passphrase."""
         with self._changed:
             self._hurry = self._taken
             self._in_trouble = False
             self._changed.notify_all()
 
     def pause(self) -> bool:
-        """Write what there is and close the database, until `resume`; notes wait in memory.
+        """Write pending records and close the database until `resume`; records then wait in memory.
 
-        False where the database is still being written.
+        Returns False if the database is still being written.
         """
         self.flush(5.0)
         ended = self._backup is None or self._backup.stop(10.0)
@@ -154,13 +155,13 @@ class HistoryWriter:
             )
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         with self._changed:
             self._paused -= 1
             self._changed.notify_all()
 
     def close(self, seconds: float = 5.0) -> bool:
-        """Write what is left and end the thread; False where something could not be written."""
+        """Write pending records and end the thread; return False if some could not be written."""
         with self._changed:
             self._closing = True
             thread = self._thread
@@ -196,7 +197,7 @@ class HistoryWriter:
             self._connection = None
 
     def _next_batch(self, last: float) -> list[Note] | None:
-        """What is to be written now, None at the end."""
+        """Return the records to be written now, None at the end."""
         with self._changed:
             self._writing = False
             while True:
@@ -219,19 +220,19 @@ class HistoryWriter:
                 self._changed.wait(max(0.001, wait - since) if ready else None)
 
     def _write(self, batch: list[Note]) -> bool:
-        """Commit a batch whole, or put it back and say why not."""
+        """Commit a batch atomically, or requeue it and report why not."""
         try:
             connection = self._open()
             self._commit(connection, batch)
         except HistoryLocked:
             self._put_back(batch)
-            self._tell_once(LOCKED_MEANWHILE)
+            self._report_once(LOCKED_MEANWHILE)
             return False
         except (HistoryError, OSError, *database_errors()) as error:
             return self._fail(batch, error)
         with self._changed:
             self._written += len(batch)
-            recovered, self._told, self._in_trouble = self._told, False, False
+            recovered, self._has_reported, self._in_trouble = self._has_reported, False, False
             self._changed.notify_all()
         if recovered:
             self._on_trouble("Chats are kept again; nothing is missing.")
@@ -240,14 +241,14 @@ class HistoryWriter:
         return True
 
     def _back_up(self) -> None:
-        """Begin the day's copy, once this program is more than a moment's look."""
+        """Start the daily backup, once the program has run for a while."""
         database, now = self._database, time.monotonic()
         if now - self._opened_at < BACKUP_AFTER:
             return
         if self._backup is not None and self._backup.is_running:
             return
         self._opened_at = now + BACKUP_PAUSE - BACKUP_AFTER
-        with suppress(*database_errors()):  # at the next look, then
+        with suppress(*database_errors()):  # retried at the next check
             key = database.key
             if is_due(copy_of(database.folder, key), time.time()):
                 self._backup = Backup(database.folder, key)
@@ -265,7 +266,9 @@ class HistoryWriter:
             self._commit_one_by_one(connection, batch)
 
     def _commit_one_by_one(self, connection: Connection, batch: list[Note]) -> None:
-        """Leave out what cannot be written: one such note must not keep all others from it."""
+        """Commit all but the records that cannot be written, so that one does not block the
+        others.
+        """
         left_out: list[Exception] = []
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -299,7 +302,7 @@ class HistoryWriter:
             self._connection = connection
             self._opened_at = time.monotonic()
             folder = self._database.folder
-            wipe_backups(folder, but=copy_of(folder, self._database.key))  # none in the clear
+            wipe_backups(folder, but=copy_of(folder, self._database.key))  # none unencrypted
             if (found := check_for(connection, CHECK_SECONDS)) != "ok":
                 raise damage(found)
             wipe_deleted(connection)
@@ -310,37 +313,37 @@ class HistoryWriter:
             self._connection.close()
             self._connection = None
         if is_damage(error):
-            self._put_back(batch, in_trouble=not self._mend())
+            self._put_back(batch, in_trouble=not self._repair())
             return False
         if isinstance(error, HistoryError):
             self._refuse(error)
             return False
         self._put_back(batch, in_trouble=True)
-        self._tell_once(
+        self._report_once(
             f"Chats cannot be kept now: {storage_trouble(error)}. "
             "What is said is held in memory, and written as soon as that works."
         )
         return False
 
-    def _tell_once(self, trouble: str) -> None:
-        if not self._told:
-            self._told = True
+    def _report_once(self, trouble: str) -> None:
+        if not self._has_reported:
+            self._has_reported = True
             self._on_trouble(trouble)
 
     def check(self) -> None:
-        """Look whether the file is damaged, since reading it failed."""
-        from .database.database_repair import mend
+        """Check the file for damage, since reading it failed."""
+        from .database.database_repair import repair_index
 
-        self.put(mend)
+        self.put(repair_index)
 
-    def _mend(self) -> bool:
-        """Mend a damaged file, or begin a new one; False where neither can be done now."""
-        from .database.database_repair import mend
+    def _repair(self) -> bool:
+        """Repair a damaged file, or start a new one; return False if neither is possible now."""
+        from .database.database_repair import repair_index
 
         try:
             with closing(self._database.connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                mend(connection)
+                repair_index(connection)
                 connection.execute("COMMIT")
         except (HistoryError, OSError, *database_errors()) as error:
             return is_damage(error) and self._set_aside()
@@ -348,13 +351,13 @@ class HistoryWriter:
         return True
 
     def _set_aside(self) -> bool:
-        """Begin a new database where the old one is damaged, and say so."""
+        """Start a new database in place of a damaged one, and report it."""
         try:
             key = self._database.key
             kept = self._database.set_aside()
             made = restore(self._database.folder, key)
         except OSError as error:
-            self._tell_once(f"The chats on the disk are damaged, and {storage_trouble(error)}.")
+            self._report_once(f"The chats on the disk are damaged, and {storage_trouble(error)}.")
             return False
         now = "new ones are kept from now on"
         if made is not None:

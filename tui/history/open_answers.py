@@ -1,4 +1,4 @@
-"""Answers that are being written: who writes one down, and what of it is there."""
+"""Ownership and stored state of answers that are still being written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it is on the disk; `ending` is None while somebody writes it."""
+    """The stored state of an answer; `ending` is None while it is being written."""
 
     content: str
     reasoning: str
@@ -25,9 +25,9 @@ class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim_answer(connection: Connection, message: str, session: int) -> bool:
-    """Whether this program is the one that writes an answer down; it is where no other is alive.
+    """Claim an answer for this program if its owner has died; return whether this program owns it.
 
-    Needs a transaction that writes, so that of two programs one gets it.
+    Needs a write transaction, so that only one program succeeds.
     """
     found = connection.execute(
         "SELECT m.row, g.generation, ifnull(g.session, m.session),"
@@ -52,13 +52,13 @@ def claim_answer(connection: Connection, message: str, session: int) -> bool:
 
 
 def _is_own(connection: Connection, session: int) -> bool:
-    """Whether it is this program under an earlier name: each connection of a writer has its own."""
+    """Return whether the session belongs to this program: each writer connection has its own."""
     found = connection.execute("SELECT pid FROM sessions WHERE row = ?", (session,)).fetchone()
     return found is not None and found[0] == os.getpid()
 
 
 def read_answer(connection: Connection, message: str) -> KeptAnswer | None:
-    """An answer as it is now, None where it was deleted."""
+    """Return the present state of an answer, None if it was deleted."""
     connection.execute("BEGIN")
     try:
         found = connection.execute(

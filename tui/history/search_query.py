@@ -1,4 +1,4 @@
-"""`SearchQuery`: what somebody typed into the search, as words, phrases and filters."""
+"""Parses search queries into words, phrases and filters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PART = re.compile(rf'(?:(?P<name>(?i:{_NAMES})):)?(?:"(?P<quoted>[^"]*)"?|(?P<w
 _BARE_NAME = re.compile(rf"(?i:{_NAMES}):\Z")
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
 PREFIX_LETTERS = 3
-"""From so many letters on a word stands for all that begin with it; the last one from two."""
+"""Least letters of a word that matches as a prefix; for the last word two."""
 _MAX_TERMS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or a quoted phrase; `is_prefix`: words that begin with its last one match too."""
+    """A word or a quoted phrase; with `is_prefix`, its last word matches as a prefix."""
 
     text: str
     is_prefix: bool
@@ -27,9 +27,9 @@ class Term:
 
 @dataclass(slots=True)
 class SearchQuery:
-    """Every text is a valid query: what is no filter is searched for.
+    """A parsed query; every text is valid: what is not a filter is a search term.
 
-    `before` and `after` are in seconds since 1970; `after` is where the named time begins.
+    `before` and `after` are Unix seconds; `after` is the start of the named period.
     """
 
     terms: list[Term] = field(default_factory=list[Term])
@@ -48,7 +48,7 @@ class SearchQuery:
         return bool(self.model or self.folder or self.before or self.after or self.pinned)
 
     def match(self) -> str:
-        """The terms in the language of the full-text index, "" without any."""
+        """Return the terms in the full-text index's query language, "" without any."""
         return " AND ".join(
             '"' + index_text(term.text).replace('"', '""') + '"' + ("*" if term.is_prefix else "")
             for term in self.terms
@@ -56,14 +56,14 @@ class SearchQuery:
 
 
 def parse_query(text: str, now: datetime | None = None) -> SearchQuery:
-    """Read words, `"phrases"`, `model:`, `folder:`, `before:`, `after:` and `is:pinned`."""
+    """Parse words, `"phrases"`, `model:`, `folder:`, `before:`, `after:` and `is:pinned`."""
     now = now or datetime.now().astimezone()
     query = SearchQuery()
     text = text.replace("\0", " ")
     last = len(text.rstrip()) if not text[-1:].isspace() else -1
     for part in _PART.finditer(text):
         if _BARE_NAME.match(part[0]):
-            # Somebody is about to type the filter's value: no reason to search for its name.
+            # The filter's value is about to be typed; do not search for its name.
             continue
         value = part["quoted"] if part["quoted"] is not None else part["word"]
         name = part["name"] and part["name"].lower()
@@ -75,13 +75,13 @@ def parse_query(text: str, now: datetime | None = None) -> SearchQuery:
             is_prefix = not quoted and _stands_for_more(words, part.end() == last)
             query.terms.append(Term(words, is_prefix))
     if len(query.terms) > 1 and last == len(text) and _is_begun(query.terms[-1]):
-        # A word of which one letter is typed says nothing yet; as a word it would hide all hits.
+        # A last word of one letter matches too much; as a whole word it would hide all hits.
         query.terms.pop()
     return query
 
 
 def parse_date(text: str, now: datetime) -> datetime | None:
-    """The beginning of a day, month or year, None where it names none."""
+    """Return the beginning of a day, month or year, None if the text names none."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if text.lower() in ("today", "yesterday"):
         return day if text.lower() == "today" else day - timedelta(days=1)
@@ -97,7 +97,7 @@ def parse_date(text: str, now: datetime) -> datetime | None:
 
 
 def _set_filter(query: SearchQuery, name: str, value: str, now: datetime) -> bool:
-    """Whether it was a filter that means something."""
+    """Apply a filter; return whether it was valid."""
     if not value:
         return True
     if name == "model":

@@ -1,4 +1,4 @@
-"""`Snippet`: the part of a text where the words that were searched for stand."""
+"""Extracts the part of a message around the search hits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .search_query import Term
 
 _LOOKED_AT = 200_000
 _BEFORE = 0.3
-"""How much of a snippet stands before the first hit."""
+"""The share of a snippet before the first hit."""
 
 
 class _Folding(dict[int, str]):
-    """Maps a character to one without marks, in lower case; filled as characters are met."""
+    """Maps a character to lower case without diacritics; filled on demand."""
 
     def __missing__(self, code: int) -> str:
         base = unicodedata.normalize("NFKD", chr(code))[:1].lower()
@@ -27,14 +27,14 @@ class _Folding(dict[int, str]):
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """One line of text, and where in it the hits are."""
+    """One line of text, and the spans of its hits."""
 
     text: str
     hits: tuple[tuple[int, int], ...]
 
 
 class SnippetMaker:
-    """Finds the words of one query as the index does: without case and marks."""
+    """Finds the words of one query as the index does: ignoring case and diacritics."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._folding = _Folding()
@@ -42,7 +42,7 @@ class SnippetMaker:
         self._hit = re.compile("|".join(patterns)) if patterns else None
 
     def make(self, text: str, width: int = 240) -> Snippet:
-        """The `width` characters around the first hit, on one line, safe to show."""
+        """Return `width` characters around the first hit, on one line, safe to show."""
         text = clean(text[:_LOOKED_AT])
         start = 0
         if self._hit is not None:
@@ -52,7 +52,7 @@ class SnippetMaker:
         end = start + 2 * width
         shown = " ".join(text[start:end].split())
         if start:
-            # From the beginning of a word on, where there is one near.
+            # Start at the beginning of a word, if one is near.
             space = shown.find(" ", 0, 20)
             shown = "…" + shown[space + 1 :]
         if len(shown) > width or end < len(text):
@@ -60,13 +60,13 @@ class SnippetMaker:
         return Snippet(shown, self.hits(shown))
 
     def hits(self, text: str) -> tuple[tuple[int, int], ...]:
-        """Where the words stand in `text`."""
+        """Return the spans of the words in `text`."""
         if self._hit is None:
             return ()
         return tuple(match.span() for match in self._hit.finditer(self._fold(text)))
 
     def matches_all(self, text: str, terms: Sequence[Term]) -> bool:
-        """Whether each term stands in `text`."""
+        """Return whether each term occurs in `text`."""
         folded = self._fold(text)
         patterns = [pattern for term in terms if (pattern := self._pattern(term))]
         return bool(patterns) and all(re.search(pattern, folded) for pattern in patterns)

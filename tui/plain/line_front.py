@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..chats.message import Message
     from ..client.api_types import LoadedModel, ModelEntry, ModelList
     from ..client.routing_requests import RoutingExplanation
-    from ..compaction.compactor import Progress
+    from ..compaction.compactor import CompactionProgress
     from ..composing.prompt_templates import Template
     from ..gauges.context_usage import ContextReport, ContextUse
     from ..history.chat_search import SearchHit
@@ -247,7 +247,7 @@ class LineFront:
         self._output.line("Summing up what was said earlier. Ctrl+C leaves all as it was.")
         return await summarise(self._session, request, self._summary_progress)
 
-    def _summary_progress(self, progress: Progress) -> None:
+    def _summary_progress(self, progress: CompactionProgress) -> None:
         words = progress.words
         if progress.written:
             words = f"{number_format.tokens(progress.written)} tokens written"

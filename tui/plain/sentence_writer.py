@@ -15,15 +15,15 @@ class SentenceWriter(AnswerEntry):
     def __init__(self, model: str, output: PlainOutput) -> None:
         super().__init__(model)
         self._output = output
-        self._begun = False
+        self._is_unfinished = False
 
     def append(self, text: str) -> None:
         """Write what completes a sentence."""
-        if not self._begun:
+        if not self._is_unfinished:
             text = text.lstrip()
             if not text:
                 return
-            self._begun = True
+            self._is_unfinished = True
             self._output.begin_answer(SPEAKER)
         self._output.answer(text)
 

@@ -1,1 +1,1 @@
-"""What in a text may be private, found on this machine; hints for people, and no guarantee."""
+"""Finds possibly private data in a text, on this machine; hints without guarantee."""

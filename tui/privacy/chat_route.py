@@ -1,4 +1,4 @@
-"""`ChatRoute`: where a message goes, and why."""
+"""The route of a chat's messages: local or remote, and why."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from ..client.routing_requests import Routing, RoutingExplanation
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
 
 LOCAL, AUTO, ASK = "local", "auto", "ask"
-"""What a chat's route can be, beside the name of a route or of a provider's model."""
+"""Values of a chat's route, beside the name of a route or of a provider's model."""
 
 
 class ChatRoute(NamedTuple):
-    """`kind` is what a message's facts keep; `mark` and `word` say it in the line above the draft.
+    """`kind` is stored with a message's facts; `mark` and `word` show it above the draft.
 
-    `promise` is what follows from it, `reason` a sentence about why, and `short` that in two words.
+    `promise` is its consequence, `reason` a sentence about why, and `short` the reason in two
+    words.
     """
 
     kind: str
@@ -27,7 +28,7 @@ class ChatRoute(NamedTuple):
 
 
 def route_to(endpoint: str) -> ChatRoute:
-    """Where everything goes that is sent to the daemon at a socket's path or at `host:port`."""
+    """Return the route to the daemon at a socket's path or at `host:port`."""
     host = endpoint.rpartition(":")[0]
     if "/" in endpoint or "\\" in endpoint or host in _THIS_MACHINE:
         return ChatRoute(
@@ -50,7 +51,7 @@ def route_to(endpoint: str) -> ChatRoute:
 
 
 def chosen_route(endpoint: str, routing: Routing, choice: str) -> ChatRoute:
-    """Where messages of a chat go whose route is `choice`, "" where nobody chose one."""
+    """Return the route of a chat's messages for `choice`, "" if not chosen."""
     base = route_to(endpoint)
     if base.kind != "local" or not routing.has_choice:
         return base
@@ -90,7 +91,7 @@ def chosen_route(endpoint: str, routing: Routing, choice: str) -> ChatRoute:
 
 
 def previewed(route: ChatRoute, said: RoutingExplanation) -> ChatRoute:
-    """What the daemon says of a draft, in the place of what holds for all drafts."""
+    """Return the route as the daemon predicts it for the present draft."""
     verdict = "local" if said.goes_to == "local" and said.verdict == "cloud" else said.verdict
     found = said.kinds or route.promise
     target = said.target or "the cloud"

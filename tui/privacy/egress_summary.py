@@ -1,4 +1,4 @@
-"""What left this machine, in sentences."""
+"""Sentences about the messages that left this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ..text import number_format
 
 
 def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None = None) -> str:
-    """What of a chat was answered where; `kept` counts all chats' answers by route, if known."""
+    """Return where a chat's answers were generated; `kept` counts all chats' answers by route, if
+    known.
+    """
     answers = [message for message in messages if message.role == "assistant" and message.ending]
     routes = Counter(message.facts.route or "local" for message in answers)
     away = {route: count for route, count in routes.items() if route != "local"}
@@ -26,7 +28,7 @@ def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None 
 
 
 def ledger_sentence(totals: LedgerTotals) -> str:
-    """What left this machine this month, by the daemon's own book."""
+    """Return what left this machine this month, by the daemon's ledger."""
     parts = ", ".join(
         f"{number_format.size(provider.bytes_out)} to {provider.name}"
         for provider in totals.providers

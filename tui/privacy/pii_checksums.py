@@ -1,4 +1,4 @@
-"""Check digits, which tell real numbers from those that only look alike."""
+"""Checksums that distinguish real numbers from similar ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST_CARD, _MOST_CARD = 13, 19
 
 
 def luhn(digits: str) -> bool:
-    """Whether the last digit is the check digit of ISO/IEC 7812."""
+    """Return whether the last digit is the check digit of ISO/IEC 7812."""
     total = 0
     for place, digit in enumerate(reversed(digits)):
         value = int(digit) * (2 if place % 2 else 1)
@@ -36,13 +36,15 @@ def luhn(digits: str) -> bool:
 
 
 def is_card(digits: str) -> bool:
-    """Whether it can be a payment card: its length, its first digit, and the check digit."""
+    """Return whether it can be a payment card number: length, first digit, check digit."""
     long_enough = _LEAST_CARD <= len(digits) <= _MOST_CARD
     return long_enough and digits[0] in "3456" and len(set(digits)) > 1 and luhn(digits)
 
 
 def is_iban(text: str) -> bool:
-    """Whether an IBAN without spaces has its country's length and remainder 1 by 97 (ISO 13616)."""
+    """Return whether an IBAN without spaces has its country's length and remainder 1 by 97 (ISO
+    13616).
+    """
     length = _IBAN_LENGTHS.get(text[:2])
     if length != len(text) or not text[2:4].isdigit() or not text.isalnum():
         return False
@@ -50,7 +52,7 @@ def is_iban(text: str) -> bool:
 
 
 def is_isbn(digits: str) -> bool:
-    """Whether it is the number of a book, 10 or 13 digits with its check digit."""
+    """Return whether it is an ISBN of 10 or 13 digits with a valid check digit."""
     if len(digits) == 13 and digits.isdigit() and digits[:3] in ("978", "979"):
         return sum(int(d) * (3 if i % 2 else 1) for i, d in enumerate(digits)) % 10 == 0
     if len(digits) != 10 or not digits[:9].isdigit():

@@ -1,4 +1,4 @@
-"""The shapes of private things, compiled once; all are linear in the length of the text."""
+"""Regular expressions of private data, compiled once; all are linear in the length of the text."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ HOMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("str", "weg", "gasse", "allee", "platz"), _STRASSE),
     ((" rue ", " avenue ", " boulevard ", " place ", " impasse ", " quai "), _RUE),
 )
-"""Pieces of which every match has one, and the shape."""
+"""Substrings of which every match has one, and the pattern."""
 PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 END_OF_KEY = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
-# Tokens begin behind something else, or each place of a long run would be tried.
+# Tokens must follow a non-word character, or every position of a long run would be tried.
 SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("sk-", re.compile(r"(?<![\w-])sk-(?:[a-z]{2,8}-)?[\w-]{20,200}")),
     ("_live_", re.compile(r"(?<![\w-])[sr]k_live_\w{16,128}")),
@@ -70,7 +70,7 @@ SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("earer ", re.compile(r"\b[Bb]earer ([\w.~+/-]{20,4000}=*)")),
     ("://", re.compile(r"://[^\s:/@]{1,64}:([^\s/@]{3,128})@")),
 )
-"""A piece that every match has, and the shape; a group, where there is one, is the secret."""
+"""A substring that every match has, and the pattern; a group, if present, is the secret."""
 ASSIGNED = re.compile(
     r"[\"']?[ \t]{0,3}(?::|=|\bis\b|\blautet\b)[ \t]{0,3}[\"']?([^\s\"',;<>{}()\[\]$*]{4,200})"
 )

@@ -1,4 +1,4 @@
-"""Finds what looks private in a text: plain patterns with checksums, nothing leaves the process."""
+"""Finds private-looking data in a text: patterns with checksums, in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .pii_checksums import is_card, is_iban, is_isbn
 from .private_span import PrivateKind, PrivateSpan
 
 LONGEST = 1_000_000
-"""Characters that are looked at; what is behind them is not."""
+"""Characters that are examined."""
 _PIECE, _OVERLAP = 16_384, 512
 _PHONE_WORDS = ("phone", "mobile", "telefon", "tel", "fax", "whatsapp", "handy", "call me")
 _IDENTITY_WORDS = (
@@ -47,9 +47,9 @@ _DIGITS = re.compile(r"\d")
 
 
 def scan(text: str) -> list[PrivateSpan]:
-    """What was found, in the order of the text; where two overlap, the one that is surer.
+    """Return the findings in the order of the text; of overlapping ones, the more certain.
 
-    Fit for a thread: a long text is taken in pieces, so that no single match holds up the others.
+    Fit for a thread: a long text is taken in pieces, so that no match holds the GIL for long.
     """
     text = text[:LONGEST]
     taken: list[PrivateSpan] = []
@@ -65,7 +65,7 @@ def scan(text: str) -> list[PrivateSpan]:
 
 
 def _take(new: PrivateSpan, taken: list[PrivateSpan]) -> None:
-    """Add it at its place, unless something that was found before is there."""
+    """Insert a finding, unless it overlaps an earlier one."""
     place = bisect(taken, new)
     behind = place < len(taken) and taken[place].start < new.end
     before = place > 0 and taken[place - 1].end > new.start
@@ -74,7 +74,7 @@ def _take(new: PrivateSpan, taken: list[PrivateSpan]) -> None:
 
 
 def summarize(findings: Iterable[PrivateSpan]) -> str:
-    """`2 e-mails, IBAN`: each kind with its count, the most dangerous first; "" for none."""
+    """Return `2 e-mails, IBAN`: each kind with its count, the most sensitive first; "" for none."""
     counts = Counter(finding.kind for finding in findings)
     return ", ".join(
         kind if counts[kind] == 1 else f"{counts[kind]} {_plural(kind)}"
@@ -84,7 +84,7 @@ def summarize(findings: Iterable[PrivateSpan]) -> str:
 
 
 KINDS: tuple[PrivateKind, ...] = get_args(PrivateKind)
-"""All kinds, the most dangerous first."""
+"""All kinds, the most sensitive first."""
 
 
 def _plural(kind: PrivateKind) -> str:
@@ -118,7 +118,7 @@ def _assigned_secrets(text: str) -> Iterator[PrivateSpan]:
         if match is None or _PLACEHOLDERS.match(match[1]):
             continue
         spelled = match[1].rstrip(".")
-        # A token has digits; a sentence about tokens goes on with a word. So does `password is
+        # A token has digits; a sentence about tokens continues with a word. So does `password is
         # needed`, while `password: needed` may be one.
         spoken = "is" in match[0][: match.start(1) - match.start()]
         if (spoken or word in _MORE_SECRET_WORDS) and not _DIGITS.search(spelled):
@@ -134,7 +134,7 @@ def _emails(text: str) -> Iterator[PrivateSpan]:
 
 def _ibans(text: str) -> Iterator[PrivateSpan]:
     for match in pii_patterns.IBAN.finditer(text):
-        # The pattern may have taken a word behind it: give pieces back until the sum is right.
+        # The pattern may include following words: shorten it until the checksum is right.
         found = match[0]
         while " " in found and not is_iban(found.replace(" ", "")):
             found = found.rpartition(" ")[0]
@@ -208,9 +208,10 @@ def _homes(text: str) -> Iterator[PrivateSpan]:
 
 
 def _after(text: str, words: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Where each of the words ends, in any case."""
+    """Yield where each of the words ends, ignoring case."""
     lower = text.lower()
-    if len(lower) != len(text):  # a few letters are longer in lower case, and places would be off
+    # a few letters are longer in lower case, which would shift positions
+    if len(lower) != len(text):
         lower = text
     for word in words:
         place = lower.find(word)
@@ -233,4 +234,4 @@ _FINDERS = (
     _addresses_of_hosts,
     _homes,
 )
-"""The surest first."""
+"""The most certain first."""

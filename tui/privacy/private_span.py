@@ -1,4 +1,4 @@
-"""`PrivateSpan`: a stretch of text that looks like something private."""
+"""A span of text that looks private."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a chat's route to the request that is sent: asked about first where the policy wants it."""
+"""Applies a chat's route to a request, asking for consent if the policy requires it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..client.routing_requests import Choice, RoutingExplanation, explain
 from .chat_route import ASK, AUTO, LOCAL
 
 Choose = Callable[[RoutingExplanation], Awaitable[Choice]]
-"""Asks the person; "local" is the answer of whoever gives none."""
+"""Asks the person; without an answer it returns "local"."""
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 async def request_with_consent(
-    client: AsyncDaemonClient, request: TurnRequest, route: str, choose: Choose, tell: Tell
+    client: AsyncDaemonClient, request: TurnRequest, route: str, choose: Choose, tell: Notify
 ) -> TurnRequest:
-    """The request as it goes out by this route; what cannot be decided stays here.
+    """Return the request for this route; if the route cannot be decided, a local one.
 
     Nothing has left this machine when this returns.
     """
@@ -36,7 +36,7 @@ async def request_with_consent(
     try:
         said = await explain(client, asked.body())
     except ClientError as error:
-        tell(f"Answered here, as nobody can tell where else it may go: {error.message}")
+        tell(f"Answered here, since the route could not be decided: {error.message}")
         return _here(request)
     if not said.consents:
         return asked if said.goes_to != "local" else _here(request)

@@ -1,4 +1,4 @@
-"""Masks in the place of what was found; the same value gets the same mask."""
+"""Masks findings in a text; equal values get equal masks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .private_span import PrivateKind, PrivateSpan
 
 
 class RedactedSpan(NamedTuple):
-    """A part of the text as it would be sent; `finding` is its place in the list, if it is one."""
+    """A part of the text as it would be sent; `finding` is its index in the list, if it is one."""
 
     text: str
     finding: int | None = None
@@ -18,7 +18,7 @@ class RedactedSpan(NamedTuple):
 
 
 def masks(text: str, findings: Sequence[PrivateSpan]) -> list[str]:
-    """`⟦e-mail⟧`, and numbered where a text has several different ones."""
+    """Return `⟦e-mail⟧` for each finding, numbered if a text has several different ones."""
     values: dict[tuple[PrivateKind, str], int] = {}
     counts: Counter[PrivateKind] = Counter()
     for finding in findings:
@@ -37,7 +37,7 @@ def masks(text: str, findings: Sequence[PrivateSpan]) -> list[str]:
 def pieces(
     text: str, findings: Sequence[PrivateSpan], shown: Collection[int]
 ) -> list[RedactedSpan]:
-    """The text in parts, with a mask for every finding that is not among the `shown` ones."""
+    """Return the text in parts, with a mask for every finding that is not in `shown`."""
     names = masks(text, findings)
     parts: list[RedactedSpan] = []
     place = 0
@@ -54,5 +54,5 @@ def pieces(
 
 
 def redact(text: str, findings: Sequence[PrivateSpan], shown: Collection[int] = ()) -> str:
-    """`pieces` as one text."""
+    """Return `pieces` as one text."""
     return "".join(piece.text for piece in pieces(text, findings, shown))

@@ -1,1 +1,1 @@
-"""What a person can set for the chat, and where it is kept: preferences, themes and folders."""
+"""Settings of the chat: preferences, themes and folders."""

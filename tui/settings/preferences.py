@@ -1,6 +1,6 @@
-"""`Preferences`: what a person set for the chat itself, in `chat.toml` beside the other settings.
+"""The chat's preferences, stored in `chat.toml`.
 
-Read before the first frame, which has its colours: a file that is not there costs nothing.
+Read before the first frame, which needs the theme; a missing file costs nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ FILE = "chat.toml"
 
 
 class Preferences(NamedTuple):
-    """`theme` "" leaves the choice to the terminal; without `motion` nothing moves or flashes.
+    """With `theme` "" the terminal decides; without `motion` nothing moves or flashes.
 
-    With `enter_sends` False, enter breaks the line and ctrl+j sends. `compact_at` is the part of
-    the context, in percent, at which a chat is compacted where `auto_compact` lets it. `gauges`,
-    `times` and `fold_thoughts` say what is shown before anybody asks.
+    With `enter_sends` False, enter breaks the line and ctrl+j sends. `compact_at` is the share of
+    the context, in percent, at which a chat is compacted if `auto_compact` is set. `gauges`,
+    `times` and `fold_thoughts` set what is shown initially.
     """
 
     theme: str = ""
@@ -32,13 +32,13 @@ class Preferences(NamedTuple):
 
 
 class PreferencesBroken(Exception):
-    """The file is not TOML, so that nothing can be added to it; the message is for people."""
+    """The file is not TOML, so nothing can be added to it; the message is for people."""
 
 
 def load_preferences(folder: Path | None) -> Preferences:
-    """What the file says; what it does not say, or says wrongly, is as it would be without it.
+    """Read the file; missing and invalid values keep their defaults.
 
-    `trouble` then says what is wrong; the file is left alone.
+    `trouble` describes invalid values; the file is not changed.
     """
     if folder is None:
         return Preferences()
@@ -64,7 +64,7 @@ def _is_possible(name: str, value: object) -> bool:
 
 
 def _read(file: Path) -> dict[str, object]:
-    """What the file says, nothing where there is none; raises `OSError`, `PreferencesBroken`."""
+    """Return the file's values, empty without a file; raises `OSError`, `PreferencesBroken`."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -81,12 +81,12 @@ def _read(file: Path) -> dict[str, object]:
         raise PreferencesBroken(f"{file} is not TOML ({error}); it is left as it is.") from None
 
 
-def remember(folder: Path, name: str, value: str | bool | int) -> None:
-    """Have the chat begin with this from now on; raises `OSError`, `PreferencesBroken`.
+def save_preference(folder: Path, name: str, value: str | bool | int) -> None:
+    """Save a preference; raises `OSError`, `PreferencesBroken`.
 
-    The file is replaced in one step, and keeps what else is written in it.
+    The file is replaced atomically, and keeps its other contents.
     """
-    # Where the file is a link, as with settings kept in a repository, what it leads to is changed.
+    # If the file is a link, as with settings kept in a repository, its target is changed.
     file = (folder / FILE).resolve()
     _read(file)
     lines = file.read_text(encoding="utf-8-sig").splitlines() if file.exists() else []
@@ -94,7 +94,7 @@ def remember(folder: Path, name: str, value: str | bool | int) -> None:
     head = next((at for at, line in enumerate(lines) if line.startswith("[")), len(lines))
     place = next((at for at in range(head) if lines[at].partition("=")[0].strip() == name), None)
     if place is None:
-        lines.insert(0, entry)  # at the top: behind a table's head it would belong to that
+        lines.insert(0, entry)  # at the top: after a table's header it would belong to the table
     else:
         lines[place] = entry
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

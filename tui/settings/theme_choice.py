@@ -1,4 +1,4 @@
-"""Which theme a chat begins with, from what is known before anything is drawn."""
+"""Chooses the initial theme before anything is drawn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LIGHT_GROUNDS = {"7", "9", "10", "11", "12", "13", "14", "15"}
 
 
 def choose_theme(remembered: str, environ: Mapping[str, str]) -> str:
-    """The theme that was chosen before, else one that fits the terminal's colours and ground.
+    """Return the saved theme, else one that fits the terminal's colours and background.
 
-    `COLORFGBG` is what terminals say of their ground by themselves. Asking one (OSC 11) would hold
-    up the first frame, and its answer would come between the keys that are typed meanwhile.
+    Terminals announce their background in `COLORFGBG`. Querying one (OSC 11) would delay the first
+    frame, and its answer would mix with typed keys.
     """
     if remembered:
         return remembered
@@ -25,7 +25,7 @@ def choose_theme(remembered: str, environ: Mapping[str, str]) -> str:
 
 
 def has_many_colours(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal says that it has 256 or more."""
+    """Return whether the terminal announces 256 colours or more."""
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return True
     term = environ.get("TERM", "")

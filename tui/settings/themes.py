@@ -1,4 +1,4 @@
-"""The chat's own themes: the calm of embers, by night and by day."""
+"""The chat's themes: ember (dark), daylight, high contrast, and sixteen colours."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ CONTRAST = Theme(
         "syntax-name": "#b5dcea",
     },
 )
-"""For eyes that need it: every text has at least seven times the luminance of its ground."""
+"""High contrast: every text has at least seven times the luminance of its background."""
 
 CONTRAST_LIGHT = Theme(
     name="ingle-contrast-light",
@@ -159,7 +159,7 @@ FALLBACK_VARIABLES = {
     "syntax-comment": "ansi_bright_black",
     "syntax-name": "ansi_blue",
 }
-"""For themes that are not ours; the sixteen colours follow the terminal."""
+"""For other themes; the sixteen colours follow the terminal."""
 
 SIXTEEN = Theme(
     name="ingle-16",
@@ -188,6 +188,6 @@ SIXTEEN = Theme(
         "screen-selection-foreground": "ansi_black",
     },
 )
-"""The sixteen colours as the terminal's owner set them, on the terminal's own ground."""
+"""The sixteen colours and the background of the terminal itself."""
 
 THEMES = (EMBER, DAYLIGHT, CONTRAST, CONTRAST_LIGHT, SIXTEEN)

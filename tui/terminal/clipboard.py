@@ -1,4 +1,4 @@
-"""The clipboard: whatever programs or sequences reach it from here, and which of them did."""
+"""Clipboard access through programs, or through the terminal's OSC 52 sequence."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from functools import lru_cache
 from ..text import number_format
 
 TIMEOUT = 2.0
-"""Seconds a program gets: one that hangs must not take the copy with it."""
+"""Seconds before a hanging program is abandoned."""
 OSC_52_LIMIT = 74_994
 """Bytes that every common terminal takes; 100 000 characters of base64 are xterm's bound."""
 SCREEN_CHUNK = 76
-"""Characters GNU screen passes on in one string; it drops longer ones."""
+"""Most characters that GNU screen passes on in one string; it drops longer ones."""
 
 Which = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that writes or reads the clipboard; `encoding` is what it speaks."""
+    """A program that writes or reads the clipboard; `encoding` is that of its data."""
 
     name: str
     arguments: tuple[str, ...]
@@ -35,7 +35,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How a copy went: a sentence for people; `sequence` is still to be written to the terminal."""
+    """The result of a copy: a sentence for people; `sequence` is still to be written to the
+    terminal.
+    """
 
     sentence: str
     confirmed: bool
@@ -66,14 +68,14 @@ _TMUX_READER = Program("tmux", ("save-buffer", "-"))
 
 
 def is_remote(env: Mapping[str, str]) -> bool:
-    """Whether the terminal is on another machine, as SSH tells."""
+    """Return whether the terminal is on another machine (SSH)."""
     return any(name in env for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
 
 
 def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.which) -> Copied:
-    """Put `text` into the clipboard by the first way that works; blocks up to a few seconds.
+    """Copy `text` by the first method that works; blocks up to a few seconds.
 
-    Where no program took it, the result carries the sequence that asks the terminal (OSC 52).
+    If no program took it, the result carries the terminal sequence (OSC 52).
     """
     env = os.environ if env is None else env
     content = text.encode("utf-8", "replace").decode()
@@ -94,7 +96,7 @@ def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.
 
 
 def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> str | None:
-    """The clipboard's text, None where no program can read it; blocks up to a few seconds."""
+    """Return the clipboard's text, None if no program can read it; blocks up to a few seconds."""
     env = os.environ if env is None else env
     for program in readers(env, which):
         text = _read(program)
@@ -104,9 +106,9 @@ def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> 
 
 
 def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
-    """The programs that can copy here, in the order in which they are tried.
+    """Return the programs that can copy here, in the order in which they are tried.
 
-    Over SSH the clipboard of the other machine is not the reader's own: only tmux is of use.
+    Over SSH the remote clipboard is not the user's own: only tmux is of use.
     """
     programs = [] if is_remote(env) else [_WRITERS[name] for name in _local(env)]
     if "TMUX" in env:
@@ -115,7 +117,9 @@ def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program
 
 
 def readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
-    """The programs that can read the clipboard here, in the order in which they are tried."""
+    """Return the programs that can read the clipboard here, in the order in which they are
+    tried.
+    """
     programs = [] if is_remote(env) else [_READERS[name] for name in _local(env)]
     if "TMUX" in env:
         programs.append(_TMUX_READER)
@@ -148,8 +152,8 @@ def _copied_by(program: Program) -> str:
 
 def _write(program: Program, text: str) -> bool:
     try:
-        # xclip and wl-copy stay behind to serve the selection: a pipe that they hold open would
-        # never end, and a signal to our group would take the clipboard away.
+        # xclip and wl-copy stay in the background to serve the selection: a pipe that they hold
+        # open would never end, and a signal to our group would clear the clipboard.
         done = subprocess.run(
             [program.name, *program.arguments],
             input=text.encode(program.encoding),
@@ -180,7 +184,9 @@ def _read(program: Program) -> str | None:
 
 
 def osc_52(text: str, env: Mapping[str, str]) -> str:
-    """The sequence that asks the terminal to copy `text`, wrapped where GNU screen is between."""
+    """Return the sequence that asks the terminal to copy `text`, wrapped for GNU screen if
+    needed.
+    """
     content = base64.b64encode(text.encode()).decode()
     sequence = f"\x1b]52;c;{content}\x07"
     if "STY" not in env:

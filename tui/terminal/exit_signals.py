@@ -1,4 +1,4 @@
-"""`ending_signals`: what asks a program to end, and lets it leave in good order."""
+"""The signals on which the program ends in good order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 def ending_signals() -> list[int]:
-    """A `kill`, and the hang-up of a terminal that was closed; under nohup that stays ignored."""
+    """Return SIGTERM, and SIGHUP unless it is ignored, as under nohup."""
     numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     return [
         number

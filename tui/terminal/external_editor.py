@@ -1,4 +1,4 @@
-"""Writing a text in the editor of the user's choice."""
+"""Edits a text in the user's editor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EditorFailed(Exception):
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:
-    """The editor: $VISUAL, $EDITOR, else one that is usually there; raises `EditorFailed`."""
+    """Return the editor: $VISUAL, $EDITOR, else a common one; raises `EditorFailed`."""
     for name in ("VISUAL", "EDITOR"):
         value = env.get(name, "").strip()
         if not value:
@@ -41,10 +41,9 @@ def editor_command(env: Mapping[str, str]) -> list[str]:
 
 
 def edit_text(text: str, env: Mapping[str, str] | None = None) -> str:
-    """The text as it was left in the editor, which has the terminal while this blocks.
+    """Return the edited text; the editor has the terminal while this blocks.
 
-    The file that they share is readable by its owner only, and gone afterwards. Raises
-    `EditorFailed`.
+    The temporary file is readable by its owner only. Raises `EditorFailed`.
     """
     command = editor_command(os.environ if env is None else env)
     # mkstemp makes the file with 0600.

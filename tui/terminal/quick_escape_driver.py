@@ -1,8 +1,8 @@
-"""`QuickEscapeDriver`: Textual's terminal driver, with an escape key that is felt at once.
+"""Textual terminal driver that reports the escape key without delay.
 
-An escape may be the key or the start of a sequence. Textual's own loop finds out only when it next
-looks, a tenth of a second later; that is too late for the key that stops an answer. Terminals with
-the Kitty keyboard protocol tell the two apart by themselves.
+An escape may be the key or the start of a sequence. Textual's own loop decides only at its next
+poll, a tenth of a second later; that is too late for the key that stops an answer. The Kitty
+keyboard protocol distinguishes the two.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from textual.drivers.linux_driver import LinuxDriver
 
 READ_SIZE = 4096
 IDLE_SECONDS = 0.1
-"""How long it takes to notice that the program ends."""
+"""Seconds until the end of the program is noticed."""
 
 
 class QuickEscapeDriver(LinuxDriver):
-    """Reads keys like its base; after a lone escape it looks again as soon as that is decided."""
+    """Reads keys like its base; after a lone escape it polls again as soon as it can be decided."""
 
     def run_input_thread(self) -> None:
-        """Turn what the terminal sends into events until the driver stops."""
+        """Convert terminal input into events until the driver stops."""
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         escaped = False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                # A little more than the parser waits, or it would be asked too early.
+                # A little longer than the parser waits, or it would be asked too early.
                 wait = constants.ESCAPE_DELAY + 0.001 if escaped else IDLE_SECONDS
                 if selector.select(wait):
                     data = os.read(self.fileno, READ_SIZE)

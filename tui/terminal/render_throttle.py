@@ -1,4 +1,4 @@
-"""`RenderThrottle`: draws a growing answer no more often than eyes and the line can use."""
+"""Limits the redraw rate of a growing answer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 FLUSHES_PER_SECOND = 20
 FLUSHES_PER_SECOND_SSH = 8
 BUSY_FRACTION = 0.25
-"""The most of the time that drawing may take, so that keys never wait for it."""
+"""The largest share of time for drawing, so that keys stay responsive."""
 
 
 class RenderThrottle:
-    """Calls `paint` soon after `request`, at a bounded rate; nothing runs between requests."""
+    """Calls `paint` soon after `request`, at a bounded rate; idle between requests."""
 
     def __init__(self, paint: Callable[[], None]) -> None:
         self._paint = paint
@@ -23,13 +23,13 @@ class RenderThrottle:
         self._next_at = 0.0
 
     def request(self) -> None:
-        """Ask for a drawing; several requests before it are one."""
+        """Request a redraw; several requests before it count once."""
         if self._handle is None:
             delay = max(0.0, self._next_at - time.monotonic())
             self._handle = asyncio.get_running_loop().call_later(delay, self.flush)
 
     def flush(self) -> None:
-        """Draw now."""
+        """Redraw now."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,1 +1,1 @@
-"""Stateless text functions: terminal-safe text, numbers, relative dates and fuzzy matching."""
+"""Stateless text functions: terminal-safe text, numbers, relative dates, fuzzy matching."""

@@ -1,4 +1,4 @@
-"""Fuzzy matching of what was typed against names."""
+"""Fuzzy matching of typed text against names."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 MAX_SCORED = 2_000
-"""Names that are looked at closely: of a large folder's 50 000, the shortest of those that fit."""
+"""Names that are scored: of a large folder's 50 000, the shortest of those that fit."""
 _BOUNDARY = frozenset("/_-. ")
 
 
 def rank(query: str, names: Iterable[str], limit: int) -> list[str]:
-    """The names that contain the letters of `query` in their order, the best first.
+    """Return the names that contain the letters of `query` in order, best first.
 
-    Letters that follow one another, begin words or stand in the last part of a path count more;
-    a capital in the query must be one in the name. Shorter names win.
+    Consecutive letters, word beginnings and the last part of a path count more; capitals in the
+    query must match. Shorter names win.
     """
     if not query:
         return heapq.nsmallest(limit, names, key=lambda name: (name.count("/"), len(name), name))
@@ -29,7 +29,7 @@ def rank(query: str, names: Iterable[str], limit: int) -> list[str]:
 
 
 def _fitting(query: str, names: list[str], limit: int) -> list[str]:
-    """The names with the query in one piece and, where these are few, with its letters apart."""
+    """Return names with the query in one piece and, if these are few, with scattered letters."""
     folded = names if _cased(query) else [name.lower() for name in names]
     found = [name for name, key in zip(names, folded, strict=True) if query in key]
     if len(found) < limit:
@@ -53,7 +53,7 @@ def _cased(query: str) -> bool:
 
 
 def score(query: str, name: str) -> float:
-    """How well `query` fits a name that contains its letters in order; higher is better."""
+    """Return how well `query` fits a name that contains its letters in order; higher is better."""
     if not _cased(query):
         name = name.lower()
     last = name.rstrip("/").rfind("/") + 1
@@ -68,7 +68,7 @@ def score(query: str, name: str) -> float:
 
 
 def _scattered(query: str, name: str, last: int) -> float:
-    """Points for letters apart from one another, looked for in the last part first."""
+    """Return the score of scattered letters, searched in the last part first."""
     at = last - 1 if _fits(query, name, last) else -1
     points = 1.0 if at >= 0 else 0.0
     for letter in query:

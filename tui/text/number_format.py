@@ -1,15 +1,15 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
 
 def tokens(count: int) -> str:
-    """A count with its thousands apart."""
+    """Format a count with separated thousands."""
     return f"{count:,}".replace(",", " ")
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that fits, decimal as disks are sold."""
+    """Format bytes in the unit that fits, decimal as for disks."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return (
@@ -22,14 +22,14 @@ def size(count: float) -> str:
 
 
 def parameters(count: int) -> str:
-    """A number of weights as models are named by it: `135 M`, `1.8 B`."""
+    """Format a number of weights as in model names: `135 M`, `1.8 B`."""
     if count < 1_000_000_000:
         return f"{count / 1e6:.0f} M"
     return f"{count / 1e9:.1f} B" if count < 10_000_000_000 else f"{count / 1e9:.0f} B"
 
 
 def duration(seconds: float) -> str:
-    """Seconds, coarser the more there are."""
+    """Format seconds, coarser for longer durations."""
     if seconds < 10:
         return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
     whole = round(seconds)
@@ -41,22 +41,24 @@ def duration(seconds: float) -> str:
 
 
 def remaining(seconds: float) -> str:
-    """A guess of the time left, never finer than a second."""
+    """Format an estimate of the time left, never finer than a second."""
     return duration(seconds) if seconds >= 10 else f"{max(1, round(seconds))} s"
 
 
 def speed(rate: float) -> str:
-    """Tokens a second."""
+    """Format tokens per second."""
     return f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a share of a hundred, whole."""
+    """Format a fraction as a whole percentage."""
     return f"{fraction * 100:.0f} %"
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
-    """The full and the empty part of a bar of `width` cells; something shows from the start."""
+    """Return the full and the empty part of a bar of `width` cells; above 0 at least one is
+    full.
+    """
     fraction = min(1.0, max(0.0, fraction))
     full = round(fraction * width)
     if fraction > 0:

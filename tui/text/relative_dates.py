@@ -1,4 +1,4 @@
-"""Times of chats as people say them."""
+"""Formats times of chats relative to now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 
 def moment(stamp: float, now: datetime) -> str:
-    """When something was said: the finer, the nearer; `stamp` in seconds since 1970."""
+    """Format a time, finer for recent ones; `stamp` in Unix seconds."""
     then = _local(stamp)
     if then is None:
         return ""
@@ -20,7 +20,7 @@ def moment(stamp: float, now: datetime) -> str:
 
 
 def day_group(stamp: float, now: datetime) -> str:
-    """The heading under which a chat stands in a list."""
+    """Return the heading under which a chat is listed."""
     then = _local(stamp)
     if then is None:
         return "Some time"

@@ -1,11 +1,11 @@
-"""Makes text from a model safe to show: no terminal sequence or control character survives."""
+"""Removes terminal escape sequences and control characters from text."""
 
 from __future__ import annotations
 
 import re
 
 MAX_SEQUENCE = 512
-"""What looks like a longer escape sequence is text after its first character."""
+"""Longest escape sequence; a longer one is text after its first character."""
 
 # Parameters of CSI; the strings of OSC, DCS, SOS, PM and APC, which end with BEL or ST.
 _PARAMETERS = r"(?:\x1b\[|\x9b)[0-?]{0,100}[ -/]{0,100}"
@@ -25,7 +25,7 @@ _UNSAFE = re.compile(
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 MAX_MARKS = 6
-"""Combining marks on one character; piled up higher they are drawn over the lines around."""
+"""Most combining marks on one character; more are drawn over the adjacent lines."""
 _MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 _MARKS = re.compile(f"({_MARK}{{{MAX_MARKS}}}){_MARK}+")
 _LAST_MARKS = re.compile(f"{_MARK}{{1,{MAX_MARKS}}}\\Z")
@@ -33,8 +33,10 @@ _LINE_BREAKS = re.compile("\r\n?|[\x85\u2028\u2029]")
 
 
 def clean(text: str) -> str:
-    """`text` without escape sequences and control characters; line breaks become newlines."""
-    # Nothing that is unsafe counts as printable, and most text is plain.
+    """Return `text` without escape sequences and control characters; line breaks become
+    newlines.
+    """
+    # Unsafe characters are never printable, and most text is plain.
     if text.replace("\n", "").isprintable():
         return text if text.isascii() else _MARKS.sub(r"\1", text)
     text = _UNSAFE.sub("", _SEQUENCE.sub("", _LINE_BREAKS.sub("\n", text)))
@@ -42,14 +44,14 @@ def clean(text: str) -> str:
 
 
 class StreamCleaner:
-    """Cleans text that arrives in pieces: the same result as `clean` of the whole."""
+    """Cleans streamed text, with the same result as `clean` of the whole."""
 
     def __init__(self) -> None:
         self._held = ""
         self._marks = ""
 
     def feed(self, text: str) -> str:
-        """The clean text so far not returned; an unfinished sequence is held back."""
+        """Return the new clean text; an incomplete sequence is held back."""
         text = self._held + text
         self._held = ""
         start = self._open_sequence(text)
@@ -58,12 +60,12 @@ class StreamCleaner:
         return self._continued(clean(text))
 
     def flush(self) -> str:
-        """What is still held, as text, at the end."""
+        """Return what is still held, as text, at the end."""
         held, self._held = self._held, ""
         return self._continued(clean(held))
 
     def _continued(self, text: str) -> str:
-        """Clean text, counting the marks at the end of what came before."""
+        """Clean text, counting the combining marks at the end of the previous text."""
         if not text:
             return text
         whole = _MARKS.sub(r"\1", self._marks + text) if self._marks else text

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from ..text import number_format
 
 if TYPE_CHECKING:
-    from ..compaction.compactor import Progress
+    from ..compaction.compactor import CompactionProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def notice_text(share: float, seconds: int) -> BarText:
     return BarText(words, "esc holds it off", "esc: no", style="$warning")
 
 
-def progress_text(progress: Progress) -> BarText:
+def progress_text(progress: CompactionProgress) -> BarText:
     """How far it is."""
     words = progress.words
     if progress.written:

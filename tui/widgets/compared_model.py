@@ -76,7 +76,7 @@ class ComparedModel(Vertical):
 
     def ask(self, prompt: Message) -> TurnRequest:
         """Take a prompt that is in the chat; what it returns is to be passed to `run` at once."""
-        self._chat.cut_behind(prompt)
+        self._chat.end_path_at(prompt)
         request = TurnRequest.of(self._chat, self.model)
         self.transcript.add(entry_of(self._chat, prompt))
         self._begin(prompt)

@@ -1,1 +1,1 @@
-"""How much a smaller model differs from a fuller one, on the prompts of whoever asks."""
+"""Measures how far a quantised model's answers differ from a fuller model's."""

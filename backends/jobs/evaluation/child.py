@@ -1,4 +1,4 @@
-"""The process that evaluates one model, run as `python -P -m` with this module's name."""
+"""Child process that evaluates one model, run as `python -P -m`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...base.errors import LoadFailed
-from ...confinement.access_policy import AccessPolicy, task_workplace
+from ...confinement.access_policy import AccessPolicy, task_access_policy
 from ..child_main import Send, run_task
 from .messages import EvaluationReport, EvaluationSpec
 
@@ -23,9 +23,9 @@ def _work(spec: EvaluationSpec, send: Send) -> EvaluationReport:
     return evaluate(spec, send)
 
 
-def _workplace(spec: EvaluationSpec) -> AccessPolicy:
-    return task_workplace(spec.path, spec.fuller_path)
+def _policy(spec: EvaluationSpec) -> AccessPolicy:
+    return task_access_policy(spec.path, spec.fuller_path)
 
 
 if __name__ == "__main__":
-    run_task(EvaluationSpec, _work, _workplace)
+    run_task(EvaluationSpec, _work, _policy)

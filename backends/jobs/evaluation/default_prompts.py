@@ -1,11 +1,11 @@
-"""Prompts for whoever names none: everyday ones, code, sums, other languages."""
+"""Default evaluation prompts: everyday questions, code, arithmetic, other languages."""
 
 from __future__ import annotations
 
 DEFAULT_PROMPTS = (
     "Why is the sky blue, and why is it red in the evening?",
     "Write a Python function that merges two sorted lists into one sorted list.",
-    "Explain the difference between TCP and UDP to somebody who is new to networks.",
+    "Explain the difference between TCP and UDP to someone who is new to networks.",
     "A train leaves at 14:35 and arrives at 17:20. How long does it take? Show the steps.",
     "Give me three ideas for a birthday dinner for six people, one of them vegetarian.",
     "Write a short, friendly mail that moves a meeting from Monday to Wednesday at 10.",

@@ -1,4 +1,4 @@
-"""Lets a smaller and a fuller model answer the same prompts, and says where they part."""
+"""Compares the answers of a smaller and a fuller model to the same prompts."""
 
 from __future__ import annotations
 
@@ -25,20 +25,26 @@ from ...text.tokenization.tokenizer import Tokenizer
 from ..verification.logit_comparison import Comparison, Logits, NotNumbers
 from ..verification.scorer import Scorer, chunk_size
 from .greedy_answers import Answerer
-from .messages import Divergence, EvaluationProgress, EvaluationReport, EvaluationSpec, PromptResult
+from .messages import (
+    AnswerDivergence,
+    EvaluationProgress,
+    EvaluationReport,
+    EvaluationSpec,
+    PromptResult,
+)
 from .verdict import judge
 
 Send = Callable[[EvaluationProgress], None]
 
 _LONGEST_PROMPT = 4096
 _LONGEST_TEXT = 1 << 20
-"""Tokens that a model may see whose file does not say how many."""
+"""Most tokens of context for a model whose file does not state it."""
 _SHOWN = 40
-"""Tokens that are shown of either answer behind the place where they part."""
+"""Tokens shown of either answer after the point where they diverge."""
 
 
 def evaluate(spec: EvaluationSpec, send: Send) -> EvaluationReport:
-    """Do what `spec` says; raises `BackendError` or `ModelError`."""
+    """Run the evaluation; raises `BackendError` or `ModelError`."""
     with ExitStack() as resources:
         path, fuller_path = Path(spec.path), Path(spec.fuller_path)
         _check_memory(path, fuller_path)
@@ -73,18 +79,20 @@ class _Pair:
         self._tokenizer = tokenizer
         self._limit = limit
         self.certainties: list[float] = []
-        """Of each position, how likely two draws of the fuller model are the same."""
+        """For each position, the probability that two samples of the fuller model are equal."""
         self.seconds = 0.0
         self.fuller_seconds = 0.0
 
     def compare(self, prompt: Sequence[int], text: str) -> PromptResult:
-        """The fuller model answers, the smaller one reads it and goes on where it would part."""
+        """Generate with the fuller model, score with the smaller one, and continue it at the
+        divergence.
+        """
         began = time.monotonic()
         answer, expected = self._fuller.answer(prompt, self._tokenizer, self._limit)
         turned = time.monotonic()
         rows = self._smaller.read([*prompt, *answer], len(prompt) - 1)[: len(expected)]
         targets = expected.argmax(axis=1)
-        width = min(rows.shape[1], expected.shape[1])  # makers round vocabularies up
+        width = min(rows.shape[1], expected.shape[1])  # vocabularies are often padded
         comparison = Comparison()
         try:
             comparison.add(rows[:, :width], expected[:, :width], targets)
@@ -97,7 +105,7 @@ class _Pair:
         statistics = comparison.statistics()
         parting = None
         if (first := statistics.first_divergence) is not None:
-            parting = self._part(prompt, answer, first.position, first.token, expected)
+            parting = self._divergence(prompt, answer, first.position, first.token, expected)
         self.fuller_seconds += turned - began
         self.seconds += time.monotonic() - turned
         self.certainties += [float(np.square(_softmax(row)).sum()) for row in expected]
@@ -105,16 +113,16 @@ class _Pair:
             prompt=text, answer=self._text(answer), statistics=statistics, parting=parting
         )
 
-    def _part(
+    def _divergence(
         self, prompt: Sequence[int], answer: Sequence[int], at: int, token: int, expected: Logits
-    ) -> Divergence:
+    ) -> AnswerDivergence:
         p = _softmax(expected[at])
         own: list[int] = []
         if not self._tokenizer.is_eog(token):
             start = [*prompt, *answer[:at], token]
             more, _ = self._smaller.answer(start, self._tokenizer, _SHOWN)
             own = [token, *more]
-        return Divergence(
+        return AnswerDivergence(
             shared=at,
             likely=float(p[token]),
             likeliest=float(p.max()),
@@ -161,7 +169,7 @@ def _encode(spec: EvaluationSpec, tokenizer: Tokenizer, most: int) -> list[list[
 def _prompt(
     messages: Sequence[ChatMessage], template: ChatTemplate | None, tokenizer: Tokenizer
 ) -> list[int]:
-    if template is None:  # a model that only goes on with a text
+    if template is None:  # a base model, which only continues text
         return tokenizer.encode(messages[-1].content, add_special=True, parse_special=False)
     text = template.render(messages)
     begins = bool(tokenizer.bos_text) and text.startswith(tokenizer.bos_text)
@@ -169,7 +177,9 @@ def _prompt(
 
 
 def _trained_context(path: Path) -> int:
-    """Tokens that the model has learned to see; raises `LoadFailed` for one that writes none."""
+    """Return the trained context in tokens; raises `LoadFailed` for a model that does not
+    generate.
+    """
     if path.is_dir():
         return read_folder(path).config.context
     header = read_header(path)
@@ -191,7 +201,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 def _open(path: Path, context: int, chunk: int) -> Scorer:
     if path.is_dir():
-        from ..verification.engine_scorer import EngineScorer  # which brings PyTorch
+        from ..verification.engine_scorer import EngineScorer  # imports PyTorch
 
         return EngineScorer(path, context=context, chunk=chunk)
     from ..verification.llama_scorer import LlamaScorer
@@ -200,7 +210,7 @@ def _open(path: Path, context: int, chunk: int) -> Scorer:
 
 
 def _check_memory(*paths: Path) -> None:
-    """Both are loaded at once: what one expects is held against the other."""
+    """Raise `LoadFailed` unless both models fit into memory at once."""
     needed = sum(_bytes(path) for path in paths)
     total = psutil.virtual_memory().total
     if needed > total:

@@ -1,4 +1,4 @@
-"""Starts the process that evaluates a model, and hears it out."""
+"""Runs an evaluation in a child process."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _TASK = ChildTask(
 def run_evaluation(
     spec: EvaluationSpec, on_progress: Callable[[EvaluationProgress], None]
 ) -> EvaluationReport:
-    """Evaluate in a process of its own; raises what `ChildTask.run` raises."""
+    """Evaluate in a child process; raises what `ChildTask.run` raises."""
     return _TASK.run(spec, on_progress)

@@ -1,4 +1,4 @@
-"""Greedy answers, token by token, from an engine that says what it expects."""
+"""Greedy decoding, token by token, over a `Scorer`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..verification.scorer import Scorer
 
 
 class Answerer:
-    """Reads prompts in chunks and writes greedily; one conversation at a time."""
+    """Prefills in chunks and decodes greedily; one conversation at a time."""
 
     def __init__(self, scorer: Scorer, chunk: int) -> None:
         self._scorer = scorer
         self._chunk = chunk
 
     def read(self, tokens: Sequence[int], start: int) -> Logits:
-        """What is expected behind each token from `start` on, after reading all from the first."""
+        """Prefill all tokens and return the logits after each token from `start` on."""
         self._scorer.begin()
         for at in range(0, start, self._chunk):
             self._scorer.read(tokens, at, min(at + self._chunk, start))
@@ -32,9 +32,9 @@ class Answerer:
     def answer(
         self, prompt: Sequence[int], tokenizer: Tokenizer, limit: int
     ) -> tuple[list[int], Logits]:
-        """The likeliest answer of at most `limit` tokens, and what was expected at each.
+        """Return the greedy answer of at most `limit` tokens, and the logits at each position.
 
-        The token that ends it is not part of it.
+        The end-of-generation token is not part of it.
         """
         tokens, rows = list(prompt), [self.read(prompt, len(prompt) - 1)[-1]]
         while not tokenizer.is_eog(choice := int(rows[-1].argmax())):

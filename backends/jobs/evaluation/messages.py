@@ -1,4 +1,4 @@
-"""What the process that evaluates a model is told, and what it tells."""
+"""Messages of the evaluation process: its spec, progress and report."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..verification.logit_comparison import Statistics
 class EvaluationSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Compare the model at `path` with the one at `fuller_path`, which has the same vocabulary.
 
-    Each conversation in `prompts` ends with a user's message, and is answered with at most
-    `tokens` tokens. `chat_template` takes the place of the fuller model's own.
+    Each conversation in `prompts` ends with a user's message, and is answered with at most `tokens`
+    tokens. `chat_template` replaces the fuller model's own.
     """
 
     path: str
@@ -30,11 +30,12 @@ class EvaluationProgress(msgspec.Struct, frozen=True, tag="progress"):
     total: int = 0
 
 
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two answers part: after `shared` tokens, each goes on with its own text.
+class AnswerDivergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two answers diverge: after `shared` tokens, each continues with its own text.
 
-    `likely` is the probability that the fuller model gives to the smaller one's word there, and
-    `likeliest` the one it gives to its own: what sampling would have done anyway.
+    `likely` is the probability that the fuller model gives to the smaller one's token there, and
+    `likeliest` the one it gives to its own: close values mean that sampling could have differed
+    anyway.
     """
 
     shared: int
@@ -46,16 +47,16 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt: the fuller model's greedy answer, read by both; `parting` None for the same."""
+    """One prompt: the fuller model's greedy answer, scored by both; `parting` is None if equal."""
 
     prompt: str
     answer: str
     statistics: Statistics
-    parting: Divergence | None
+    parting: AnswerDivergence | None
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean, and the bounds within which 95 % of resamplings of the prompts have it."""
+    """A mean, and its 95 % bootstrap interval over the prompts."""
 
     mean: float
     low: float
@@ -63,10 +64,10 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
-    """What came out of all prompts; divergences in nats.
+    """The result over all prompts; divergences in nats.
 
-    `self_agreement` is how often two draws of the fuller model's own, at temperature 1, give the
-    same next token: the noise that sampling brings with it.
+    `self_agreement` is how often two samples of the fuller model at temperature 1 give the same
+    next token: the noise of sampling itself.
     """
 
     results: list[PromptResult]

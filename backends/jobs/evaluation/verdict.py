@@ -1,4 +1,4 @@
-"""From results to a plain verdict that knows how few prompts there were."""
+"""Turns evaluation results into a verdict that allows for the number of prompts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from .messages import EvaluationReport, Interval, PromptResult
 _RESAMPLINGS = 2000
 _FEWEST = 2
 _SURPRISING = 0.2
-"""A word that the fuller model finds less likely by so much than its own is not sampling noise."""
+"""A token with this much less probability than the fuller model's own is not sampling noise."""
 _VERDICTS = (
-    (0.01, "the same for all you could tell"),
-    (0.05, "nearly the same: other words now and then, which mean the same"),
-    (0.15, "noticeably different: expect other answers to hard questions"),
-    (math.inf, "another model: use a fuller one where answers have to be right"),
+    (0.01, "practically the same"),
+    (0.05, "nearly the same: now and then other words with the same meaning"),
+    (0.15, "noticeably different: expect different answers to hard questions"),
+    (math.inf, "a different model: use a fuller one if answers have to be right"),
 )
-"""By the upper bound of the mean divergence, in nats a token: 0.01 is what eight bits cost, 0.05
-about four and a half, 0.15 three, on models of a few billion weights."""
+"""By the upper bound of the mean divergence, in nats per token: 0.01 is the loss of eight bits,
+0.05 of about four and a half, 0.15 of three, on models of a few billion weights.
+"""
 
 
 def judge(
@@ -30,7 +31,7 @@ def judge(
     seconds: float,
     fuller_seconds: float,
 ) -> EvaluationReport:
-    """Sum up at least one result; prompts are what is resampled, weighed by their tokens."""
+    """Summarise at least one result; prompts are resampled, weighted by their tokens."""
     counts = np.array([result.statistics.tokens for result in results], np.float64)
     kl = _interval([result.statistics.mean_kl for result in results], counts)
     agreement = _interval([result.statistics.top1_agreement for result in results], counts)
@@ -52,8 +53,8 @@ def judge(
 
 
 def _verdict(kl: Interval, prompts: int) -> str:
-    if prompts < _FEWEST:  # which has no spread to be careful with
-        return "one prompt is too little to tell: ask more of them"
+    if prompts < _FEWEST:  # one prompt has no spread to measure
+        return "one prompt is too few to tell: add more prompts"
     return next(words for limit, words in _VERDICTS if kl.high < limit or limit == math.inf)
 
 

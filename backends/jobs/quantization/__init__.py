@@ -1,1 +1,1 @@
-"""Making a smaller file of a model: GGUF from GGUF or from safetensors."""
+"""Writes a smaller GGUF file of a model, from GGUF or from safetensors."""

@@ -1,4 +1,4 @@
-"""The process that quantises one model, run as `python -P -m` with this module's name."""
+"""Child process that quantises one model, run as `python -P -m`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...base.errors import LoadFailed
-from ...confinement.access_policy import AccessPolicy, task_workplace
+from ...confinement.access_policy import AccessPolicy, task_access_policy
 from ..child_main import Send, run_task
 from .messages import QuantizeReport, QuantizeSpec
 
@@ -22,9 +22,9 @@ def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     return quantize(spec, send)
 
 
-def _workplace(spec: QuantizeSpec) -> AccessPolicy:
-    return task_workplace(spec.source, output=spec.output, computes=False)
+def _policy(spec: QuantizeSpec) -> AccessPolicy:
+    return task_access_policy(spec.source, output=spec.output, computes=False)
 
 
 if __name__ == "__main__":
-    run_task(QuantizeSpec, _work, _workplace)
+    run_task(QuantizeSpec, _work, _policy)

@@ -1,4 +1,4 @@
-"""A folder of safetensors as the source of a GGUF file."""
+"""Reads a folder of safetensors as the source of a GGUF file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _READ = (
     *("generation_config.json", "special_tokens_map.json", "tokenizer.json"),
     "tokenizer_config.json",
 )
-# What llama.cpp wants in one piece, in the order of its parts.
+# Tensors that llama.cpp expects fused, with their parts in order.
 _FUSED = {"attn_qkv": ("attn_q", "attn_k", "attn_v"), "ffn_up": ("ffn_gate", "ffn_up")}
 
 
 class FolderSource:
-    """Reads one tensor at a time, by the names and in the order of rows that GGUF files have."""
+    """Reads one tensor at a time, with the names and row order of GGUF files."""
 
     def __init__(self, path: Path) -> None:
         """Raises what `read_folder` raises, and `UnsupportedModel`."""
@@ -50,7 +50,7 @@ class FolderSource:
         self._config = self._folder.config
         self._weights = HFTensorNames(SafetensorsWeights(path), self._config)
         self._factors = rope_tensors(self._config)
-        self.told_by_tensors = len(self._factors)
+        self.num_metadata_tensors = len(self._factors)
         self._names = dict(self._find_names())
         self.tensors = self._plan()
 
@@ -75,7 +75,7 @@ class FolderSource:
     @property
     def files(self) -> Sequence[Path]:
         """See `TensorSource.files`."""
-        # Not all that lies there: the file to be may be written into the folder itself.
+        # Only the model's own files: the output may be written into the folder itself.
         return sorted({path for kind in _READ for path in self.path.glob(kind)})
 
     @property
@@ -99,7 +99,7 @@ class FolderSource:
         return weight.float().contiguous().numpy().reshape(-1, tensor.shape[0])
 
     def raw(self, tensor: PlannedTensor) -> Raw | None:
-        """See `TensorSource.raw`; nothing is stored here as a GGUF file has it."""
+        """See `TensorSource.raw`; no tensor is stored in GGUF's layout here."""
         return None
 
     def _plan(self) -> Sequence[PlannedTensor]:
@@ -111,7 +111,7 @@ class FolderSource:
         return planned
 
     def _find_names(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Each tensor of the file with the parts that it is made of."""
+        """Return each tensor of the file with the parts that it is made of."""
         names = list(self._weights.names)
         if not find_family(self._config.architecture).gguf_fuses_gate:
             return [(name, (name,)) for name in names]

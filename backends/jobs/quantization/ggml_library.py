@@ -1,4 +1,4 @@
-"""ggml's own conversions between floats and blocks, from the library that llama.cpp brings."""
+"""ctypes bindings to ggml's conversions between floats and quantised blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 Raw = NDArray[np.uint8]
 
 _PIECE = 1 << 18
-"""Elements that a thread takes at a time: enough to hide what handing them over costs."""
+"""Elements that a thread takes at a time: enough to amortise the hand-over."""
 
 
 class _TypeTraits(ctypes.Structure):
@@ -54,7 +54,7 @@ class GGMLLibrary:
         self._threads.shutdown(cancel_futures=True)
 
     def encode(self, rows: Floats, kind: str) -> Raw:
-        """The rows (rows, columns) in this type; columns are whole blocks of it."""
+        """Quantise (rows, columns) to this type; columns must be a multiple of its block size."""
         rows = np.ascontiguousarray(rows)
         count, columns = rows.shape
         layout = tensor_type(kind)
@@ -76,7 +76,7 @@ class GGMLLibrary:
         return out
 
     def decode(self, raw: Raw, kind: str) -> Floats:
-        """The floats that the blocks of this type stand for, in one row."""
+        """Dequantise blocks of this type to floats, in one row."""
         raw = np.ascontiguousarray(raw)
         layout = tensor_type(kind)
         blocks = raw.size // layout.block_bytes
@@ -117,7 +117,7 @@ class GGMLLibrary:
 
 
 def _library() -> ctypes.CDLL:
-    """ggml-base, which importing llama_cpp has loaded already."""
+    """Return ggml-base, which importing llama_cpp has already loaded."""
     folder = Path(llama_cpp.__file__).parent / "lib"
     for name in ("libggml-base.so", "libggml-base.dylib", "ggml-base.dll"):
         if (folder / name).exists():

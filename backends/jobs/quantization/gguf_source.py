@@ -1,4 +1,4 @@
-"""A GGUF file, or all files of a model in several, as the source of another."""
+"""Reads a GGUF file, or all shards of a model, as the source of a smaller one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _GOOD_ENOUGH = FLOATS | {"Q8_0"}
 
 
 class GGUFSource:
-    """Reads one tensor at a time; keys that ingle does not know are handed on as they are."""
+    """Reads one tensor at a time; unknown metadata keys are copied unchanged."""
 
     def __init__(self, path: Path, *, requantize: bool) -> None:
-        """Raises what `read_header` raises, and `UnsupportedModel` for what is quantised."""
+        """Raises what `read_header` raises, and `UnsupportedModel` for a quantised source."""
         self.path = path
         self.config: ModelConfig | None = None
-        self.told_by_tensors = 0
+        self.num_metadata_tensors = 0
         self.header: GGUFHeader = read_header(path)
         self.tensors = [PlannedTensor(t.name, t.shape, t.type) for t in self.header.tensors]
         self._infos = {tensor.name: tensor for tensor in self.header.tensors}

@@ -1,4 +1,4 @@
-"""The hyper-parameters of a safetensors model as a GGUF header has them.
+"""Writes the hyper-parameters of a safetensors model as GGUF metadata.
 
 Source: the keys that llama.cpp reads, `llama-arch.cpp` and `src/models/*.cpp` there.
 """
@@ -20,7 +20,7 @@ _OTHER_WAY = "Look for a GGUF edition of the model, or run the folder as it is."
 
 
 def model_pairs(folder: Path, config: ModelConfig, parameters: int) -> Pairs:
-    """The keys of the model but for its vocabulary; raises `UnsupportedModel`."""
+    """Return the keys of the model but for its vocabulary; raises `UnsupportedModel`."""
     shape: Pairs = {
         "context_length": config.context,
         "embedding_length": config.hidden_size,
@@ -44,7 +44,7 @@ def model_pairs(folder: Path, config: ModelConfig, parameters: int) -> Pairs:
 
 
 def rope_tensors(config: ModelConfig) -> Mapping[str, tuple[float, ...]]:
-    """Divisors of the rotary frequencies that no key can say, by the names of their tensors."""
+    """Return divisors of the rotary frequencies that no key can express, by tensor name."""
     rope = _global_rope(config)
     if rope is None or not rope.factors:
         return {}
@@ -80,7 +80,7 @@ def _windows(config: ModelConfig) -> Pairs:
 
 
 def _scales(config: ModelConfig) -> Pairs:
-    """What only some families have; that nothing is missing is seen when it is read again."""
+    """Return keys of some families only; a later read of the file detects omissions."""
     pairs: Pairs = {}
     if config.attention_soft_cap is not None:
         pairs["attn_logit_softcapping"] = config.attention_soft_cap
@@ -91,7 +91,9 @@ def _scales(config: ModelConfig) -> Pairs:
 
 
 def _global_rope(config: ModelConfig) -> RopeConfig | None:
-    """That of the layers which see everything, or else of all; local ones differ by convention."""
+    """Return the RoPE of the global-attention layers, else of all; local ones differ by
+    convention.
+    """
     found = [layer for layer in config.layers if layer.rope is not None]
     everything = [layer for layer in found if layer.window is None]
     return (everything or found)[0].rope if found else None

@@ -1,4 +1,4 @@
-"""The vocabulary of a safetensors model as a GGUF header has it.
+"""Writes the vocabulary of a safetensors model as GGUF metadata.
 
 Sources: the `tokenizer.json` format of the tokenizers library, and what llama.cpp's vocabularies
 read.
@@ -35,7 +35,7 @@ class _Kind(IntEnum):
 
 
 def vocabulary_pairs(folder: Path, rows: int, tokenizer: HFTokenizer) -> dict[str, Value]:
-    """The keys of the vocabulary, but how texts are cut; raises `UnsupportedModel`."""
+    """Return the vocabulary keys but for the pre-tokenizer; raises `UnsupportedModel`."""
     fields: dict[str, Any] = json.loads(read_bounded(folder / "tokenizer.json", _LARGEST))
     model = cast("dict[str, Any]", fields.get("model") or {})
     if model.get("type") != "BPE":
@@ -58,7 +58,7 @@ def vocabulary_pairs(folder: Path, rows: int, tokenizer: HFTokenizer) -> dict[st
         pairs["tokenizer.ggml.scores"] = _scores(tokens, merges)
         pairs["tokenizer.ggml.add_space_prefix"] = _prefixes(fields)
     unknown = tokenizer.id_of(str(model.get("unk_token") or ""))
-    if unknown is not None:  # llama.cpp takes 0 for it otherwise
+    if unknown is not None:  # llama.cpp would default to 0
         pairs["tokenizer.ggml.unknown_token_id"] = unknown
     return pairs | _special(tokenizer)
 
@@ -85,14 +85,16 @@ def _tokens(
 
 
 def _merge(entry: Any) -> tuple[str, str]:
-    """The two halves; older files have them in one text, newer ones may hold spaces."""
+    """Return the two halves of a merge; older files hold one string, newer ones may contain
+    spaces.
+    """
     halves = cast("list[str]", entry) if isinstance(entry, list) else str(entry).split(" ", 1)
     left, right = (half.replace(" ", "Ġ") for half in halves)
     return left, right
 
 
 def _scores(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> list[float]:
-    """A token is as good as the earliest merge that makes it, which is the order of merging."""
+    """Return the scores of tokens: the rank of the earliest merge that makes each."""
     ranks: dict[str, int] = {}
     for rank, (left, right) in enumerate(merges):
         ranks.setdefault(left + right, rank)
@@ -101,7 +103,7 @@ def _scores(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> list[fl
 
 
 def _prefixes(fields: Mapping[str, Any]) -> bool:
-    """Whether a space is put before a text."""
+    """Return whether a space is prepended to a text."""
     for step in _steps(fields.get("normalizer")) + _steps(fields.get("pre_tokenizer")):
         if step.get("type") == "Prepend" or step.get("prepend_scheme") in ("first", "always"):
             return True
@@ -125,7 +127,7 @@ def _has(fields: Mapping[str, Any], kind: str) -> bool:
 
 
 def _steps(part: Any) -> list[Mapping[str, Any]]:
-    """The steps of a part that may be none, one, or a sequence of them."""
+    """Return the steps of a part that may be missing, one, or a sequence."""
     if not isinstance(part, dict):
         return []
     step = cast("dict[str, Any]", part)

@@ -1,4 +1,4 @@
-"""What the process that quantises a model is told, and what it tells."""
+"""Messages of the quantisation process: its spec, progress and report."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .quantization_target import QuantizationTarget
 
 
 class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The model at `source`, a GGUF file or a folder of safetensors, goes to the file `output`.
+    """Quantise the model at `source`, a GGUF file or a folder of safetensors, to the file `output`.
 
-    `requantize` allows a source that is quantised already; `overwrite` an `output` that is there.
-    `threads` 0 takes what the machine has.
+    `requantize` allows a source that is already quantised; `overwrite` an existing `output`.
+    `threads` 0 uses all the machine has.
     """
 
     source: str
@@ -23,7 +23,7 @@ class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuantizeProgress(msgspec.Struct, frozen=True, tag="progress"):
-    """The present step; weights that are done, of `total`, `resumed` of them by an earlier call."""
+    """The present step, weights done of `total`, and those `resumed` from an earlier call."""
 
     step: str
     done: int = 0
@@ -32,10 +32,10 @@ class QuantizeProgress(msgspec.Struct, frozen=True, tag="progress"):
 
 
 class QuantizeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
-    """The finished file, which both its reader here and llama.cpp have loaded.
+    """The finished file, which both ingle's reader and llama.cpp have loaded.
 
     Sizes in bytes; `types` counts the tensors of each type; `writes_text` is false for models that
-    only turn texts into vectors or rank them.
+    only embed or rank texts.
     """
 
     output: str

@@ -1,7 +1,7 @@
-"""How llama.cpp has to cut a text before it merges bytes, found by trying.
+"""Finds the llama.cpp pre-tokenizer that matches a `tokenizer.json`, by trial.
 
-A `tokenizer.json` says it in regular expressions, and llama.cpp knows a list of ways by name. What
-counts is that both come to the same tokens.
+A `tokenizer.json` defines it by regular expressions, llama.cpp by a list of names. They match if
+both produce the same tokens.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WAYS = (
     *("command-r", "falcon", "stablelm2", "mpt", "bloom", "exaone", "chameleon", "minerva-7b"),
     *("superbpe", "seed-coder", "hunyuan", "kimi-k2", "default"),
 )
-"""Names that llama.cpp has for ways of cutting, the most usual ones first.
+"""llama.cpp's names of pre-tokenizers, the most usual first.
 
-Not those that leave bytes as they are: it ends the process over merges of another alphabet.
+Those that leave bytes unmapped are omitted: llama.cpp aborts over merges of another alphabet.
 """
 _TEXTS = (
     "Hello, World! It's 1 o'clock; WE'LL see you'd've I'M 'tis don't DON'T.",
@@ -41,7 +41,9 @@ _TEXTS = (
 
 
 def find_pre_tokenizer(folder: Path, rows: int, pairs: Mapping[str, Value]) -> dict[str, Value]:
-    """The key that completes `pairs`; raises `UnsupportedModel` where no way is the same."""
+    """Return the key that completes `pairs`; raises `UnsupportedModel` if no pre-tokenizer
+    matches.
+    """
     tokenizer = HFTokenizer(folder, rows)
     wanted = [tokenizer.encode(text, add_special=False, parse_special=False) for text in _TEXTS]
     is_bytes = pairs["tokenizer.ggml.model"] == "gpt2"
@@ -49,8 +51,7 @@ def find_pre_tokenizer(folder: Path, rows: int, pairs: Mapping[str, Value]) -> d
         if _tokens(pairs, way) == wanted:
             return {KEY: way}
     raise UnsupportedModel(
-        f"llama.cpp cuts texts into other tokens than {folder}/tokenizer.json, whichever of its "
-        "ways is taken.",
+        f"None of llama.cpp's pre-tokenizers gives the same tokens as {folder}/tokenizer.json.",
         hint="Look for a GGUF edition of the model, or run the folder as it is.",
     )
 

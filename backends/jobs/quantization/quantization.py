@@ -1,4 +1,4 @@
-"""Makes a smaller file of a model, and sees that it can be loaded."""
+"""Writes a smaller file of a model, and checks that it loads."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _FILE_TYPES = {
 }
 _SPARE = 64 << 20
 _PROBE = 32
-"""Tokens that the finished file has to read."""
+"""Tokens with which the finished file is tested."""
 
 
 class QuantizeFailed(BackendError):
-    """There is no file, and why."""
+    """Why no file was written."""
 
     code = "quantize_failed"
 
 
 def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
-    """Do what `spec` says; raises `BackendError` or `ModelError`.
+    """Quantise as `spec` says; raises `BackendError` or `ModelError`.
 
-    What was written before an end in the middle is taken up by the next call with the same `spec`.
+    An interrupted file is resumed by the next call with the same `spec`.
     """
     began = time.monotonic()
     output = Path(spec.output)
@@ -103,7 +103,7 @@ def _open(spec: QuantizeSpec) -> TensorSource:
     path = Path(spec.source)
     if not path.is_dir():
         return GGUFSource(path, requantize=spec.requantize)
-    from .folder_source import FolderSource  # which brings PyTorch
+    from .folder_source import FolderSource  # imports PyTorch
 
     return FolderSource(path)
 
@@ -121,19 +121,19 @@ def _write_and_check(
     spec: QuantizeSpec,
     send: Send,
 ) -> GGUFHeader:
-    """The header of the file, which has its name only when all is well with it."""
+    """Write the file and return its header; it gets its final name only once it is checked."""
     try:
         _write(source, planned, file, spec, send)
         if source.stamp != stamp:
             raise QuantizeFailed(
                 f"{source.path} changed while it was read.", hint="Start again once it is complete."
             )
-        send(QuantizeProgress("loading what came out"))
+        send(QuantizeProgress("checking the new file"))
         header = read_header(file.part)
         _check_loads(file.part, header)
         file.finish()
         return header
-    except QuantizeFailed:  # the same would come out again
+    except QuantizeFailed:  # a retry would give the same file
         file.discard()
         raise
     finally:
@@ -152,7 +152,7 @@ def _write(
     done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
     with GGMLLibrary(spec.threads or plan_threads(read_inventory()).threads) as library:
         for number, tensor in enumerate(planned[file.done :], start=file.done):
-            if number == source.told_by_tensors:
+            if number == source.num_metadata_tensors:
                 _check_header(source, file)
             send(QuantizeProgress(tensor.name, done, total, resumed))
             file.append(_convert(source, tensor, library))
@@ -183,16 +183,16 @@ def _convert(source: TensorSource, tensor: PlannedTensor, library: GGMLLibrary) 
 
 def _check_room(file: ResumableFile) -> None:
     free = shutil.disk_usage(file.part.parent).free
-    if free < file.room_needed + _SPARE:
+    if free < file.bytes_left + _SPARE:
         if not file.done:
             file.discard()
-        raise OSError(errno.ENOSPC, f"{file.room_needed} bytes are needed, and {free} are free")
+        raise OSError(errno.ENOSPC, f"{file.bytes_left} bytes are needed, and {free} are free")
 
 
 def _check_header(source: TensorSource, file: ResumableFile) -> None:
-    """What a folder's header says of the model must be what its settings say, before any work."""
+    """Raise unless the header to be written expresses all settings of a folder, before any work."""
     if isinstance(source, GGUFSource):
-        return  # its keys are handed on as they are
+        return  # its keys are copied unchanged
     written, wanted = config_from_gguf(read_header(file.part)), source.config
     assert wanted is not None
     wanted = replace(wanted, tied_embeddings=written.tied_embeddings)
@@ -204,7 +204,7 @@ def _check_header(source: TensorSource, file: ResumableFile) -> None:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two settings are equal, numbers as far as a float32 tells them apart."""
+    """Return whether two settings are equal, numbers to the precision of float32."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-6)
     if isinstance(one, tuple) and isinstance(other, tuple):
@@ -217,7 +217,7 @@ def _all_same(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
 
 
 def _check_loads(path: Path, header: GGUFHeader) -> None:
-    """llama.cpp has to load the file, and to make numbers of a few tokens."""
+    """Load the file with llama.cpp and compute a few tokens."""
     from ..verification.llama_scorer import LlamaScorer
 
     scorer = LlamaScorer(path, context=512, chunk=_PROBE)
@@ -227,7 +227,7 @@ def _check_loads(path: Path, header: GGUFHeader) -> None:
         if not np.isfinite(scorer.read(tokens, 0, _PROBE)).all():
             raise QuantizeFailed(
                 f"llama.cpp computes no numbers with {path.name}.",
-                hint="Keep the source, and tell us of it.",
+                hint="Keep the source, and report this as a bug.",
             )
     finally:
         scorer.close()

@@ -1,4 +1,4 @@
-"""What a model can be turned into."""
+"""Target formats of quantisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class QuantizationTarget(StrEnum):
-    """A mix of tensor types, by the name people use for it."""
+    """A mix of tensor types, by its common name."""
 
     F16 = "F16"
     BF16 = "BF16"
@@ -18,10 +18,10 @@ class QuantizationTarget(StrEnum):
 
     @property
     def tensor_type(self) -> str:
-        """The type that most tensors get."""
+        """Return the type that most tensors get."""
         return self.removesuffix("_M")
 
     @property
     def is_quantized(self) -> bool:
-        """Whether weights lose more than a rounding of floats."""
+        """Return whether the loss exceeds float rounding."""
         return self not in (QuantizationTarget.F16, QuantizationTarget.BF16)

@@ -1,4 +1,4 @@
-"""Starts the process that quantises a model, and hears it out."""
+"""Runs a quantisation in a child process."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _TASK = ChildTask(
 def run_quantization(
     spec: QuantizeSpec, on_progress: Callable[[QuantizeProgress], None]
 ) -> QuantizeReport:
-    """Quantise in a process of its own; raises what `ChildTask.run` raises."""
+    """Quantise in a child process; raises what `ChildTask.run` raises."""
     return _TASK.run(spec, on_progress)

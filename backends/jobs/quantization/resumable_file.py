@@ -1,4 +1,4 @@
-"""A GGUF file that is written tensor by tensor, and goes on where it was left."""
+"""A GGUF file written tensor by tensor, which can be resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from .ggml_library import Raw
 
 
 class _Journal(msgspec.Struct, frozen=True):
-    """What an unfinished file is, and how many tensors of it are there."""
+    """Identity of an unfinished file, and how many of its tensors are written."""
 
     recipe: str
     tensors: int
 
 
 class ResumableFile:
-    """`NAME.part` beside the file to be, with a journal; both are gone once it is finished."""
+    """Writes `NAME.part` beside the final file, with a journal; both are gone once it is
+    finished.
+    """
 
     def __init__(
         self, path: Path, header: bytes, tensors: Sequence[PlannedTensor], recipe: str
     ) -> None:
-        """Take up what is there if it was begun with the same `recipe` and header.
+        """Resume an existing file if it was begun with the same `recipe` and header.
 
-        Raises `OSError`, as all of it may, and `BlockingIOError` while another process writes it.
+        Raises `OSError`, as all methods may, and `BlockingIOError` while another process writes it.
         """
         self._path = path
         self.part = path.with_name(f"{path.name}.part")
@@ -43,7 +45,7 @@ class ResumableFile:
         for tensor in tensors:
             ends.append(ends[-1] + padded(tensor.bytes))
         self._ends = ends
-        self._file = self._open_alone()
+        self._file = self._open_locked()
         self.done = min(self._read_journal(), len(tensors))
         if self._size() < ends[self.done]:
             self.done = 0
@@ -54,12 +56,12 @@ class ResumableFile:
         self._file.seek(ends[self.done])
 
     @property
-    def room_needed(self) -> int:
-        """Bytes that are still to be written."""
+    def bytes_left(self) -> int:
+        """Return the bytes still to be written."""
         return self._ends[-1] - self._ends[self.done]
 
     def append(self, data: Raw) -> None:
-        """Write the next tensor, durably."""
+        """Append the next tensor, durably."""
         self._file.write(data.data)
         self.done += 1
         self._file.seek(self._ends[self.done])
@@ -71,16 +73,16 @@ class ResumableFile:
         temporary.replace(self._journal)
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the file to its final name."""
         os.fsync(self._file.fileno())
-        if sys.platform == "win32":  # where open files keep their names
+        if sys.platform == "win32":  # Windows cannot rename open files
             self._file.close()
         self.part.replace(self._path)
         self._journal.unlink(missing_ok=True)
         self._file.close()
 
     def discard(self) -> None:
-        """Take away what is there: nothing good can come of it."""
+        """Delete the partial file and its journal."""
         if sys.platform == "win32":
             self._file.close()
         self._journal.unlink(missing_ok=True)
@@ -88,15 +90,15 @@ class ResumableFile:
         self._file.close()
 
     def close(self) -> None:
-        """Leave it as it is, to be taken up again."""
+        """Close the file so that it can be resumed."""
         self._file.close()
 
-    def _open_alone(self) -> IO[bytes]:
-        """The file as it is, locked until it is closed: two writers would mix their tensors."""
+    def _open_locked(self) -> IO[bytes]:
+        """Open and lock the file until it is closed: two writers would mix their tensors."""
         self.part.touch()
         file = self.part.open("r+b")
         try:
-            # Who has just finished has given the file that we opened its name.
+            # A writer that has just finished renamed the file that we opened.
             if lock_open_file(file.fileno()) and os.path.samestat(
                 os.fstat(file.fileno()), self.part.stat()
             ):

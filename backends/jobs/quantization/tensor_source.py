@@ -1,4 +1,4 @@
-"""What quantising asks of a model to be made smaller."""
+"""The interface through which quantisation reads its source model."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ from .type_mixture import QuantizedShape
 
 
 class TensorSource(Protocol):
-    """A model's header, and its tensors one at a time."""
+    """A model's metadata, and its tensors one at a time."""
 
     @property
     def shape(self) -> QuantizedShape:
-        """What the choice of types depends on."""
+        """Return the properties on which the choice of types depends."""
         ...
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Return the path of the file or folder."""
         ...
 
     @property
     def config(self) -> ModelConfig | None:
-        """What it says of itself, where that was put into words anew."""
+        """Return the model's configuration if its metadata was translated, else None."""
         ...
 
     @property
     def quantization(self) -> str:
-        """What it is stored as."""
+        """Return the quantisation of the source."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of its weights."""
+        """Return the bytes of its weights."""
         ...
 
     @property
     def tensors(self) -> Sequence[PlannedTensor]:
-        """All of them, with the types they have, or have to be stored in where those are kept."""
+        """Return all tensors with their present types, or the types they must have."""
         ...
 
     @property
-    def told_by_tensors(self) -> int:
-        """How many tensors come first that tell of the model what no key can."""
+    def num_metadata_tensors(self) -> int:
+        """Return the number of leading tensors with properties that no key can express."""
         ...
 
     @property
     def files(self) -> Sequence[Path]:
-        """All that is read of it."""
+        """Return the files that are read."""
         ...
 
     @property
     def stamp(self) -> str:
-        """Changes when a file of it does."""
+        """Return a key that changes when a file changes."""
         ...
 
     def pairs(self) -> Sequence[bytes]:
-        """The encoded keys of the GGUF header, but for those that tell of the quantisation."""
+        """Return the encoded keys of the GGUF header but those about the quantisation."""
         ...
 
     def floats(self, tensor: PlannedTensor, library: GGMLLibrary) -> Floats:
-        """Its values (rows, row length)."""
+        """Return the tensor's values (rows, row length)."""
         ...
 
     def raw(self, tensor: PlannedTensor) -> Raw | None:
-        """Its bytes as they are stored, where the type that it has there is the one planned."""
+        """Return the tensor's stored bytes if its type is the planned one, else None."""
         ...
 
 
 def files_stamp(paths: Iterable[Path]) -> str:
-    """Changes when one of the files does."""
+    """Return a key that changes when one of the files does."""
     found = ((path, path.stat()) for path in paths)
     return ";".join(f"{path}:{status.st_size}:{status.st_mtime_ns}" for path, status in found)

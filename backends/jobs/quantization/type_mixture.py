@@ -1,4 +1,4 @@
-"""Which tensor of a model gets which type: llama.cpp's rules, so that files are the same as its.
+"""Chooses the type of each tensor by llama.cpp's rules, so that files equal its own.
 
 Source: `llama_tensor_get_type` in llama.cpp's `llama-quant.cpp`.
 """
@@ -27,7 +27,7 @@ _SMALLER_BLOCKS = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 
 @dataclass(frozen=True, slots=True)
 class QuantizedShape:
-    """What the rules ask of a model."""
+    """The properties of a model that the rules use."""
 
     architecture: str
     layers: int
@@ -37,7 +37,9 @@ class QuantizedShape:
 
     @property
     def shares_values_widely(self) -> bool:
-        """Models of 70B, whose few value heads serve many queries, and are worth more bits."""
+        """Return whether few value heads serve many queries, as in 70B models, and deserve more
+        bits.
+        """
         if self.layers != 80:
             return False
         return self.architecture in ("qwen2", "olmo", "deci") or (
@@ -48,9 +50,9 @@ class QuantizedShape:
 def choose_types(
     tensors: Sequence[PlannedTensor], target: QuantizationTarget, shape: QuantizedShape
 ) -> Mapping[str, str]:
-    """The type of each tensor; `PlannedTensor.type` is what it has now, and keeps if it is small.
+    """Return the type of each tensor; small ones keep the present `PlannedTensor.type`.
 
-    A row that is no whole number of blocks gets a type of smaller ones, and else float16.
+    A row that is no whole number of blocks gets a type with smaller ones, else float16.
     """
     ordered = sorted(tensors, key=lambda tensor: (_layer_of(tensor.name), tensor.name))
     values = [t.name for t in ordered if _VALUES.search(t.name)]
@@ -93,7 +95,7 @@ class _Rules:
 
     def _of_values(self, name: str) -> str:
         wanted = self.target.tensor_type
-        if self._is_mixed and _deserves_more(self.values.index(name), len(self.values)):
+        if self._is_mixed and _gets_more_bits(self.values.index(name), len(self.values)):
             wanted = "Q6_K"
         if self.shape.shares_values_widely and wanted == "Q4_K":
             wanted = "Q5_K"
@@ -101,7 +103,7 @@ class _Rules:
 
     def _of_down(self, name: str) -> str:
         layer, layers = _layer_of(name), self.shape.layers
-        more = _deserves_more(layer, layers)
+        more = _gets_more_bits(layer, layers)
         if self.shape.architecture == "falcon" and self.target is QuantizationTarget.Q4_K_M:
             return "Q6_K" if layer < layers // 16 else "Q5_K" if more else "Q4_K"
         return "Q6_K" if more else self.target.tensor_type
@@ -116,8 +118,8 @@ def _may_change(tensor: PlannedTensor) -> bool:
     return bool(rows) and tensor.name.endswith("weight") and not _KEPT.search(tensor.name)
 
 
-def _deserves_more(index: int, count: int) -> bool:
-    """The first and the last eighth, and every third between them."""
+def _gets_more_bits(index: int, count: int) -> bool:
+    """Return whether the layer is in the first or last eighth, or every third between them."""
     first = count // 8
     return index < first or index >= 7 * count // 8 or (index - first) % 3 == 2
 

@@ -1,1 +1,1 @@
-"""Proof that an engine computes what another computes, on the same file and the same text."""
+"""Compares the logits of an engine with those of a reference engine."""

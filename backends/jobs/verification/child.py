@@ -1,6 +1,6 @@
-"""The process that verifies one model, run as `python -P -m` with this module's name.
+"""Child process that verifies one model, run as `python -P -m`.
 
-Two engines and a stranger's file are loaded here, none of which belongs into a daemon or a command.
+It loads two engines and an untrusted file, which must not happen in the daemon.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from ...base.errors import LoadFailed
-from ...confinement.access_policy import AccessPolicy, task_workplace
+from ...confinement.access_policy import AccessPolicy, task_access_policy
 from ..child_main import Send, run_task
-from .messages import Report, VerificationSpec
+from .messages import VerificationReport, VerificationSpec
 
 
-def _work(spec: VerificationSpec, send: Send) -> Report:
+def _work(spec: VerificationSpec, send: Send) -> VerificationReport:
     if find_spec("torch") is None:
         raise LoadFailed(
             "The engine to verify needs PyTorch, which is not installed.",
@@ -24,9 +24,9 @@ def _work(spec: VerificationSpec, send: Send) -> Report:
     return verify(spec, send)
 
 
-def _workplace(spec: VerificationSpec) -> AccessPolicy:
-    return task_workplace(spec.path)
+def _policy(spec: VerificationSpec) -> AccessPolicy:
+    return task_access_policy(spec.path)
 
 
 if __name__ == "__main__":
-    run_task(VerificationSpec, _work, _workplace)
+    run_task(VerificationSpec, _work, _policy)

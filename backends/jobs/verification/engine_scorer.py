@@ -1,4 +1,4 @@
-"""ingle's own engine, asked what it expects behind every token: the code that serves."""
+"""Computes logits with ingle's own engine, through the runner that serves requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .logit_comparison import Logits
 
 
 class EngineScorer:
-    """The runner that serves, over pages that lie in any order, in chunks that end within pages."""
+    """The CUDA runner over pages in shuffled order, with chunks that end within pages."""
 
     def __init__(self, path: Path, *, context: int, chunk: int) -> None:
         """Load a file or folder for windows of `context` tokens; raises `LoadFailed`."""
@@ -34,7 +34,7 @@ class EngineScorer:
 
     @property
     def device(self) -> str:
-        """What it computes on, in words."""
+        """Return the compute device in words."""
         return self._runner.info().device
 
     def begin(self) -> None:
@@ -48,7 +48,7 @@ class EngineScorer:
         sequence.num_computed = start
         sequence.slot = 0
         sequence.block_table = self._pages[: -(-end // self._runner.page_size)]
-        # Guesses get logits each, which is what is wanted of every token here.
+        # Draft tokens get logits each, which are needed for every token here.
         batch = Batch(
             [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start
         )

@@ -1,4 +1,4 @@
-"""llama.cpp as the engine to compare with, set up as it serves."""
+"""Computes reference logits with llama.cpp, set up as it serves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .logit_comparison import Logits
 
 
 class LlamaScorer:
-    """A context of its own on a loaded model, with llama.cpp's own settings: keys in float16."""
+    """A separate context on a loaded model, with llama.cpp's own settings: keys in float16."""
 
     def __init__(self, path: Path, *, context: int, chunk: int) -> None:
         """Load a file for windows of `context` tokens; raises `LoadFailed` or `OutOfMemory`."""
@@ -40,7 +40,7 @@ class LlamaScorer:
 
     @property
     def device(self) -> str:
-        """What it computes on, in words."""
+        """Return the compute device in words."""
         return f"CPU, {self._threads}"
 
     def begin(self) -> None:
@@ -54,7 +54,7 @@ class LlamaScorer:
         sequence = Sequence("text", 0, list(window[: start + 1]), SamplingParams())
         sequence.num_computed = start
         sequence.slot = 0
-        # Guesses get logits each, which is what is wanted of every token here.
+        # Draft tokens get logits each, which are needed for every token here.
         batch = Batch(
             [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start
         )
@@ -84,7 +84,7 @@ class LlamaScorer:
         made = llama_cpp.llama_init_from_model(self._model.handle, params)
         if made:
             return made
-        failure = OutOfMemory if self._log.tells_of_memory else LoadFailed
+        failure = OutOfMemory if self._log.is_out_of_memory else LoadFailed
         raise failure(
             f"llama.cpp cannot make a context of {context} tokens: {self._log.last_error}.",
             hint="Compare fewer tokens (--tokens), or choose another model.",

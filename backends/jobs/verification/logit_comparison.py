@@ -1,4 +1,4 @@
-"""What two engines' logits for the same tokens have in common."""
+"""Compares two engines' logits: KL divergence, agreement, perplexity."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]
-"""One row a position, one column a token of the vocabulary."""
+"""One row per position, one column per token of the vocabulary."""
 
 _BLOCK_ELEMENTS = 1 << 21
-_LARGEST_EXPONENT = 700.0  # of which the exponential is still a number
+_LARGEST_EXPONENT = 700.0  # largest argument whose exponential is finite
 
 
 class NotNumbers(Exception):
-    """An engine's logits at one position are no distribution; `engine` says which engine's."""
+    """Logits at one position that are not a distribution; `engine` names the engine."""
 
     def __init__(self, engine: str, position: int) -> None:
         super().__init__(f"{engine}, position {position}")
@@ -24,8 +24,8 @@ class NotNumbers(Exception):
         self.position = position
 
 
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two engines would first write different tokens.
+class LogitDivergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two engines would first generate different tokens.
 
     `position` counts the positions compared before it; `gap` is how much less likely the reference
     finds `token` than its own choice, in nats.
@@ -41,9 +41,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """How far a distribution q is from a reference p, over `tokens` positions.
 
     The divergence is KL(p || q) = sum p (ln p - ln q), in nats; `top1_agreement` is the share of
-    positions whose likeliest token is the same; perplexities are of the text that was read, and
-    `perplexity_difference` is the first by the second, less one. `worst_gap` is the largest gap
-    wherever the likeliest tokens differ.
+    positions with the same likeliest token; perplexities are of the text, and
+    `perplexity_difference` is the first divided by the second, less one. `worst_gap` is the largest
+    gap among positions with different likeliest tokens.
     """
 
     tokens: int
@@ -55,11 +55,11 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     reference_perplexity: float
     perplexity_difference: float
     worst_gap: float
-    first_divergence: Divergence | None
+    first_divergence: LogitDivergence | None
 
 
 class Comparison:
-    """Adds up, chunk by chunk, what is worth knowing of two engines' logits."""
+    """Accumulates statistics of two engines' logits, chunk by chunk."""
 
     def __init__(self) -> None:
         self._kl: list[float] = []
@@ -67,10 +67,10 @@ class Comparison:
         self._reference_loss = 0.0
         self._agreed = 0
         self._worst_gap = 0.0
-        self._first: Divergence | None = None
+        self._first: LogitDivergence | None = None
 
     def add(self, logits: Logits, reference: Logits, next_tokens: NDArray[np.integer]) -> None:
-        """Compare the next positions, whose text goes on with `next_tokens`; raises `NotNumbers`.
+        """Compare the next positions, which `next_tokens` follow; raises `NotNumbers`.
 
         Both are (positions, vocabulary). A token that the reference rules out may have -inf there.
         """
@@ -82,10 +82,10 @@ class Comparison:
             self._add_block(logits[block], reference[block], next_tokens[block])
 
     def statistics(self) -> Statistics:
-        """What came out so far; at least one position has to be added before."""
+        """Return the statistics so far; at least one position must have been added."""
         count = len(self._kl)
         divergences = np.array(self._kl)
-        # A rounding error may leave a hair less than nothing.
+        # Rounding may yield a tiny negative number.
         return Statistics(
             tokens=count,
             mean_kl=max(0.0, float(divergences.mean())),
@@ -105,7 +105,8 @@ class Comparison:
         log_p = _log_softmax(reference, "reference", position)
         p = np.exp(log_p)
         divergences = np.sum(p * np.where(p > 0, log_p - log_q, 0.0), axis=1)
-        if not np.isfinite(divergences).all():  # it rules out what the reference does not
+        # the engine rules out a token that the reference allows
+        if not np.isfinite(divergences).all():
             raise NotNumbers("ingle", position + int(np.argmin(np.isfinite(divergences))))
         rows = np.arange(len(targets))
         self._loss -= float(log_q[rows, targets].sum())
@@ -126,7 +127,7 @@ class Comparison:
         self._worst_gap = max(self._worst_gap, float(gaps.max()))
         if self._first is None and len(differ):
             row = int(differ[0])
-            self._first = Divergence(
+            self._first = LogitDivergence(
                 position=len(self._kl) + row,
                 token=int(choices[row]),
                 reference_token=int(reference_choices[row]),
@@ -135,8 +136,8 @@ class Comparison:
 
 
 def _log_softmax(logits: Logits, engine: str, position: int) -> NDArray[np.float64]:
-    """Natural logarithms of the probabilities, row by row, in float64."""
-    largest = logits.max(axis=1, keepdims=True)  # a NaN anywhere in a row is its largest
+    """Return log probabilities, row by row, in float64."""
+    largest = logits.max(axis=1, keepdims=True)  # the maximum of a row with a NaN is NaN
     if not np.isfinite(largest).all():
         raise NotNumbers(engine, position + int(np.argmin(np.isfinite(largest))))
     shifted = logits.astype(np.float64) - largest

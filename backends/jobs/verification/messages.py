@@ -1,4 +1,4 @@
-"""What the process that verifies a model is told, and what it tells: one JSON object a line."""
+"""Messages of the verification process: its spec, progress and report, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from .logit_comparison import Statistics
 from .tolerances import ReferenceEngine, Tolerances
 
 MAX_TEXT_BYTES = 1 << 26
-"""The longest text that is sent along."""
+"""Bytes of the longest text to send along."""
 
 
 class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to verify: the model at `path`, reading `text`, the first `tokens` of it (None: all).
+    """Verify the model at `path` on the first `tokens` of `text` (None: all).
 
-    `against` None takes what can read the model: llama.cpp for GGUF, transformers for safetensors.
+    `against` None chooses by file: llama.cpp for GGUF, transformers for safetensors.
     """
 
     path: str
@@ -23,20 +23,20 @@ class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
     against: ReferenceEngine | None = None
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """How far it is: what is `loading`, else how many of `total` tokens are compared."""
+class VerificationProgress(msgspec.Struct, frozen=True, tag="progress"):
+    """What is being loaded, else how many of `total` tokens are compared."""
 
     loading: str | None = None
     compared: int = 0
     total: int = 0
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
-    """What came out.
+class VerificationReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+    """The result.
 
-    `context` is the longest stretch that was read at once, `first_choices` are the texts of the
-    two tokens where greedy choices first differ, ours first. Seconds are those of computing, not
-    of loading. `failures` names the statistics out of their `limits`.
+    `context` is the longest window, `first_choices` are the texts of the two tokens where greedy
+    choices first differ, ours first. Seconds are of computing, not loading. `failures` names the
+    statistics outside their `limits`.
     """
 
     architecture: str
@@ -52,4 +52,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     failures: list[str]
 
 
-Message = Progress | Report
+Message = VerificationProgress | VerificationReport

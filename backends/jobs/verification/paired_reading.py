@@ -1,4 +1,4 @@
-"""Two engines that read the same tokens in turns."""
+"""Feeds two engines the same tokens alternately and compares their logits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .scorer import Scorer
 
 
 class PairedReading:
-    """What an engine and its reference expect, chunk by chunk, and how long each of them took.
+    """Logits of an engine and its reference, chunk by chunk, with the time each took.
 
-    They never compute at the same time, so neither takes the other's processors.
+    They never compute at the same time, so neither slows the other.
     """
 
     def __init__(self, engine: Scorer, reference: Scorer, *, chunk: int) -> None:
-        """Of no more than `chunk` tokens at a time logits are computed and kept."""
+        """At most `chunk` logits rows are computed and kept at a time."""
         self._engine = engine
         self._reference = reference
         self._chunk = chunk
@@ -28,9 +28,9 @@ class PairedReading:
     def compare(
         self, windows: Sequence[Sequence[int]], on_progress: Callable[[int], None]
     ) -> Statistics:
-        """Compare what both expect behind every token but the last of each window.
+        """Compare the logits at every token but the last of each window.
 
-        `on_progress` hears how many tokens are compared. Raises `NotNumbers`.
+        `on_progress` is called with the tokens compared. Raises `NotNumbers`.
         """
         comparison = Comparison()
         compared = 0

@@ -1,4 +1,4 @@
-"""A text as the tokens that engines are compared on."""
+"""Tokenises the text on which engines are compared."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ MIN_TOKENS = 2
 
 
 def default_text() -> str:
-    """A text of our own: prose, dialogue, code, numbers, several languages."""
+    """Return the built-in text: prose, dialogue, code, numbers, several languages."""
     return Path(__file__).with_name("text.txt").read_text(encoding="utf-8")
 
 
 def split_into_windows(
     token_ids: Sequence[int], *, tokens: int | None, context: int, bos: int | None
 ) -> list[list[int]]:
-    """Stretches that a context of so many tokens holds, together the first `tokens` of the text.
+    """Split the first `tokens` of the text into windows that fit the context.
 
-    Each is at least two tokens long, since the first token of a stretch is read but not predicted;
-    where texts begin with `bos`, every stretch does. Raises `LoadFailed` for too short a text.
+    Each has at least two tokens, since the first token of a window is not predicted; with a `bos`,
+    every window begins with it. Raises `LoadFailed` if the text is too short.
     """
     wanted = list(token_ids if tokens is None else token_ids[:tokens])
     if tokens is not None and len(wanted) < tokens:

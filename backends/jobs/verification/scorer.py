@@ -1,4 +1,4 @@
-"""An engine that says, for every token of a text, what it expects to come next."""
+"""The interface of an engine that returns logits for every token of a text."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _LONGEST_CHUNK = 512
 
 
 class Scorer(Protocol):
-    """Reads windows of tokens from first to last, a chunk at a time, and keeps what it read."""
+    """Reads windows of tokens in order, a chunk at a time, and keeps their KV cache."""
 
     @property
     def device(self) -> str:
-        """What it computes on, in words."""
+        """Return the compute device in words."""
         ...
 
     def begin(self) -> None:
-        """Forget what was read; a new window comes."""
+        """Clear the cache for a new window."""
         ...
 
     def read(self, window: Sequence[int], start: int, end: int) -> Logits:
-        """Logits (end - start, vocabulary) of what follows each of the tokens `start` to `end`.
+        """Return logits (end - start, vocabulary) after each of the tokens `start` to `end`.
 
-        Everything before `start` was read. The next call may write over the array.
+        Everything before `start` must have been read. The next call may overwrite the array.
         """
         ...
 
@@ -36,8 +36,8 @@ class Scorer(Protocol):
 
 
 def chunk_size(vocab_size: int) -> int:
-    """Tokens to read at once, so that their logits stay far below the size of a model.
+    """Return the tokens to read at once, so that their logits stay far smaller than a model.
 
-    It is odd, and so no multiple of a page or a block: chunks begin and end inside them.
+    It is odd, hence no multiple of a page or a block: chunks begin and end inside them.
     """
     return max(1, min(_LONGEST_CHUNK, _CHUNK_ELEMENTS // vocab_size) - 1) | 1

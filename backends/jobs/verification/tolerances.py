@@ -1,4 +1,4 @@
-"""How close two engines have to be."""
+"""Tolerances for the difference between an engine and its reference."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .logit_comparison import Statistics
 
 
 class ReferenceEngine(StrEnum):
-    """What an engine is compared with."""
+    """The engines that can be the reference."""
 
     LLAMA_CPP = "llama.cpp"
     TRANSFORMERS = "transformers"
 
 
 class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that a correct engine may differ.
+    """The largest differences allowed for a correct engine.
 
-    llama.cpp multiplies quantised weights with activations that it rounds to 8 bits, which alone
-    costs 2 to 3 thousandths of a nat and some agreement on small models; 16-bit weights it reads
-    nearly as they are. `transformers` computes with dequantised weights in float32, as exactly as
-    the reference operations here do.
+    llama.cpp multiplies quantised weights with 8-bit activations, which alone costs 2 to 3
+    thousandths of a nat and some agreement on small models; 16-bit weights it reads nearly as they
+    are. `transformers` computes with dequantised weights in float32, as exactly as the reference
+    operations here do.
     """
 
     mean_kl: float
@@ -31,7 +31,7 @@ class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_for(against: ReferenceEngine, *, quantized: bool) -> Tolerances:
-    """The limits for a file whose weights are `quantized`, or floating-point numbers."""
+    """Return the tolerances for a file with `quantized` or floating-point weights."""
     if against is ReferenceEngine.TRANSFORMERS:
         return Tolerances(mean_kl=1e-4, top1_agreement=0.995, perplexity_difference=5e-3)
     mean_kl = 5e-3 if quantized else 1e-4
@@ -39,7 +39,7 @@ def limits_for(against: ReferenceEngine, *, quantized: bool) -> Tolerances:
 
 
 def exceeded(statistics: Statistics, limits: Tolerances) -> list[str]:
-    """The names of the statistics that are out of their limits."""
+    """Return the names of the statistics outside their tolerances."""
     within = {
         "mean_kl": statistics.mean_kl <= limits.mean_kl,
         "top1_agreement": statistics.top1_agreement >= limits.top1_agreement,

@@ -1,4 +1,4 @@
-"""`transformers` as the engine to compare with: dequantised weights, everything in float32."""
+"""Computes reference logits with `transformers`: dequantised weights, all in float32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .logit_comparison import Logits
 
 
 class TransformersScorer:
-    """A model as `from_pretrained` reads it, GGUF or safetensors; no code of the model's runs."""
+    """A model loaded with `from_pretrained`, GGUF or safetensors; no code of the model's runs."""
 
     def __init__(self, path: Path) -> None:
         """Load the file or folder; raises `LoadFailed`."""
@@ -29,7 +29,7 @@ class TransformersScorer:
         self._library: Any = import_module("transformers")
         try:
             self._model: Any = self._load(path)
-        except Exception as error:  # any, and from anywhere: the library has no errors of its own
+        except Exception as error:  # the library raises arbitrary exceptions
             raise LoadFailed(
                 f"transformers cannot load {path.name}: {_first_line(error)}.",
                 hint="Compare a .gguf file with llama.cpp, or update transformers.",
@@ -39,7 +39,7 @@ class TransformersScorer:
 
     @property
     def device(self) -> str:
-        """What it computes on, in words."""
+        """Return the compute device in words."""
         return f"CPU, {torch.get_num_threads()} threads"
 
     def begin(self) -> None:
@@ -65,7 +65,7 @@ class TransformersScorer:
         return self._library.AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=torch.float32,
-            # The only implementation that knows every model's soft caps and windows.
+            # The only implementation with every model's soft caps and windows.
             attn_implementation="eager",
             trust_remote_code=False,
             local_files_only=True,
@@ -75,5 +75,5 @@ class TransformersScorer:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    # A missing key, for one, says nothing but its name.
+    # A KeyError, for one, has only the key as its message.
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Lets two engines read the same tokens with the same weights, and compares what they expect."""
+"""Runs two engines on the same tokens and weights, and compares their logits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ...base.errors import BackendError
 from .logit_comparison import NotNumbers, Statistics
-from .messages import Message, Progress, Report, VerificationSpec
+from .messages import Message, VerificationProgress, VerificationReport, VerificationSpec
 from .paired_reading import PairedReading
 from .reference_engine import choose_reference, open_reference
 from .scored_text import split_into_windows
 from .scorer import Scorer, chunk_size
 from .tolerances import ReferenceEngine, exceeded, limits_for
-from .verified_model import VerifiedModel, open_subject
+from .verified_model import VerifiedModel, open_verified_model
 
 _LONGEST_WINDOW = 4096
 
@@ -25,61 +25,63 @@ class NothingToCompare(BackendError):
     code = "not_numbers"
 
 
-def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> Report:
+def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> VerificationReport:
     """Compare as `spec` says; progress goes through `send`.
 
-    Raises `BackendError` or `ModelError` where there is nothing to compare.
+    Raises `BackendError` or `ModelError` if there is nothing to compare.
     """
     with ExitStack() as resources:
-        subject = open_subject(Path(spec.path))
-        against = choose_reference(subject, spec.against)
+        model = open_verified_model(Path(spec.path))
+        against = choose_reference(model, spec.against)
         windows = split_into_windows(
-            subject.encode(spec.text),
+            model.encode(spec.text),
             tokens=spec.tokens,
-            context=min(subject.config.context, _LONGEST_WINDOW),
-            bos=subject.bos,
+            context=min(model.config.context, _LONGEST_WINDOW),
+            bos=model.bos,
         )
-        longest, chunk = max(map(len, windows)), chunk_size(subject.config.vocab_size)
+        longest, chunk = max(map(len, windows)), chunk_size(model.config.vocab_size)
         from .engine_scorer import EngineScorer  # PyTorch is slow to import, and may not be needed
 
-        send(Progress(loading="ingle"))
-        engine = EngineScorer(subject.path, context=longest, chunk=chunk)
+        send(VerificationProgress(loading="ingle"))
+        engine = EngineScorer(model.path, context=longest, chunk=chunk)
         resources.callback(engine.close)
-        send(Progress(loading=against))
-        reference = open_reference(subject, against, context=longest, chunk=chunk)
+        send(VerificationProgress(loading=against))
+        reference = open_reference(model, against, context=longest, chunk=chunk)
         resources.callback(reference.close)
         reading = PairedReading(engine, reference, chunk=chunk)
         total = sum(len(window) - 1 for window in windows)
         try:
-            statistics = reading.compare(windows, lambda n: send(Progress(compared=n, total=total)))
+            statistics = reading.compare(
+                windows, lambda n: send(VerificationProgress(compared=n, total=total))
+            )
         except NotNumbers as error:
             who = "ingle's own engine" if error.engine == "ingle" else against
             raise NothingToCompare(
                 f"The logits of {who} at position {error.position} are not numbers.",
                 hint="The weights may be damaged: pull the model again.",
             ) from error
-        return _report(subject, against, engine, reading, statistics, longest)
+        return _report(model, against, engine, reading, statistics, longest)
 
 
 def _report(
-    subject: VerifiedModel,
+    model: VerifiedModel,
     against: ReferenceEngine,
     engine: Scorer,
     reading: PairedReading,
     statistics: Statistics,
     context: int,
-) -> Report:
-    limits = limits_for(against, quantized=subject.is_quantized)
+) -> VerificationReport:
+    limits = limits_for(against, quantized=model.is_quantized)
     first = statistics.first_divergence
     choices = (first.token, first.reference_token) if first is not None else None
-    return Report(
-        architecture=subject.config.architecture,
-        quantization=subject.quantization,
+    return VerificationReport(
+        architecture=model.config.architecture,
+        quantization=model.quantization,
         device=engine.device,
         against=against,
         context=context,
         statistics=statistics,
-        first_choices=choices and (subject.text_of(choices[0]), subject.text_of(choices[1])),
+        first_choices=choices and (model.text_of(choices[0]), model.text_of(choices[1])),
         seconds=reading.seconds,
         reference_seconds=reading.reference_seconds,
         limits=limits,

@@ -1,4 +1,4 @@
-"""The model that is verified: its files, what they say of themselves, and its tokens."""
+"""The model under verification: its files, configuration and tokenizer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PLAIN = frozenset({"F32", "F16", "BF16"})
 
 @dataclass(frozen=True)
 class VerifiedModel:
-    """A model of a family that ingle's own engine has.
+    """A model of a family that ingle's own engine supports.
 
-    `quantization` names what its weights are mostly stored in, `is_quantized` says whether any of
-    them are more than floating-point numbers.
+    `quantization` names the type of most weights; `is_quantized` says whether any are not plain
+    floats.
     """
 
     path: Path
@@ -32,28 +32,28 @@ class VerifiedModel:
 
     @property
     def bos(self) -> int | None:
-        """What every text begins with, where it does."""
+        """Return the token that every text begins with, None without one."""
         tokenizer = self.tokenizer
         if not tokenizer.adds_bos:
             return None
         return tokenizer.encode("", add_special=True, parse_special=False)[0]
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens, as a prompt begins."""
+        """Return the text's tokens, as a prompt begins."""
         return self.tokenizer.encode(text, add_special=True, parse_special=False)
 
     def text_of(self, token: int) -> str:
-        """The token as text."""
+        """Return the token as text."""
         return self.tokenizer.token_bytes(token, special=True).decode("utf-8", "replace")
 
 
-def open_subject(path: Path) -> VerifiedModel:
+def open_verified_model(path: Path) -> VerifiedModel:
     """Check a model's files and read its vocabulary; raises `ModelError` or `LoadFailed`.
 
-    Native code sees only what was found sound.
+    Native code reads only files that passed the checks.
     """
     quantization, is_quantized = _describe_folder(path) if path.is_dir() else _describe_file(path)
-    # PyTorch is the slowest import of all, and many a file is refused before it is needed.
+    # PyTorch is the slowest import, and many files are refused before it is needed.
     from ...cuda.model_files import open_model
 
     config = open_model(path).config

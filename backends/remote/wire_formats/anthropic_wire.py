@@ -1,4 +1,4 @@
-"""Anthropic's messages, https://docs.anthropic.com/en/api/messages."""
+"""Wire format of Anthropic's Messages API, https://docs.anthropic.com/en/api/messages."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 
 
 class AnthropicWire:
-    """`POST /messages`, which takes no temperature and its like any more."""
+    """`POST /messages`, which no longer accepts temperature and similar sampling fields."""
 
     path = "/messages"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """The key in a header of its own, and the protocol's version."""
+        """Return the headers with the API key and the protocol version."""
         who = [("x-api-key", key)] if key else []
         return [*who, ("anthropic-version", VERSION)]
 
@@ -77,7 +77,7 @@ class AnthropicWire:
 
 
 def _turns(messages: list[ChatMessage]) -> list[JsonObject]:
-    """Messages in which users, who also bring what tools said, and assistants take turns."""
+    """Return messages with alternating user and assistant roles; tool results belong to users."""
     turns: list[JsonObject] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
@@ -101,7 +101,7 @@ def _blocks(message: ChatMessage) -> list[JsonObject]:
             }
         ]
     blocks: list[JsonObject] = []
-    if message.content.strip():  # a text without a letter is refused
+    if message.content.strip():  # an empty text block is refused
         blocks.append({"type": "text", "text": message.content})
     for call in message.tool_calls:
         arguments = parsed_schema(call.arguments or "{}")
@@ -215,7 +215,7 @@ class AnthropicReader(AnswerEnding):
                 failure = event.error or _Failure()
                 raise ProviderRefused(failure.message, status=200)
             case _:
-                pass  # pings, ends of blocks, and what later versions add
+                pass  # pings, ends of blocks, and later additions
         return []
 
     def close(self) -> list[Event]:
@@ -224,7 +224,7 @@ class AnthropicReader(AnswerEnding):
 
     def _over(self) -> list[Event]:
         if self._reason is None:
-            raise ProviderMisbehaved("The provider's answer broke off in the middle.")
+            raise ProviderMisbehaved("The provider's answer ended early.")
         return [self.finished(self._reason, self._stop)]
 
     def _begin(self, number: int, block: _Block) -> list[Event]:
@@ -239,7 +239,7 @@ class AnthropicReader(AnswerEnding):
         return [ToolCallStarted(self.id, self.index, call, call_id, block.name, [])]
 
     def _piece(self, number: int, delta: _Delta) -> list[Event]:
-        self.pieces += 1
+        self.chunks += 1
         match delta.type:
             case "text_delta":
                 return [Delta(self.id, self.index, delta.text or "", [])]
@@ -254,7 +254,7 @@ class AnthropicReader(AnswerEnding):
                 return []  # signatures, citations
 
     def _count(self, usage: _Usage | None) -> None:
-        """Numbers of the end take the place of those of the beginning."""
+        """Update the usage; counts at the end replace those at the start."""
         if usage is None:
             return
         before = self.usage or TokenUsage()

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which most clouds and all servers of one's own speak.
+"""Wire format of OpenAI's chat completions, which most clouds and local servers support.
 
 https://platform.openai.com/docs/api-reference/chat
 """
@@ -41,7 +41,7 @@ class OpenAIWire:
     path = "/chat/completions"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """A bearer token, where there is a key."""
+        """Return a bearer token, if there is a key."""
         return [("authorization", f"Bearer {key}")] if key else []
 
     def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
@@ -91,7 +91,7 @@ class OpenAIWire:
 
 
 def _message(message: ChatMessage) -> JsonObject:
-    """One message; what a model thought earlier has no place in this protocol."""
+    """Return one message; earlier reasoning is left out, since the protocol has no field for it."""
     value: JsonObject = {"role": message.role, "content": message.content}
     if message.name and message.role != "tool":
         value["name"] = message.name
@@ -111,7 +111,9 @@ def _message(message: ChatMessage) -> JsonObject:
 
 
 def allowed_tools(request: GenerateRequest) -> list[Tool]:
-    """The tools that may be called: no protocol here has a list of names for the choice."""
+    """Return the tools that may be called: no protocol here lists allowed names in the tool
+    choice.
+    """
     if request.tool_choice.mode == "none":
         return []
     names = request.tool_choice.names
@@ -231,7 +233,7 @@ class OpenAIReader(AnswerEnding):
         if self.ended:
             return []
         if self._reason is None:
-            raise ProviderMisbehaved("The provider's answer broke off in the middle.")
+            raise ProviderMisbehaved("The provider's answer ended early.")
         if self._calls and self._reason is FinishReason.STOP:
             self._reason = FinishReason.TOOL_CALLS
         return [self.finished(self._reason)]
@@ -244,14 +246,14 @@ class OpenAIReader(AnswerEnding):
             events.append(Delta(self.id, self.index, text, []))
         for call in message.tool_calls or []:
             events += self._take_call(call)
-        self.pieces += bool(events)
+        self.chunks += bool(events)
         return events
 
     def _take_call(self, call: _Call) -> list[Event]:
         events: list[Event] = []
         number = call.index if call.index is not None else max(self._calls, default=-1)
         if call.index is None and call.id:
-            number += 1  # a server that numbers nothing sends each call whole
+            number += 1  # a server without indices sends each call whole
         function = call.function or _Function()
         if number not in self._calls:
             if not function.name or len(self._calls) >= MOST_CALLS:
@@ -280,7 +282,10 @@ def _counted(usage: _Usage) -> TokenUsage:
 
 
 def plausible(usage: TokenUsage) -> TokenUsage:
-    """The usage, unless its numbers cannot be: budgets are counted with them."""
+    """Return the usage if its counts are plausible, since budgets depend on them.
+
+    Raises `ProviderMisbehaved` for impossible counts.
+    """
     numbers = (usage.prompt, usage.completion, usage.cached, usage.reasoning)
     if not all(0 <= number < 2**40 for number in numbers):
         raise ProviderMisbehaved("The provider counted an impossible number of tokens.")

@@ -1,4 +1,4 @@
-"""OpenAI's Responses, https://platform.openai.com/docs/api-reference/responses."""
+"""Wire format of OpenAI's Responses API, https://platform.openai.com/docs/api-reference/responses."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .wire_format import (
 
 
 class ResponsesWire:
-    """`POST /responses`, which is told to keep nothing."""
+    """`POST /responses`, with storage at the provider turned off."""
 
     path = "/responses"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """A bearer token, where there is a key."""
+        """Return a bearer token, if there is a key."""
         return [("authorization", f"Bearer {key}")] if key else []
 
     def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
@@ -73,7 +73,7 @@ class ResponsesWire:
 
 
 def _items(message: ChatMessage) -> list[JsonObject]:
-    """One message as items; what a model thought earlier stays here."""
+    """Return one message as items; earlier reasoning is left out."""
     if message.role == "tool":
         return [
             {
@@ -163,7 +163,7 @@ class _Event(msgspec.Struct):
 
 
 class ResponsesReader(AnswerEnding):
-    """Reads `response.*` events until one says that the response is over."""
+    """Reads `response.*` events until the one that ends the response."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         super().__init__(request, index)
@@ -192,16 +192,16 @@ class ResponsesReader(AnswerEnding):
             case "response.failed" | "error":
                 raise ProviderRefused(_reason(event), status=200)
             case _:
-                return []  # the same once more, whole; or what later versions add
+                return []  # a repetition of the whole, or later additions
 
     def close(self) -> list[Event]:
         """See `AnswerReader.close`."""
         if not self.ended:
-            raise ProviderMisbehaved("The provider's answer broke off in the middle.")
+            raise ProviderMisbehaved("The provider's answer ended early.")
         return []
 
     def _piece(self, event: Delta | ReasoningDelta | ToolCallDelta) -> list[Event]:
-        self.pieces += 1
+        self.chunks += 1
         return [event]
 
     def _begin(self, number: int, item: _Item) -> list[Event]:

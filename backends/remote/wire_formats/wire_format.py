@@ -1,4 +1,4 @@
-"""The face of every protocol of a provider: a request in its words, its answer in ours."""
+"""The interface of a provider's protocol: encode a request, decode the answer."""
 
 from __future__ import annotations
 
@@ -14,75 +14,83 @@ from ..providers import Provider
 from ..receipt import TokenUsage
 
 MOST_CALLS = 256
-"""Calls of tools in one answer."""
+"""Most tool calls in one answer."""
 
 LARGEST_ANSWER = 64 * 2**20
-"""Bytes of one answer's body."""
+"""Most bytes of one answer's body."""
 
 JsonObject = dict[str, Any]
 T = TypeVar("T")
 
 
 class AnswerReader(Protocol):
-    """Turns the provider's events of one sequence into ours."""
+    """Converts the provider's events of one sequence into ours."""
 
     @property
     def usage(self) -> TokenUsage | None:
-        """What was counted so far."""
+        """Return the tokens counted so far."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether `Finished` was among the events; nothing follows it."""
+        """Return whether `Finished` was among the events; nothing follows it."""
         ...
 
     def feed(self, name: str, data: bytes) -> list[Event]:
-        """What one server-sent event says; raises `ProviderMisbehaved` and `ProviderRefused`."""
+        """Return the events in one server-sent event.
+
+        Raises `ProviderMisbehaved` and `ProviderRefused`.
+        """
         ...
 
     def close(self) -> list[Event]:
-        """What the end of the body says; raises `ProviderMisbehaved` where it came too early."""
+        """Return the events at the end of the body.
+
+        Raises `ProviderMisbehaved` if it came too early.
+        """
         ...
 
 
 class Wire(Protocol):
-    """One protocol."""
+    """A provider's protocol."""
 
     path: str
-    """What stands behind the provider's address."""
+    """The path appended to the provider's address."""
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Those that say who asks."""
+        """Return the authentication headers."""
         ...
 
     def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """The JSON that asks for sequence `index`; raises `CannotExpress`."""
+        """Return the JSON body that requests sequence `index`; raises `CannotExpress`."""
         ...
 
     def reader(self, request: GenerateRequest, index: int) -> AnswerReader:
-        """For the answer to it."""
+        """Return a reader of the answer."""
         ...
 
 
 class AnswerEnding:
-    """What all readers know of the end of their sequence."""
+    """What all readers share: the state of their sequence's end."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         self.id = request.id
         self.index = index
         self.usage: TokenUsage | None = None
         self.ended = False
-        self.pieces = 0
+        self.chunks = 0
 
     def finished(self, reason: FinishReason, stop: str | None = None) -> Finished:
-        """The last event; pieces of the answer stand for tokens where none were counted."""
+        """Return the last event; without a token count, chunks of the answer stand in for
+        tokens.
+        """
         self.ended = True
         usage = self.usage
         return Finished(
             self.id,
             self.index,
             reason,
-            usage.completion if usage is not None else self.pieces,
+            usage.completion if usage is not None else self.chunks,
             reasoning_tokens=usage.reasoning if usage is not None else 0,
             stop=stop,
             prompt_tokens=usage.prompt if usage is not None else 0,
@@ -91,7 +99,7 @@ class AnswerEnding:
 
 
 def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
-    """The event's data; raises `ProviderMisbehaved`."""
+    """Decode the event's data; raises `ProviderMisbehaved`."""
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -99,8 +107,8 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 
 
 def check_expressible(provider: Provider, request: GenerateRequest) -> None:
-    """Raise `CannotExpress` for what no protocol of a provider has words for."""
-    # What is left out here would change the answer; the rest of what clouds lack only shades it.
+    """Raise `CannotExpress` for options that no provider's protocol has."""
+    # Options whose omission would change the answer; others that clouds lack only shade it.
     lacking = {
         "raw prompts": request.messages is None,
         "continued answers": request.continues,
@@ -123,12 +131,14 @@ def check_expressible(provider: Provider, request: GenerateRequest) -> None:
 
 
 def answer_limit(provider: Provider, request: GenerateRequest) -> int:
-    """The most tokens of one sequence."""
+    """Return the most tokens of one sequence."""
     return request.max_tokens or provider.max_tokens
 
 
 def non_default_sampling(sampling: SamplingParams, *names: str) -> JsonObject:
-    """Those fields that differ from ingle's defaults: the rest is the provider's own advice."""
+    """Return the fields that differ from ingle's defaults; the provider's defaults apply to the
+    rest.
+    """
     defaults = SamplingParams()
     return {
         name: value
@@ -138,7 +148,7 @@ def non_default_sampling(sampling: SamplingParams, *names: str) -> JsonObject:
 
 
 def parsed_schema(text: str) -> Any:
-    """A JSON Schema as a value; raises `CannotExpress`."""
+    """Return a JSON Schema as a value; raises `CannotExpress`."""
     try:
         return msgspec.json.decode(text.encode())
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -146,7 +156,7 @@ def parsed_schema(text: str) -> Any:
 
 
 def encoded(body: JsonObject) -> bytes:
-    """The body as JSON; raises `CannotExpress` for text that is no Unicode."""
+    """Return the body as JSON; raises `CannotExpress` for text that is not valid Unicode."""
     try:
         return msgspec.json.encode(body)
     except (UnicodeEncodeError, msgspec.MsgspecError, TypeError):

@@ -1,4 +1,4 @@
-"""How a model writes reasoning, calls and text, and what a request makes of that."""
+"""The expected format of a model's answer to one request: reasoning, tool calls, text, grammar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules
 from ..structured_output.argument_schemas import ArgumentSchemas
 from ..structured_output.control_tags import ControlTags
 from ..templates.reasoning_switches import reasoning_requested
-from ..templates.reasoning_tags import tell_reasoning
+from ..templates.reasoning_tags import detect_reasoning_tags
 from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.answer_parts import AnswerParser
 from ..tool_calls.format_detection import HARMONY, detect_call_format
@@ -23,37 +23,39 @@ from .tagged_answer_parser import TaggedAnswerParser
 
 @dataclass(frozen=True)
 class AnswerFormat:
-    """What the answer to one request must match, and how it is read.
+    """The grammar that an answer must match, and how it is parsed.
 
-    Without `new_parser` all of it is text. The control tokens in `visible` are read as the text
-    that stands for them; others write nothing. A thought that has become too long is ended by the
-    tokens in `ends_thought`. Where only calls that it begins with are held to a grammar, `holds`
-    has the names of the tools: an answer that begins otherwise needs the grammar no longer.
+    Without `new_parser` the whole answer is text. Control tokens in `visible` are parsed by their
+    spelling; others produce nothing. The tokens in `ends_reasoning` end reasoning that exceeds its
+    budget. If only leading calls are constrained, `constrained_tools` has the names of the tools:
+    an answer that begins otherwise drops the grammar.
     """
 
     grammar: Grammar | AnswerGrammar | None = None
     new_parser: Callable[[], AnswerParser] | None = None
     visible: frozenset[int] = frozenset()
-    ends_thought: tuple[int, ...] = ()
-    holds: frozenset[str] = frozenset()
+    ends_reasoning: tuple[int, ...] = ()
+    constrained_tools: frozenset[str] = frozenset()
 
 
-class AnswerForms:
-    """The forms of one model's answers, told from its chat template; used from one thread."""
+class AnswerFormats:
+    """The answer formats of one model, detected from its chat template; used from one thread."""
 
     def __init__(
-        self, tokenizer: Tokenizer, template: str | None, *, holds_calls: bool = True
+        self, tokenizer: Tokenizer, template: str | None, *, constrains_calls: bool = True
     ) -> None:
-        """With `holds_calls`, what a small model begins as a call is held to its tool's schema."""
+        """With `constrains_calls`, a call that a small model begins is constrained to its tool's
+        schema.
+        """
         self._tokenizer = tokenizer
-        self._holds_calls = holds_calls
+        self._constrains_calls = constrains_calls
         self._controls = ControlTags(tokenizer)
         self._schemas = ArgumentSchemas()
         self._format = detect_call_format(template, tokenizer)
-        self._tags = tell_reasoning(template, tokenizer)
+        self._tags = detect_reasoning_tags(template, tokenizer)
 
     def of(self, request: GenerateRequest, tail: str) -> AnswerFormat:
-        """The form of one request, whose prompt ends with the text `tail`.
+        """Return the format for one request, whose prompt ends with the text `tail`.
 
         Raises `RequestRejected` for tools that cannot be called as the request demands.
         """
@@ -70,25 +72,25 @@ class AnswerForms:
         thinking = self._tags is not None and self._tags.left_open(tail, _begun(request))
         grammar = self._grammar(request, tail, tools, thinking=thinking)
         parser = self._parser(request, tail, tools, thinking=thinking)
-        ends_thought = self._end_of_thoughts(tools) if request.reasoning.budget is not None else ()
-        holds = isinstance(grammar, AnswerGrammar) and grammar.optional
-        names = frozenset(tool.name for tool in tools) if holds else frozenset[str]()
-        return AnswerFormat(grammar, parser, self._visible, ends_thought, names)
+        ends_reasoning = self._reasoning_end(tools) if request.reasoning.budget is not None else ()
+        optional = isinstance(grammar, AnswerGrammar) and grammar.optional
+        names = frozenset(tool.name for tool in tools) if optional else frozenset[str]()
+        return AnswerFormat(grammar, parser, self._visible, ends_reasoning, names)
 
-    def _end_of_thoughts(self, tools: list[Tool]) -> tuple[int, ...]:
-        """The tokens with which a thought is broken off, and the answer begins."""
+    def _reasoning_end(self, tools: list[Tool]) -> tuple[int, ...]:
+        """Return the tokens that end reasoning and begin the answer."""
         if self._tags is None:
             return ()
         text = "\n" + self._tags.ending
         if self._format is HARMONY:
-            # Where it could as well be a call, the model says itself what comes.
+            # If a call may follow, the model itself decides what comes.
             text = self._tags.ending + ("" if tools else FINAL)
         return tuple(self._tokenizer.encode(text, add_special=False, parse_special=True))
 
     def _parser(
         self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
     ) -> Callable[[], AnswerParser]:
-        """What makes readers for the sequences of a request."""
+        """Return a factory of parsers for the sequences of a request."""
         parallel = request.parallel_tool_calls
         names = request.tool_choice.names
         if self._format is HARMONY:
@@ -112,21 +114,23 @@ class AnswerForms:
     def _grammar(
         self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
     ) -> Grammar | AnswerGrammar | None:
-        """What thoughts, calls and text must match, where the request says anything about it."""
+        """Return the grammar of reasoning, calls and text, if the request constrains any of
+        them.
+        """
         required = request.tool_choice.mode == "required"
         rules = AnswerRules(self._controls, self._schemas)
         if request.grammar is None and not (tools and required):
-            # In what may be any text no control token comes, so that none may be of use for calls.
+            # Free text contains no control tokens, so the format's calls must need none.
             strays = self._format.strays and self._tags is None and not self._visible
-            if not (tools and strays and self._holds_calls) or request.continues:
+            if not (tools and strays and self._constrains_calls) or request.continues:
                 return None
             parallel = request.parallel_tool_calls
             start = rules.calls_or_text(_named(request, tools), parallel=parallel)
             return rules.finish(start, optional=True)
-        thoughts = ""
-        if self._tags is not None and (thinking or self._may_think(request, tail)):
-            thoughts = rules.thoughts(self._tags, begun=thinking)
-        if not (thoughts or tools or self._format.before_text):
+        reasoning = ""
+        if self._tags is not None and (thinking or self._may_reason(request, tail)):
+            reasoning = rules.reasoning(self._tags, begun=thinking)
+        if not (reasoning or tools or self._format.before_text):
             return request.grammar
         choices: list[str] = []
         if tools:
@@ -135,10 +139,10 @@ class AnswerForms:
             choices.append(rules.calls(self._format, named, parallel=parallel))
         if request.grammar is not None and not (tools and required):
             choices.append(rules.content(self._format))
-        return rules.finish(f"{thoughts} ({' | '.join(choices)})", request.grammar)
+        return rules.finish(f"{reasoning} ({' | '.join(choices)})", request.grammar)
 
-    def _may_think(self, request: GenerateRequest, tail: str) -> bool:
-        """Whether the answer may begin with a thought, which the prompt did not begin."""
+    def _may_reason(self, request: GenerateRequest, tail: str) -> bool:
+        """Return whether the answer may begin with reasoning that the prompt did not begin."""
         wanted = reasoning_requested(request.reasoning)
         if wanted is False or request.continues or self._tags is None:
             return False
@@ -146,13 +150,13 @@ class AnswerForms:
 
 
 def _begun(request: GenerateRequest) -> str:
-    """The thought that an answer goes on with."""
+    """Return the reasoning that the answer continues."""
     last = request.messages[-1] if request.messages and request.continues else None
     return last.reasoning if last is not None and not last.content else ""
 
 
 def _named(request: GenerateRequest, tools: list[Tool]) -> list[Tool]:
-    """The tools that may be called."""
+    """Return the tools that may be called."""
     names = request.tool_choice.names
     found = [tool for tool in tools if not names or tool.name in names]
     if not found:

@@ -1,4 +1,4 @@
-"""The events of one sequence, from its tokens."""
+"""Converts the tokens of one sequence into events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..streaming.text_output import TextChunk, TextOutput
 from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.answer_parts import (
     AnswerParser,
+    AnswerReasoning,
+    AnswerText,
     CallArguments,
     CallStart,
     Part,
-    ReasoningText,
-    Text,
 )
 from .answer_format import AnswerFormat
 from .reasoning_budget import ReasoningBudget
@@ -32,7 +32,7 @@ from .strict_call_prefix import StrictCallPrefix
 
 
 class AnswerOutput:
-    """Turns tokens into text, reasoning and calls of tools, each as soon as it is certain."""
+    """Turns tokens into text, reasoning and tool calls, each as soon as it is certain."""
 
     def __init__(
         self, request: GenerateRequest, index: int, tokenizer: Tokenizer, form: AnswerFormat
@@ -44,12 +44,12 @@ class AnswerOutput:
         spelling = self._spell if form.visible else tokenizer.token_bytes
         self._text = TextOutput(spelling, request.stop)
         self._parser: AnswerParser | None = form.new_parser() if form.new_parser else None
-        self._held = StrictCallPrefix(form.holds) if form.holds else None
+        self._held = StrictCallPrefix(form.constrained_tools) if form.constrained_tools else None
         self._warms_up = request.max_tokens == 0
         budget = request.reasoning.budget
-        self._thoughts = (
-            ReasoningBudget(budget, form.ends_thought)
-            if budget is not None and form.ends_thought
+        self._reasoning_budget = (
+            ReasoningBudget(budget, form.ends_reasoning)
+            if budget is not None and form.ends_reasoning
             else None
         )
         self._max_seconds = math.inf if request.max_seconds is None else request.max_seconds
@@ -57,50 +57,54 @@ class AnswerOutput:
         self._token_ids: list[int] = []
         self._logprobs: list[TokenLogprobs] | None = None
         self.calls = 0
-        """Calls of tools that were begun."""
+        """Number of tool calls begun."""
         self.reasoning_tokens = 0
 
     @property
     def consumed(self) -> int:
-        """Tokens that are part of the answer, so far."""
+        """Return the number of tokens of the answer so far."""
         return self._text.consumed
 
     @property
     def is_free(self) -> bool:
-        """Whether only a call was held to a grammar, and the answer has begun as something else."""
+        """Return whether a grammar for calls only no longer applies, since the answer began as
+        text.
+        """
         return self._held is not None and self._held.is_free
 
-    def thoughts_left(self, generated: int) -> int | None:
-        """Tokens that may follow the `generated` ones before the thought ends; None: any number."""
-        if self._thoughts is None or self._parser is None:
+    def reasoning_left(self, generated: int) -> int | None:
+        """Return the tokens of reasoning left after `generated` tokens; None means no limit."""
+        if self._reasoning_budget is None or self._parser is None:
             return None
-        return self._thoughts.left(generated, thinking=self._parser.thinking)
+        return self._reasoning_budget.left(generated, thinking=self._parser.thinking)
 
-    def end_thought(self) -> list[int]:
-        """The tokens that end a thought which is too long; to be pushed where they are said."""
-        return [] if self._thoughts is None else self._thoughts.end()
+    def end_reasoning(self) -> list[int]:
+        """Return the tokens that end over-long reasoning; push them as they are forced."""
+        return [] if self._reasoning_budget is None else self._reasoning_budget.end()
 
     @property
-    def overdue(self) -> bool:
-        """Whether writing took longer than it may."""
+    def is_overdue(self) -> bool:
+        """Return whether the time limit for generation has passed."""
         return time.monotonic() - self._begun > self._max_seconds
 
     @property
     def stop(self) -> str | None:
-        """The stop string that was hit."""
+        """Return the stop string that was hit, None without one."""
         return self._text.stop
 
     def push(
         self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs] | None = None
     ) -> list[Event]:
-        """What became certain; tokens behind the one that completes a stop string are dropped."""
+        """Return the events that became certain; tokens after a complete stop string are
+        dropped.
+        """
         if self._warms_up:
             return []
         self._begun = min(self._begun, time.monotonic())
         return self._events(self._text.push(token_ids, logprobs), last=False)
 
     def finish(self) -> list[Event]:
-        """The rest, now that no more tokens follow."""
+        """Return the remaining events at the end of the sequence."""
         return self._events(self._text.finish(), last=True)
 
     def _spell(self, token_id: int) -> bytes:
@@ -122,13 +126,13 @@ class AnswerOutput:
         return [self._event(part) for part in _joined(parts)]
 
     def _event(self, part: Part) -> Event:
-        """The event of one part; the tokens since the one before count for it."""
+        """Return the event of one part, with the tokens since the previous event."""
         token_ids, self._token_ids = self._token_ids, []
         logprobs, self._logprobs = self._logprobs, None
         match part:
-            case Text(text):
+            case AnswerText(text):
                 return self._delta(text, token_ids, logprobs)
-            case ReasoningText(text):
+            case AnswerReasoning(text):
                 self.reasoning_tokens += len(token_ids)
                 return ReasoningDelta(self._id, self._index, text, token_ids)
             case CallStart(name, call_id):
@@ -150,14 +154,14 @@ class AnswerOutput:
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """Neighbours of one kind as one, which saves events."""
+    """Merge adjacent parts of one kind, to send fewer events."""
     joined: list[Part] = []
     for part in parts:
         before = joined[-1] if joined else None
-        if isinstance(part, Text) and isinstance(before, Text):
-            joined[-1] = Text(before.text + part.text)
-        elif isinstance(part, ReasoningText) and isinstance(before, ReasoningText):
-            joined[-1] = ReasoningText(before.text + part.text)
+        if isinstance(part, AnswerText) and isinstance(before, AnswerText):
+            joined[-1] = AnswerText(before.text + part.text)
+        elif isinstance(part, AnswerReasoning) and isinstance(before, AnswerReasoning):
+            joined[-1] = AnswerReasoning(before.text + part.text)
         elif isinstance(part, CallArguments) and isinstance(before, CallArguments):
             joined[-1] = CallArguments(before.text + part.text)
         else:
@@ -166,7 +170,7 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 
 def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[int, bytes]:
-    """What each token in `logprobs` stands for; control tokens by their names."""
+    """Return the bytes of each token in `logprobs`; control tokens by name."""
     ids = {token.token_id for token in logprobs}
     ids.update(token_id for token in logprobs for token_id, _ in token.top)
     return {token_id: tokenizer.token_bytes(token_id, special=True) for token_id in ids}

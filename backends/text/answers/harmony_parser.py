@@ -1,4 +1,4 @@
-"""Answers in channels, each message behind a header, as gpt-oss writes them."""
+"""Parses answers in OpenAI's Harmony format of channels, as gpt-oss writes them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from ...base.conversation import Tool
 from ..streaming.tag_finder import pass_until
 from ..streaming.text_source import Steps, TextSource
-from ..tool_calls.answer_parts import Part, ReasoningText, Text
+from ..tool_calls.answer_parts import AnswerReasoning, AnswerText, Part
 from ..tool_calls.call_arguments import read_arguments
 from ..tool_calls.call_sink import CallSink
 
 TURN = "<|start|>assistant"
-"""What an answer stands behind."""
+"""The header before every answer."""
 
 FINAL = "<|channel|>final<|message|>"
-"""What stands before what is said to the reader."""
+"""The header before text for the user."""
 
 _MESSAGE = "<|message|>"
 _START = "<|start|>"
@@ -29,9 +29,9 @@ _BLANK = re.compile(r"\s+")
 
 
 class HarmonyParser:
-    """Reads messages to the reader, to the model itself, and to tools; see `AnswerParser`.
+    """Parses messages to the user, reasoning and tool calls; see `AnswerParser`.
 
-    `begun` is what the prompt already holds of the answer.
+    `begun` is the part of the answer that the prompt already contains.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class HarmonyParser:
             yield
 
     def _read_message(self) -> Steps[None]:
-        """A header, where there is one, and what it introduces."""
+        """Read an optional header and the message that follows."""
         header = ""
         if (yield from self._source.at(_HEADS)):
             found = yield from self._source.until((_MESSAGE,), _LONGEST_HEADER)
-            if found is None:  # it broke off, or is none
+            if found is None:  # incomplete or malformed
                 header = yield from self._broken_header()
             else:
                 header = found
@@ -90,16 +90,16 @@ class HarmonyParser:
         if self._calls and name and called and self._sink.accepts(name, known_only=False):
             yield from self._read_call(name)
         else:
-            kind = ReasoningText if channels[-1:] == ["analysis"] else Text
-            self._thinking = kind is ReasoningText
+            kind = AnswerReasoning if channels[-1:] == ["analysis"] else AnswerText
+            self._thinking = kind is AnswerReasoning
             yield from pass_until(self._source, _ENDS, self._put(kind), take=_ENDS[:-1])
             self._thinking = False
 
     def _broken_header(self) -> Steps[str]:
-        """Take what should have been a header: up to the next tag."""
+        """Take a malformed header up to the next tag."""
         tag = yield from self._source.accept(*_HEADS[:4])
         if not tag:
-            self._put(Text)((yield from self._source.accept(*_HEADS[4:])))
+            self._put(AnswerText)((yield from self._source.accept(*_HEADS[4:])))
         elif tag != _MESSAGE:
             yield from pass_until(self._source, (*_HEADS[:4], *_ENDS), lambda _: None, take=())
         return ""
@@ -114,5 +114,5 @@ class HarmonyParser:
             self._sink.arguments("{}")
         yield from pass_until(self._source, _ENDS, lambda _: None, take=_ENDS[:-1])
 
-    def _put(self, kind: type[Text] | type[ReasoningText]) -> Callable[[str], None]:
+    def _put(self, kind: type[AnswerText] | type[AnswerReasoning]) -> Callable[[str], None]:
         return lambda text: self._sink.put(kind(text)) if text else None

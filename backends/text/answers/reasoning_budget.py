@@ -1,4 +1,4 @@
-"""How long one sequence may think."""
+"""The token budget for the reasoning of one sequence."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 
 class ReasoningBudget:
-    """Counts tokens of thought, and knows what ends one.
+    """Counts reasoning tokens, and provides the tokens that end it.
 
-    It needs to be asked only while the model thinks, and when `left` has run out.
+    Needs a check only during reasoning, and when `left` has run out.
     """
 
     def __init__(self, tokens: int, end: Sequence[int]) -> None:
-        """After so many `tokens` in all the thought is ended by the tokens in `end`."""
+        """After `tokens` in total, reasoning is ended by the tokens in `end`."""
         self._end = list(end)
         self._left = tokens
         self._seen = 0
@@ -20,9 +20,10 @@ class ReasoningBudget:
         self._ended = False
 
     def left(self, generated: int, *, thinking: bool) -> int | None:
-        """Tokens of thought that may follow the `generated` ones of the answer; None: any number.
+        """Return the reasoning tokens left after `generated` tokens of the answer; None means no
+        limit.
 
-        What has been ended and still goes on cannot be ended.
+        Reasoning that continues after it was ended is not ended again.
         """
         if self._thinking:
             self._left -= generated - self._seen
@@ -33,6 +34,6 @@ class ReasoningBudget:
         return None if not thinking or self._ended else max(0, self._left)
 
     def end(self) -> list[int]:
-        """What is to be said now."""
+        """Return the tokens to force now."""
         self._ended = True
         return self._end

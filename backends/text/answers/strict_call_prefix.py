@@ -1,4 +1,4 @@
-"""Whether an answer that may be any text begins as a call that is held to its schema."""
+"""Detects whether a free-form answer begins with a schema-constrained tool call."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _BEGINS = '{"name":"'
 
 
 class StrictCallPrefix:
-    """Follows the beginning of one answer until it is certain."""
+    """Follows the beginning of one answer until the decision is certain."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
         self._text = ""
         self._is_call = False
         self.is_free = False
-        """Whether the rest of the answer may be anything."""
+        """Whether the rest of the answer is unconstrained."""
 
     def push(self, text: str) -> None:
-        """Take a piece of the answer."""
+        """Add text of the answer."""
         if self.is_free or self._is_call:
             return
         self._text += text

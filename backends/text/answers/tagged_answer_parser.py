@@ -1,4 +1,4 @@
-"""Tells text, thoughts and calls apart in an answer, while it comes."""
+"""Splits an answer with tags into text, reasoning and tool calls, incrementally."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...base.conversation import Tool
 from ..streaming.tag_finder import pass_until
 from ..streaming.text_source import Steps, TextSource
 from ..templates.reasoning_tags import ReasoningTags
-from ..tool_calls.answer_parts import Part, ReasoningText, Text
+from ..tool_calls.answer_parts import AnswerReasoning, AnswerText, Part
 from ..tool_calls.call_format import CallFormat, Opener
 from ..tool_calls.call_sink import CallSink
 from ..tool_calls.json_calls import JsonCalls
@@ -29,11 +29,11 @@ _BLANK = re.compile(r"\s+")
 
 
 class TaggedAnswerParser:
-    """Reads answers with tags: thoughts in `tags`, calls as `format` has them; see `AnswerParser`.
+    """Parses reasoning within `tags` and calls in `call_format`; see `AnswerParser`.
 
-    Without `tools` there are no calls; of those only `names`, where given, may be called. An answer
-    may begin within a thought. Where `lenient`, calls of known tools without the tags of the format
-    count if the content begins with them.
+    Without `tools` there are no calls; `names`, if given, limits which may be called. An answer may
+    begin within reasoning. If `lenient`, untagged calls of known tools count at the beginning of
+    the content.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class TaggedAnswerParser:
         self._format = call_format
         self._tags = tags
         self._sink = CallSink(tools, parallel=parallel, names=names)
-        self._source = TextSource(call_format.begins_within)
+        self._source = TextSource(call_format.prompt_prefix)
         self._calls = bool(tools)
         self._lenient = lenient and self._calls
         self._thinking = thinking
-        self._fresh = True  # nothing but calls and thoughts so far
-        self._stripped = False  # whether blanks here stand behind a call or a thought
+        self._fresh = True  # nothing but calls and reasoning so far
+        self._stripped = False  # whether blanks here follow a call or reasoning
         self._blanks: list[str] = []
         self._openers = {opener.tag: opener for opener in self._all_openers()}
         self._dropped = _for_tools(call_format.dropped, tools)
-        self._thoughts = _control_like(tags.opens) if tags is not None else []
-        self._anywhere_tags = [*self._dropped, *self._thoughts, *self._anywhere()]
+        self._reasoning_openers = _control_like(tags.opens) if tags is not None else []
+        self._anywhere_tags = [*self._dropped, *self._reasoning_openers, *self._anywhere()]
         names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
         self._words = [*names, *(f"print({name}" for name in names)]
         self._steps = self._read()
@@ -89,7 +89,7 @@ class TaggedAnswerParser:
         return [*loose, *self._format.openers]
 
     def _anywhere(self) -> list[str]:
-        """The tags that open calls wherever they stand."""
+        """Return the tags that open calls anywhere in the text."""
         if not self._calls:
             return []
         strays = self._lenient and self._format.strays
@@ -98,25 +98,25 @@ class TaggedAnswerParser:
 
     def _read(self) -> Steps[None]:
         if self._thinking:
-            yield from self._read_thought()
+            yield from self._read_reasoning()
         while not self._source.exhausted:
             if self._fresh:
                 yield from self._read_beginning()
             else:
                 yield from self._read_text()
-        self._flush(Text)
+        self._flush(AnswerText)
         while True:
             yield
 
     def _read_beginning(self) -> Steps[None]:
-        """The beginning of the content, or what follows a thought or a call."""
+        """Read the beginning of the content, or what follows reasoning or a call."""
         yield from self._skip_blanks()
         opens = self._tags.opens if self._tags is not None else ()
         closes = self._tags.closes if self._tags is not None else ()
         if (yield from self._source.accept(*opens)):
             self._thinking = True
             self._blanks.clear()
-            yield from self._read_thought()
+            yield from self._read_reasoning()
             return
         if (yield from self._source.accept(*closes, *self._dropped)):
             self._blanks.clear()
@@ -129,7 +129,7 @@ class TaggedAnswerParser:
             self._fresh = False
 
     def _skip_blanks(self) -> Steps[None]:
-        """Blanks before anything else are part of the text, if text follows."""
+        """Read leading blanks, which belong to the text if text follows."""
         while True:
             blanks = self._source.take_run(_BLANK)
             if blanks and not self._stripped:
@@ -139,7 +139,7 @@ class TaggedAnswerParser:
             yield
 
     def _opener(self) -> Steps[Opener | None]:
-        """What opens a call here, with a tag or without one."""
+        """Return what opens a call here, tagged or untagged."""
         tag = yield from self._source.at(list(self._openers))
         if tag:
             return self._openers[tag]
@@ -148,8 +148,8 @@ class TaggedAnswerParser:
             return _BARE
         return None
 
-    def _read_thought(self) -> Steps[None]:
-        """A thought up to its closing tag; blanks around it are dropped."""
+    def _read_reasoning(self) -> Steps[None]:
+        """Read reasoning up to its closing tag; surrounding blanks are dropped."""
         closes = self._tags.closes if self._tags is not None else ()
         opens = [opener.tag for opener in self._format.openers] if self._calls else []
         yield from self._source.skip_space()
@@ -157,28 +157,29 @@ class TaggedAnswerParser:
             tag = yield from pass_until(
                 self._source,
                 [*closes, *opens],
-                lambda text: self._emit(text, ReasoningText),
+                lambda text: self._emit(text, AnswerReasoning),
                 take=closes,
             )
             if tag in closes:
                 self._thinking = False
                 break
             if tag:
-                yield from self._read_call_in_thought(tag, closes)
+                yield from self._read_call_in_reasoning(tag, closes)
                 if not self._thinking:
                     break
         self._blanks.clear()
         self._fresh = self._stripped = True
 
-    def _read_call_in_thought(self, tag: str, closes: Sequence[str]) -> Steps[None]:
-        """What a tag within a thought opens: a call only if it is complete, and the thought is not.
+    def _read_call_in_reasoning(self, tag: str, closes: Sequence[str]) -> Steps[None]:
+        """Read after a tag within reasoning: a call only if it is complete, and the reasoning is
+        not.
 
-        Models write about calls before they make them, and some forget to end the thought first.
+        Models describe calls before making them, and some omit the end of the reasoning.
         """
         self._source.take(len(tag))
         char = yield from self._source.ahead()
         if isinstance(self._openers[tag].body, JsonCalls | None) and char not in ("{", "[", "<"):
-            self._emit(tag, ReasoningText)
+            self._emit(tag, AnswerReasoning)
             return
         held = [tag]
         closed = yield from pass_until(self._source, closes, held.append, take=())
@@ -186,25 +187,25 @@ class TaggedAnswerParser:
         ends = self._format.closers
         complete = text.rstrip().endswith(("}", "]")) or any(end in text for end in ends)
         if closed or not complete:
-            self._emit(text, ReasoningText)
+            self._emit(text, AnswerReasoning)
         else:
             self._source = TextSource(text, ended=True)
             self._thinking = False
 
     def _read_text(self) -> Steps[None]:
-        """Text up to the next call."""
+        """Read text up to the next call."""
         tags = self._anywhere_tags
         tag = yield from pass_until(self._source, tags, self._emit, take=self._dropped)
         if tag in self._openers:
             yield from self._read_call(self._openers[tag])
-        elif tag in self._thoughts:
+        elif tag in self._reasoning_openers:
             self._source.take(len(tag))
             self._thinking = True
-            self._flush(Text)
-            yield from self._read_thought()
+            self._flush(AnswerText)
+            yield from self._read_reasoning()
 
     def _read_call(self, opener: Opener) -> Steps[None]:
-        """Calls behind an opening tag; what is none becomes text."""
+        """Read calls after an opening tag; anything else becomes text."""
         self._source.keep()
         self._source.take(len(opener.tag))
         if (yield from self._read_body(opener)):
@@ -213,7 +214,7 @@ class TaggedAnswerParser:
             yield from self._drop_closers()
             self._fresh = self._stripped = True
         else:
-            self._emit(self._source.kept(), Text)
+            self._emit(self._source.kept(), AnswerText)
             self._fresh = False
 
     def _read_body(self, opener: Opener) -> Steps[bool]:
@@ -235,7 +236,7 @@ class TaggedAnswerParser:
         )
 
     def _drop_closers(self) -> Steps[None]:
-        """Take what closes calls, with the brackets that may be too many."""
+        """Read the tags that close calls, and surplus brackets."""
         loose = _LOOSE_CLOSERS if self._lenient else ()
         closers = [tag for tag in (*self._format.closers, *loose) if tag]
         while True:
@@ -246,13 +247,13 @@ class TaggedAnswerParser:
             elif tag or not (yield from self._source.accept("}", "]", ",", ";")):
                 return
 
-    def _emit(self, text: str, kind: type[Text] | type[ReasoningText] = Text) -> None:
-        """Pass on text; blanks at its end wait for what follows, where they may be dropped."""
+    def _emit(self, text: str, kind: type[AnswerText] | type[AnswerReasoning] = AnswerText) -> None:
+        """Emit text; trailing blanks are held until it is known whether they are dropped."""
         if not text:
             return
-        if kind is Text and not self._calls:
-            self._flush(Text)
-            self._sink.put(Text(text))
+        if kind is AnswerText and not self._calls:
+            self._flush(AnswerText)
+            self._sink.put(AnswerText(text))
             return
         body = text.rstrip()
         if body:
@@ -261,18 +262,18 @@ class TaggedAnswerParser:
         if len(body) < len(text):
             self._blanks.append(text[len(body) :])
 
-    def _flush(self, kind: type[Text] | type[ReasoningText]) -> None:
+    def _flush(self, kind: type[AnswerText] | type[AnswerReasoning]) -> None:
         if self._blanks:
             self._sink.put(kind("".join(self._blanks)))
             self._blanks.clear()
 
 
 def _for_tools(tags: Sequence[str], tools: Sequence[Tool]) -> list[str]:
-    """The tags, those with a place for a name once for each tool."""
+    """Return the tags, those with a placeholder for the name once per tool."""
     named = [tag.replace("«name»", tool.name) for tool in tools for tag in tags if "«" in tag]
     return [*(tag for tag in tags if "«" not in tag), *named]
 
 
 def _control_like(tags: Sequence[str]) -> list[str]:
-    """Those that nobody writes in a text, so that a thought may begin anywhere."""
+    """Return the tags that never occur in plain text, so reasoning may begin anywhere."""
     return [tag for tag in tags if tag.startswith(("<|", "["))]

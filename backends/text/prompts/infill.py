@@ -1,4 +1,4 @@
-"""Prompts that have a model fill a gap: what stands around it, between control tokens."""
+"""Builds infill (FIM) prompts: prefix and suffix between control tokens, with other files."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from itertools import chain
 
 from ...base.conversation import Infill, InfillFile
 from ...base.errors import RequestRejected
-from ..tokenization.tokenizer import GapMark, Tokenizer
+from ..tokenization.tokenizer import InfillToken, Tokenizer
 
 NEAR_TOKENS = 2048
-"""Most of the text around the gap: three quarters before it, one behind it.
+"""Most tokens around the gap: three quarters before it, one after it.
 
-In a small context other files may have as much as that.
+In a small context other files may have as many.
 """
 
 _CHARACTERS_A_TOKEN = 16
-"""No tokenizer makes so few tokens of code that it would matter."""
+"""An upper bound for the characters of one token of code."""
 _STEPS = 4
 _REPOSITORY = "project\n"
 _CURRENT_FILE = "current\n"
 _KEPT_FILES = 32
 
-# Each row: what begins the prefix, the suffix and the filling, what names a repository and a file,
-# and whether the suffix comes first.
+# Each row: the tokens before prefix, suffix and middle, repository and file tokens, and whether the
+# suffix comes first.
 _FAMILIES: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], bool], ...] = (
     (
         *("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
@@ -47,10 +47,10 @@ _FAMILIES: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], bool], .
 
 
 @dataclass(frozen=True, slots=True)
-class GapMarks:
-    """The control tokens around a gap; the filling of some models begins without one.
+class InfillMarks:
+    """The control tokens of infill; some models have none before the middle.
 
-    With `suffix_first` the text behind the gap comes before the one in front of it.
+    With `suffix_first` the suffix comes before the prefix.
     """
 
     prefix: int
@@ -61,9 +61,11 @@ class GapMarks:
     suffix_first: bool = False
 
 
-def find_marks(tokenizer: Tokenizer) -> GapMarks | None:
-    """Those of a vocabulary, by what its file says or by well-known names; None without any."""
-    told = tokenizer.gap_marks
+def find_marks(tokenizer: Tokenizer) -> InfillMarks | None:
+    """Return the infill tokens of a vocabulary, by metadata or well-known names; None
+    without any.
+    """
+    told = tokenizer.infill_tokens
     for prefix, suffix, middle, repositories, files, suffix_first in _FAMILIES:
         before, behind = tokenizer.find_token(prefix), tokenizer.find_token(suffix)
         if before is None or behind is None:
@@ -71,7 +73,7 @@ def find_marks(tokenizer: Tokenizer) -> GapMarks | None:
         between = tokenizer.find_token(middle) if middle else None
         if middle and between is None:
             continue
-        marks = GapMarks(
+        marks = InfillMarks(
             before,
             behind,
             between,
@@ -82,7 +84,7 @@ def find_marks(tokenizer: Tokenizer) -> GapMarks | None:
         return _as_told(marks, told)
     if not {"prefix", "suffix", "middle"} <= told.keys():
         return None
-    return _as_told(GapMarks(told["prefix"], told["suffix"], told["middle"]), told)
+    return _as_told(InfillMarks(told["prefix"], told["suffix"], told["middle"]), told)
 
 
 def _first(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
@@ -90,9 +92,9 @@ def _first(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
     return next((token_id for token_id in found if token_id is not None), None)
 
 
-def _as_told(marks: GapMarks, told: Mapping[GapMark, int]) -> GapMarks:
-    """The marks, with the file's own word where it has one."""
-    return GapMarks(
+def _as_told(marks: InfillMarks, told: Mapping[InfillToken, int]) -> InfillMarks:
+    """Return the marks, overridden by those in the file's metadata."""
+    return InfillMarks(
         told.get("prefix", marks.prefix),
         told.get("suffix", marks.suffix),
         told.get("middle", marks.middle),
@@ -103,7 +105,7 @@ def _as_told(marks: GapMarks, told: Mapping[GapMark, int]) -> GapMarks:
 
 
 class InfillPrompts:
-    """Makes the prompts of one model, so that from one keystroke to the next they begin alike.
+    """Builds the prompts of one model such that consecutive keystrokes share a prefix.
 
     Used from one thread.
     """
@@ -113,24 +115,26 @@ class InfillPrompts:
         self.marks = find_marks(tokenizer)
         self._file = lru_cache(_KEPT_FILES)(self._encode_file)
 
-    def build(self, infill: Infill, *, room: int) -> list[int]:
-        """The tokens, `room` at most unless that is next to nothing; raises `RequestRejected`."""
+    def build(self, infill: Infill, *, limit: int) -> list[int]:
+        """Return at most `limit` tokens, unless that is next to nothing; raises
+        `RequestRejected`.
+        """
         marks = self.marks
         if marks is None:
             raise RequestRejected(
-                "This model cannot fill gaps: its vocabulary has no tokens for that.",
+                "This model does not support infill: its vocabulary has no tokens for it.",
                 hint="Choose a model for code such as qwen2.5-coder, or leave out the suffix.",
                 code="no_infill",
                 param="suffix",
             )
         begins = self._begin()
         current = self._current_file() if infill.files else []
-        room -= len(begins) + len(current) + 3
-        near = max(_STEPS, min(NEAR_TOKENS, room // 2 if infill.files else room))
+        limit -= len(begins) + len(current) + 3
+        near = max(_STEPS, min(NEAR_TOKENS, limit // 2 if infill.files else limit))
         prefix = [marks.prefix, *self._end(infill.prefix + infill.middle, near - near // 4)]
         suffix = [marks.suffix, *self._beginning(infill.suffix, near // 4)]
-        # What is left for files does not depend on how long the text around the gap happens to be.
-        files = self._files(infill.files, room - near)
+        # The share for files must not depend on the present length of the text around the gap.
+        files = self._files(infill.files, limit - near)
         if files:
             files += current
         around = (suffix, prefix) if marks.suffix_first else (prefix, suffix)
@@ -142,23 +146,23 @@ class InfillPrompts:
             return []
         return self._tokenizer.encode("", add_special=True, parse_special=False)[:1]
 
-    def _files(self, files: Sequence[InfillFile], room: int) -> list[int]:
-        """As many as fit, the most important ones first to be taken and last in order."""
+    def _files(self, files: Sequence[InfillFile], limit: int) -> list[int]:
+        """Return as many files as fit; the most important are chosen first and come last."""
         repository = self.marks.repository if self.marks else None
         header = [] if repository is None else [repository, *self._encode(_REPOSITORY)]
-        room -= len(header)
+        limit -= len(header)
         taken: list[list[int]] = []
         for file in reversed(files):
-            if len(file.text) > _CHARACTERS_A_TOKEN * max(0, room):
+            if len(file.text) > _CHARACTERS_A_TOKEN * max(0, limit):
                 continue
             tokens = self._file(file)
-            if len(tokens) <= room:
+            if len(tokens) <= limit:
                 taken.append(tokens)
-                room -= len(tokens)
+                limit -= len(tokens)
         return [*header, *chain(*reversed(taken))] if taken else []
 
     def _current_file(self) -> list[int]:
-        """What tells the files from the text around the gap."""
+        """Return the tokens that separate the files from the text around the gap."""
         return self._file(InfillFile(_CURRENT_FILE.strip(), ""))
 
     def _encode_file(self, file: InfillFile) -> list[int]:
@@ -169,7 +173,7 @@ class InfillPrompts:
         return [separator, *self._encode(f"{name}\n{file.text}")]
 
     def _end(self, text: str, most: int) -> list[int]:
-        """The last tokens of a text, cut where it will be cut again when it is a little longer."""
+        """Return the last tokens of a text, cut at a position that stays stable as it grows."""
         characters = _CHARACTERS_A_TOKEN * most
         if len(text) > characters:
             text = text[_excess(len(text), characters) :]
@@ -181,11 +185,13 @@ class InfillPrompts:
         return self._encode(text[: _CHARACTERS_A_TOKEN * most])[:most]
 
     def _encode(self, text: str) -> list[int]:
-        # A control token that is written out in code is text like any other.
+        # A control token spelled out in code is plain text.
         return self._tokenizer.encode(text, add_special=False, parse_special=False)
 
 
 def _excess(length: int, most: int) -> int:
-    """How much to leave out, in steps: else each keystroke would move all that is kept."""
+    """Return how many tokens to drop, in steps: otherwise each keystroke would shift all that is
+    kept.
+    """
     step = max(1, most // _STEPS)
     return -(-max(0, length - most) // step) * step

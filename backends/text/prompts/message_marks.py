@@ -1,4 +1,4 @@
-"""Marks that show where each message of a conversation is in its prompt."""
+"""Markers that locate each message of a conversation in its rendered prompt."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import msgspec
 from ...base.conversation import ChatMessage
 
 Span = tuple[int, int]
-"""Where the words of a message begin and end in a text, without those a template adds."""
+"""Start and end of a message's own words in a text, without those a template adds."""
 
 
 class MessageMarks:
-    """Marks that no text has by chance, and that templates take for words."""
+    """Random markers that templates treat as words."""
 
     def __init__(self) -> None:
         self._nonce = secrets.token_hex(8)
         self._pattern = re.compile(rf"x{self._nonce}n(\d+)x")
 
     def put(self, message: ChatMessage, number: int) -> ChatMessage:
-        """The message with marks around its texts, inside of blanks that a template may cut off.
+        """Return the message with markers around its texts, inside blanks that a template may
+        strip.
 
-        A text that is empty stays so: to templates that is another thing.
+        Empty texts stay empty, since templates treat them differently.
         """
         mark = f"x{self._nonce}n{number}x"
         return msgspec.structs.replace(
@@ -37,7 +38,7 @@ class MessageMarks:
         )
 
     def take(self, text: str, count: int) -> tuple[str, list[Span | None]]:
-        """The text without marks, and where each of so many messages was between its own."""
+        """Return the text without markers, and where each of `count` messages was found."""
         pieces: list[str] = []
         spans: list[Span | None] = [None] * count
         length = read = 0
@@ -62,7 +63,7 @@ def _around(text: str, mark: str) -> str:
 
 
 def _in_order(spans: list[Span | None]) -> list[Span | None]:
-    """Without those that stand before an earlier message's end."""
+    """Remove spans that begin before an earlier message's end."""
     end = 0
     ordered: list[Span | None] = []
     for span in spans:

@@ -1,4 +1,4 @@
-"""How many tokens of a prompt each message takes."""
+"""Counts the prompt tokens of each message of a conversation."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from .prompt_builder import Prompt, PromptBuilder
 
 _ROLES = ("user", "assistant", "user", "assistant")
 _RENDERING_SECONDS = 2.0
-"""For prefixes of a conversation whose messages cannot be found in its prompt."""
+"""Time limit for rendering prefixes if messages cannot be located by markers."""
 
 
 class MessageTokens(NamedTuple):
-    """Tokens of each message with the template's words around it, and of what is nobody's."""
+    """Tokens of each message including the template's words around it; `rest` is outside any
+    message.
+    """
 
     messages: list[int]
     rest: int
 
 
 class _Words(NamedTuple):
-    """What a template writes before a message of a role, and behind it, as far as that is known."""
+    """The words that a template writes before and after a message of a role, if known."""
 
     openings: dict[str, str]
     closings: dict[str, str]
@@ -40,10 +42,9 @@ class _Words(NamedTuple):
 class MessageCounter:
     """Divides prompts among their messages; used from one thread.
 
-    A second rendering, in which every message is marked at both ends, tells where each is. What
-    stands between two messages belongs to the one it opens or closes. A message that cannot be
-    found so ends where the rendering of the conversation up to it is no longer how the prompt
-    begins.
+    A second rendering with markers around every message locates each. Text between two messages
+    belongs to the one it opens or closes. A message without markers ends where the rendering of the
+    conversation up to it stops matching the prompt.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompts: PromptBuilder) -> None:
@@ -52,7 +53,7 @@ class MessageCounter:
         self._spelled: dict[int, bytes] = {}
 
     def count(self, request: GenerateRequest) -> MessageTokens:
-        """Count those of a request with messages; raises `RequestRejected`."""
+        """Count the messages of a request; raises `RequestRejected`."""
         prompt = self._prompts.build(request)
         ends = self._boundaries(request, prompt.text)
         before = self._tokens_before(prompt, ends)
@@ -60,7 +61,7 @@ class MessageCounter:
         return MessageTokens(messages, len(prompt.token_ids) - sum(messages))
 
     def _boundaries(self, request: GenerateRequest, text: str) -> list[int]:
-        """Where the first message begins, and where each one ends, in characters of the text."""
+        """Return where the first message begins and where each ends, in characters."""
         messages = request.messages or []
         spans = self._find(request, text)
         deadline = time.monotonic() + _RENDERING_SECONDS
@@ -80,7 +81,7 @@ class MessageCounter:
         return places
 
     def _begin(self, text: str, messages: Sequence[ChatMessage], spans: list[Span | None]) -> int:
-        """Where the first message begins: what the template says on its own comes before."""
+        """Return where the first message begins, after the template's own preamble."""
         first = spans[0]
         opening = self._words.openings.get(messages[0].role)
         if first is None or not opening:
@@ -88,9 +89,9 @@ class MessageCounter:
         return max(0, text.rfind(opening, 0, first[0]))
 
     def _split(self, gap: str, before: str, behind: str | None) -> int:
-        """How much of the words between two messages belongs to the first of them.
+        """Return how much of the text between two messages belongs to the first.
 
-        With nothing `behind`, what opens the answer belongs to neither.
+        With nothing after it (`behind` None), the words that open the answer belong to neither.
         """
         closing = self._words.closings.get(before)
         if closing is not None and not gap.startswith(closing):
@@ -103,20 +104,20 @@ class MessageCounter:
         return len(closing or gap)
 
     def _prefix(self, request: GenerateRequest, number: int, text: str) -> int:
-        """Where the first so many messages end, by how they look alone."""
+        """Return where the first `number` messages end, by rendering them alone."""
         messages = (request.messages or [])[:number]
         try:
             alone = self._prompts.render(
                 msgspec.structs.replace(request, messages=messages), opens_answer=False
             )
-        except RequestRejected:  # a template may want more of a conversation
+        except RequestRejected:  # a template may require more messages
             return 0
         return _common_length(alone, text)
 
     def _find(
         self, request: GenerateRequest, text: str, *, opens_answer: bool = True
     ) -> list[Span | None]:
-        """Where each message stands; None for those that leave no trace of their own."""
+        """Return where each message is; None for those that leave no trace."""
         messages = request.messages or []
         marks = MessageMarks()
         marked = [marks.put(message, number) for number, message in enumerate(messages)]
@@ -130,7 +131,7 @@ class MessageCounter:
 
     @cached_property
     def _words(self) -> _Words:
-        """What the template writes around messages, learned from short conversations."""
+        """Return the template's words around messages, learned from short conversations."""
         closings: dict[str, str] = {}
         asked, spans = self._sample(_ROLES[:1])
         if spans:
@@ -146,7 +147,9 @@ class MessageCounter:
         return _Words(openings, closings)
 
     def _sample(self, roles: Sequence[str]) -> tuple[str, list[Span]]:
-        """The text of a conversation, and its messages in it; no messages where not all are."""
+        """Return a sample conversation's text and its messages' spans; no spans unless all are
+        found.
+        """
         messages = [ChatMessage(role, "A word.") for role in roles]
         request = GenerateRequest(id="", messages=messages)
         try:
@@ -158,23 +161,23 @@ class MessageCounter:
         return text, found if len(found) == len(roles) else []
 
     def _tokens_before(self, prompt: Prompt, places: Sequence[int]) -> list[int]:
-        """How many tokens begin before each of these places in the prompt's text."""
+        """Return how many tokens begin before each of these places in the prompt's text."""
         text = prompt.text
         for token in set(prompt.token_ids).difference(self._spelled):
             self._spelled[token] = self._tokenizer.token_bytes(token, special=True)
         spelled = [self._spelled[token] for token in prompt.token_ids]
-        # Some vocabularies begin with what is not in the text: a BOS, or a blank.
+        # Some vocabularies begin with something not in the text: a BOS token or a blank.
         before = b"".join(spelled).find(text.encode("utf-8", "replace"))
         if before < 0:
-            return self._counted_apart(text, places, len(prompt.token_ids))
+            return self._count_separately(text, places, len(prompt.token_ids))
         starts = [0, *accumulate(map(len, spelled[:-1]))]
         sizes = [
             len(text[start:end].encode("utf-8", "replace")) for start, end in pairwise([0, *places])
         ]
         return [bisect_left(starts, before + end) for end in accumulate(sizes)]
 
-    def _counted_apart(self, text: str, places: Sequence[int], most: int) -> list[int]:
-        """The same for tokens whose spelling is not that of the text."""
+    def _count_separately(self, text: str, places: Sequence[int], most: int) -> list[int]:
+        """Return the same for tokens whose spelling differs from the text."""
         counts = [
             len(self._tokenizer.encode(text[:place], add_special=False, parse_special=True))
             for place in places
@@ -183,7 +186,7 @@ class MessageCounter:
 
 
 def _common_length(left: str, right: str) -> int:
-    """How many leading characters two texts have in common."""
+    """Return the length of the common prefix."""
     return bisect_left(
         range(1, min(len(left), len(right)) + 1),
         True,

@@ -1,4 +1,4 @@
-"""From a request to the tokens of its prompt."""
+"""Builds the prompt tokens of a request."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 from ...base.conversation import ChatMessage
 from ...base.errors import ContextExceeded, RequestRejected
 from ...base.requests import GenerateRequest
-from ..templates.chat_template import ChatTemplate, refuse_reserved
+from ..templates.chat_template import ChatTemplate, reject_reserved
 from ..templates.reasoning_switches import ReasoningSwitches, reasoning_requested
-from ..templates.reasoning_tags import tell_reasoning
+from ..templates.reasoning_tags import detect_reasoning_tags
 from ..templates.template_errors import TemplateError, TemplateRefused
 from ..tokenization.tokenizer import Tokenizer, encode_prompt
 from .infill import InfillPrompts
 
 _LONG_TEXT = 2**20
 _ANSWER = 512
-"""Tokens to leave for an answer where the request does not say."""
+"""Tokens reserved for an answer if the request does not say."""
 
 
 class Prompt(NamedTuple):
-    """The tokens to begin with; `text` is what they were made of, where it was text."""
+    """The prompt's tokens; `text` is what they were made from, if it was text."""
 
     token_ids: list[int]
     text: str
@@ -41,35 +41,37 @@ class PromptBuilder:
         self._infills = InfillPrompts(tokenizer)
         source = None if template is None else template.source
         self._switches = None if source is None else ReasoningSwitches(source)
-        self._tags = tell_reasoning(source, tokenizer)
+        self._tags = detect_reasoning_tags(source, tokenizer)
 
     @property
     def infills(self) -> bool:
-        """Whether the model can fill gaps."""
+        """Return whether the model supports infill (FIM)."""
         return self._infills.marks is not None
 
     def prepare(self) -> None:
-        """Compile the template ahead of the first request, which would wait for it."""
+        """Compile the template ahead of the first request."""
         if self._template is not None:
-            with contextlib.suppress(TemplateError):  # each request will be told
+            with contextlib.suppress(TemplateError):  # each request will report it
                 self._template.check()
 
     def build(self, request: GenerateRequest) -> Prompt:
-        """The prompt of a request; raises `RequestRejected`."""
+        """Return the prompt of a request; raises `RequestRejected`."""
         if isinstance(request.prompt, list):
             return Prompt(request.prompt, "")
         if request.messages is not None:
             text = self.render(request)
-            self._refuse_hopeless(text)
+            self._reject_too_long(text)
             return Prompt(encode_prompt(self._tokenizer, text), text)
         if request.infill is not None:
-            return Prompt(self._infills.build(request.infill, room=self._room(request)), "")
+            return Prompt(
+                self._infills.build(request.infill, limit=self._prompt_limit(request)), ""
+            )
         text = request.prompt or ""
-        self._refuse_hopeless(text)
+        self._reject_too_long(text)
         return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
 
     def render(self, request: GenerateRequest, *, opens_answer: bool = True) -> str:
-        """The text of a request's messages, with what opens the answer, or without.
+        """Return the text of a request's messages, with or without the words that open the answer.
 
         Raises `RequestRejected`.
         """
@@ -81,61 +83,65 @@ class PromptBuilder:
                 param="messages",
             )
         if not opens_answer:
-            told = self._told(request)
+            variables = self._template_variables(request)
             messages = request.messages or []
-            return self._template.render(messages, add_generation_prompt=False, **told)
+            return self._template.render(messages, add_generation_prompt=False, **variables)
         last = request.messages[-1] if request.messages else None
         continues = request.continues and last is not None and last.role == "assistant"
         if continues and last is not None and not last.tool_calls:
             return self._continued(request, self._template, last)
-        text = self._template.render(request.messages or [], **self._told(request))
-        return self._unthinking(text) if reasoning_requested(request.reasoning) is False else text
+        text = self._template.render(request.messages or [], **self._template_variables(request))
+        return (
+            self._without_reasoning_start(text)
+            if reasoning_requested(request.reasoning) is False
+            else text
+        )
 
-    def _told(self, request: GenerateRequest) -> dict[str, Any]:
-        """What the template is told beside the messages."""
-        refuse_reserved(request.template_variables)
+    def _template_variables(self, request: GenerateRequest) -> dict[str, Any]:
+        """Return the template's variables besides the messages."""
+        reject_reserved(request.template_variables)
         variables = self._switches.variables(request.reasoning) if self._switches else {}
-        # What must not be called is not shown: then it is not.
+        # Tools that must not be called are not shown.
         tools = request.tools if request.tool_choice.mode != "none" else []
         return {**variables, **request.template_variables, "tools": tools}
 
     def _continued(
         self, request: GenerateRequest, template: ChatTemplate, last: ChatMessage
     ) -> str:
-        """A prompt that ends within the last message."""
-        messages, told = request.messages or [], self._told(request)
+        """Return a prompt that ends within the last message."""
+        messages, variables = request.messages or [], self._template_variables(request)
         if last.content or not last.reasoning or self._tags is None:
-            return template.render(messages, continues=True, **told)
+            return template.render(messages, continues=True, **variables)
         try:
-            return template.render(messages, continues=True, **told)
-        except TemplateRefused:  # it has no place for earlier thoughts
-            text = template.render(messages[:-1], **told)
+            return template.render(messages, continues=True, **variables)
+        except TemplateRefused:  # the template has no field for earlier reasoning
+            text = template.render(messages[:-1], **variables)
         begins = "" if self._tags.left_open(text) else f"{self._tags.opens[0]}\n"
         return text + begins + last.reasoning
 
-    def _unthinking(self, text: str) -> str:
-        """The prompt with an empty thought where the model would begin one."""
+    def _without_reasoning_start(self, text: str) -> str:
+        """Append empty reasoning where the model would begin it."""
         tags = self._tags
         if tags is None or self._switches is None or self._template is None:
             return text
         empty = f"\n\n{tags.ending}"
         if tags.left_open(text):
             return text.rstrip() + empty
-        # Where thoughts are messages of their own, what ends one ends any other message, too.
+        # If reasoning is a message of its own, its end tag also ends other messages.
         closes = tuple(close for close in tags.closes if not close[-1].isalpha())
         closed = text.rstrip().endswith(closes)
         if closed or self._switches.can_switch_off or tags.opens[0] not in self._template.source:
             return text
         return text + tags.opens[0] + empty
 
-    def _room(self, request: GenerateRequest) -> int:
-        """Tokens of a prompt that is cut to leave room for an answer."""
+    def _prompt_limit(self, request: GenerateRequest) -> int:
+        """Return the most tokens of a prompt that is truncated to leave space for an answer."""
         context = min(self._context, request.max_context or self._context)
         answer = _ANSWER if request.max_tokens is None else request.max_tokens
         return context - max(1, min(answer, context // 4))
 
-    def _refuse_hopeless(self, text: str) -> None:
-        """Refuse a text that cannot fit before spending seconds on its tokens."""
+    def _reject_too_long(self, text: str) -> None:
+        """Reject a text that cannot fit before spending seconds on tokenisation."""
         if len(text) < _LONG_TEXT:
             return
         at_least = len(text.encode("utf-8", "replace")) // self._longest_token
@@ -144,6 +150,6 @@ class PromptBuilder:
 
     @cached_property
     def _longest_token(self) -> int:
-        """Bytes of the longest token in the vocabulary."""
+        """Return the bytes of the longest token in the vocabulary."""
         tokens = range(self._tokenizer.vocab_size)
         return max(len(self._tokenizer.token_bytes(token)) for token in tokens)

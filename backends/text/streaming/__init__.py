@@ -1,1 +1,1 @@
-"""Incremental text: detokeniser, stop strings, tag and JSON scanners over pieces."""
+"""Incremental text processing: detokeniser, stop strings, tag and JSON scanners."""

@@ -1,4 +1,4 @@
-"""Token ids to text while they are generated."""
+"""Converts token ids to text during generation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class IncrementalDetokenizer:
-    """Joins the bytes of tokens into text and never gives out half a UTF-8 character.
+    """Joins the bytes of tokens into text without splitting UTF-8 characters.
 
-    All text together is the concatenated bytes decoded with errors="replace", wherever the token
-    borders are: U+FFFD comes only once no later byte can complete a character.
+    The concatenated output equals the bytes decoded with errors="replace", regardless of token
+    borders: U+FFFD appears only once no later byte can complete a character.
     """
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
@@ -20,9 +20,9 @@ class IncrementalDetokenizer:
         self._decoder = _new_decoder(errors="replace")
 
     def push(self, token_ids: Iterable[int]) -> str:
-        """The text that is certain now."""
+        """Return the text that is certain now."""
         return self._decoder.decode(b"".join(map(self._token_bytes, token_ids)))
 
     def flush(self) -> str:
-        """The rest, with U+FFFD for a character that was never completed; starts anew."""
+        """Return the rest, with U+FFFD for an incomplete character, and reset."""
         return self._decoder.decode(b"", final=True)

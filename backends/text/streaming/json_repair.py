@@ -1,4 +1,4 @@
-"""JSON as models write it, made valid while it comes."""
+"""Repairs JSON written by models, incrementally."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .text_source import Steps, TextSource
 Emit = Callable[[str], None]
 
 MOST_NESTED = 100
-"""Containers within containers; readers have limits too, so what is deeper becomes null."""
+"""Nesting limit; deeper values become null, since readers have limits too."""
 
-_LONGEST_NUMBER = 1000  # readers refuse numbers of several thousand digits
+_LONGEST_NUMBER = 1000  # readers reject numbers of several thousand digits
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS = {
     "true": "true",
@@ -39,21 +39,21 @@ _Expected = Literal["key", "colon", "value", "end"]
 def read_value(
     source: TextSource, emit: Emit, ends: Sequence[str] = (), *, mark: str = ""
 ) -> Steps[None]:
-    """Take one value and emit it as JSON, whatever is wrong with it.
+    """Read one value and emit it as valid JSON, repairing errors.
 
-    One of the texts in `ends`, outside of a string, or the end of the text completes it. Texts may
-    stand between two `mark`s, and nothing in them is escaped then.
+    A text in `ends` outside a string, or the end of the text, completes it. Strings may stand
+    between two `mark`s, without escapes.
     """
     yield from _Value(source, emit, ends, mark).read()
 
 
 def quoted(text: str) -> str:
-    """A text as a JSON string."""
+    """Return a text as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def plain_value(text: str) -> str:
-    """A number, literal or bare word as JSON."""
+    """Return a number, literal or bare word as JSON."""
     literal = _LITERALS.get(text)
     if literal is not None:
         return literal
@@ -69,7 +69,7 @@ def plain_value(text: str) -> str:
 
 
 class _Value:
-    """Where one value stands: the containers that are open, and what is expected next."""
+    """Parser state of one value: the open containers and what is expected next."""
 
     def __init__(self, source: TextSource, emit: Emit, ends: Sequence[str], mark: str) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class _Value:
         self._done = False
 
     def read(self) -> Steps[None]:
-        """Take the value."""
+        """Read the value."""
         steps = {
             "key": self._read_key,
             "colon": self._read_colon,
@@ -108,7 +108,7 @@ class _Value:
             self._emit_checked(text)
 
     def _complete(self) -> None:
-        """Close all that is open."""
+        """Close all open containers."""
         if self._expected == "colon" or (self._expected == "value" and self._in_object):
             self._emit(":null" if self._expected == "colon" else "null")
         elif self._expected == "value" and not self._closers:
@@ -146,7 +146,7 @@ class _Value:
         yield from ()
 
     def _read_member(self, char: str) -> Steps[None]:
-        """A value: of a key, in an array, or the only one."""
+        """Read a value: of a key, in an array, or the only one."""
         if self._closers and not self._in_object:
             if char in "}])":
                 yield from self._close(char)
@@ -159,7 +159,7 @@ class _Value:
             self._source.take(1)
             self._open(char)
             return
-        if char in "}]),":  # it was forgotten
+        if char in "}]),":  # a missing value
             self._emit("null")
         elif char in _QUOTES:
             closed_by = ",}]" + self._round if self._closers else ""
@@ -169,7 +169,7 @@ class _Value:
         self._after_value()
 
     def _read_marked(self, char: str) -> Steps[bool]:
-        """Take a text between marks, if one stands here."""
+        """Read a string between marks, if there is one here."""
         if char != self._mark[:1] or not (yield from self._source.accept(self._mark)):
             return False
         self._emit('"')
@@ -179,7 +179,7 @@ class _Value:
 
     @property
     def _round(self) -> str:
-        """A round bracket where one may end a value."""
+        """Return a round bracket if one may end a value."""
         return ")" if not self._closers or ")" in self._closers else ""
 
     def _read_end(self, char: str) -> Steps[None]:
@@ -188,11 +188,11 @@ class _Value:
         elif char in ",;:":
             self._source.take(1)
             self._expected = "key" if self._in_object else "value"
-        else:  # a comma was forgotten
+        else:  # a missing comma
             self._expected = "key" if self._in_object else "value"
 
     def _separate(self) -> None:
-        """A comma is written only when something follows it."""
+        """Emit a comma; called only when something follows it."""
         if self._has_members[-1]:
             self._emit(",")
         self._has_members[-1] = True
@@ -206,7 +206,7 @@ class _Value:
         self._expected = "key" if char == "{" else "value"
 
     def _close(self, char: str) -> Steps[None]:
-        """Close the innermost container of this kind, and those in it that were left open."""
+        """Close the innermost container of this kind, and unclosed ones within it."""
         self._source.take(1)
         if char in self._closers:
             while self._pop() != char:
@@ -224,7 +224,7 @@ class _Value:
         self._done = not self._closers
 
     def _bare(self, stops: str) -> Steps[str]:
-        """A word without quotes, up to what may follow it; at least one character."""
+        """Read an unquoted word of at least one character, up to what may follow it."""
         word = [self._source.take(1)]
         while char := (yield from self._source.peek()):
             if char in stops or (yield from self._at_end(char)):

@@ -1,4 +1,4 @@
-"""Strings as models write them, made JSON strings while they come."""
+"""Converts strings as models write them to JSON strings, incrementally."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ESCAPE_LENGTH = {"x": 2, "u": 4, "U": 8}
 
 
 def escaped(text: str) -> str:
-    """A text as it stands between the quotes of a JSON string."""
+    """Return a text escaped for a JSON string, without quotes."""
     whole = text.encode("utf-8", "replace").decode() if not text.isascii() else text
     return json.dumps(whole, ensure_ascii=False)[1:-1]
 
@@ -24,10 +24,10 @@ def escaped(text: str) -> str:
 def read_text(
     source: TextSource, emit: Callable[[str], None], *, closed_by: str, ends: Sequence[str] = ()
 ) -> Steps[None]:
-    """Take a string, which begins with its quote, and emit it as a JSON string.
+    """Read a string from its quote on, and emit it as a JSON string.
 
-    A quote ends it only where one of the characters `closed_by`, another quote, one of `ends` or
-    nothing follows; with `closed_by` empty, any quote ends it. Three quotes end with three.
+    A quote ends it only if followed by one of the characters in `closed_by`, another quote, one of
+    `ends` or nothing; with `closed_by` empty, any quote ends it. Three quotes end with three.
     """
     quote = (yield from source.accept('"""', "'''")) or source.take(1)
     emit('"')
@@ -51,7 +51,7 @@ def read_text(
 
 
 def _closes(source: TextSource, closed_by: str, ends: Sequence[str]) -> Steps[bool]:
-    """Whether the quote before this ended a string, and was not a part of it."""
+    """Return whether the preceding quote ended the string."""
     if not closed_by:
         return True
     char = yield from source.ahead()
@@ -59,7 +59,7 @@ def _closes(source: TextSource, closed_by: str, ends: Sequence[str]) -> Steps[bo
 
 
 def _escape(source: TextSource) -> Steps[str]:
-    """Take a backslash and what belongs to it."""
+    """Read a backslash and its escape sequence."""
     there = yield from source.peek(2)
     source.take(2)
     char = there[1:]
@@ -73,7 +73,7 @@ def _escape(source: TextSource) -> Steps[str]:
 
 
 def _code(source: TextSource, kind: str) -> Steps[str]:
-    """The character whose number follows a backslash and this letter."""
+    """Return the character of a numeric escape of this kind."""
     number = yield from _hex(source, _ESCAPE_LENGTH[kind])
     if number is None:
         return "\\\\" + kind

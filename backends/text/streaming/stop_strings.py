@@ -1,4 +1,4 @@
-"""Finds stop strings in text that arrives in pieces."""
+"""Finds stop strings in streamed text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Holds back text that may be the beginning of a stop string, and ends at the first whole one.
+    """Holds back text that may begin a stop string, and stops at the first complete one.
 
-    The stop string that is complete first wins, so that generation ends there; of several that end
-    with the same character, the one that starts first. The outcome does not depend on how the text
-    is cut into pieces. Raises `ValueError` for an empty stop string.
+    The stop string completed first wins; of several that end with the same character, the one that
+    starts first. The result does not depend on chunk borders. Raises `ValueError` for an empty stop
+    string.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -19,17 +19,17 @@ class StopStrings:
         self._stops = tuple(stops)
         self._held: str = ""
         self.found: str | None = None
-        """The stop string that was found; nothing more comes out then."""
+        """The stop string that was found; no text is returned afterwards."""
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string was found."""
+        """Return whether a stop string was found."""
         return self.found is not None
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that is certainly not part of a stop string, and whether one was hit.
+        """Return text that is certainly not part of a stop string, and whether one was hit.
 
-        What precedes the stop string is given out, the string itself and what follows never.
+        Text before the stop string is returned, the string itself and what follows never.
         """
         if self.stopped or not self._stops:
             return ("" if self.stopped else text), self.stopped
@@ -44,12 +44,12 @@ class StopStrings:
         return text[:start], self.stopped
 
     def flush(self) -> str:
-        """The text held back, now that no more follows."""
+        """Return the text held back, at the end of the stream."""
         held, self._held = self._held, ""
         return held
 
     def _find(self, text: str) -> tuple[int, str] | None:
-        """Where the stop string that is complete first starts, and which it is."""
+        """Return the start of the stop string completed first, and the string."""
         found: tuple[int, int, str] | None = None
         for stop in self._stops:
             start = text.find(stop)
@@ -58,7 +58,7 @@ class StopStrings:
         return found[1:] if found is not None else None
 
     def _first_possible(self, text: str) -> int:
-        """Where the longest end of `text` starts with which a stop string begins."""
+        """Return where the longest suffix of `text` starts that begins a stop string."""
         first = len(text)
         for stop in self._stops:
             start = text.find(stop[0], max(0, len(text) - len(stop) + 1))

@@ -1,4 +1,4 @@
-"""Finds tags in text that comes in pieces."""
+"""Finds tags in streamed text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def pass_until(
     *,
     take: Sequence[str] | None = None,
 ) -> Steps[str]:
-    """Emit what stands before the first of the tags, which is taken; empty if none follows.
+    """Emit text up to the first of the tags, which is consumed and returned; "" if none follows.
 
-    With `take`, only these are taken.
+    With `take`, only these are consumed.
     """
     pattern = _pattern(tuple(tags))
     while not source.exhausted:
@@ -44,7 +44,7 @@ def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _or_beginning(tag: str) -> str:
-    """An expression for a tag, or for a part of it at the end of the text."""
+    """Return an expression for a tag, or for a prefix of it at the end of the text."""
     expression = re.escape(tag[-1])
     for char in reversed(tag[:-1]):
         expression = f"{re.escape(char)}(?:\\Z|{expression})"

@@ -1,4 +1,4 @@
-"""The text of one sequence, chunk by chunk."""
+"""Streams the text of one sequence in chunks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .stop_strings import StopStrings
 
 
 class TextChunk(NamedTuple):
-    """Final text, the ids of all tokens consumed since the chunk before, and whether to stop.
+    """Final text, the ids of all tokens consumed since the previous chunk, and whether to stop.
 
-    A chunk without text has no ids either, unless it is the last one. `logprobs` has one entry for
-    each id, where they were pushed too.
+    A chunk without text has no ids either, unless it is the last. `logprobs` has one entry for each
+    id, if they were pushed too.
     """
 
     text: str
@@ -24,7 +24,7 @@ class TextChunk(NamedTuple):
 
 
 class TextOutput:
-    """Turns a sequence's tokens into text that is whole UTF-8 and free of stop strings."""
+    """Turns a sequence's tokens into valid UTF-8 text without stop strings."""
 
     def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = ()) -> None:
         self._detokenizer = IncrementalDetokenizer(token_bytes)
@@ -32,24 +32,24 @@ class TextOutput:
         self._pending: list[int] = []
         self._logprobs: list[TokenLogprobs] | None = None
         self.consumed = 0
-        """Tokens that are part of the answer, so far."""
+        """Number of tokens of the answer so far."""
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string was hit."""
+        """Return whether a stop string was hit."""
         return self._stops.stopped
 
     @property
     def stop(self) -> str | None:
-        """The stop string that was hit."""
+        """Return the stop string that was hit, None without one."""
         return self._stops.found
 
     def push(
         self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs] | None = None
     ) -> TextChunk:
-        """What became certain; tokens behind the one that completes a stop string are dropped.
+        """Return the text that became certain; tokens after a complete stop string are dropped.
 
-        `logprobs` are of these tokens, and perhaps of more.
+        `logprobs` covers at least these tokens.
         """
         before = self.consumed
         texts: list[str] = []
@@ -65,7 +65,7 @@ class TextOutput:
         return self._chunk("".join(texts))
 
     def finish(self) -> TextChunk:
-        """The rest, now that no more tokens follow."""
+        """Return the rest at the end of the sequence."""
         text, _ = self._stops.push(self._detokenizer.flush())
         return self._chunk(text + self._stops.flush(), last=True)
 

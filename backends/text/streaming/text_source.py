@@ -1,4 +1,4 @@
-"""Text that comes in pieces, read by steps that wait wherever they need more of it."""
+"""A buffer of streamed text, read by generators that yield while they need more."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Reads from a `TextSource`; yields where it can go on only with more text, or with its end."""
+"""Reads from a `TextSource`; yields until more text or its end has arrived."""
 
 MOST_AHEAD = 64
-"""Blanks that are looked past; what stands behind more of them is not waited for."""
+"""Most blanks to look past; text after more of them is not awaited."""
 
 _SPACE = re.compile(r"\s*")
 
 
 class TextSource:
-    """What was fed and not yet taken; whoever reads it decides nothing by where the pieces end."""
+    """Text received and not yet consumed; results never depend on chunk borders."""
 
     def __init__(self, text: str = "", *, ended: bool = False) -> None:
         self._text = text
         self._at = 0
         self._kept: list[str] | None = None
         self.ended = ended
-        """Whether no more text follows."""
+        """Whether the stream has ended."""
 
     def feed(self, text: str) -> None:
-        """Append a piece."""
+        """Append text."""
         self._text = self._text[self._at :] + text
         self._at = 0
 
     @property
     def empty(self) -> bool:
-        """Whether everything that came was taken."""
+        """Return whether everything received was consumed."""
         return self._at >= len(self._text)
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything was taken, and nothing follows."""
+        """Return whether everything was consumed and the stream has ended."""
         return self.ended and self.empty
 
     def keep(self) -> None:
-        """Remember from now on what is taken."""
+        """Record consumed text from now on."""
         self._kept = []
 
     def kept(self) -> str:
-        """What was taken since `keep`, which ends here."""
+        """Return the text consumed since `keep`, and stop recording."""
         kept, self._kept = self._kept or [], None
         return "".join(kept)
 
     def take(self, count: int) -> str:
-        """The next characters, of which there are so many."""
+        """Consume `count` characters, which must be available."""
         text = self._text[self._at : self._at + count]
         self._at += len(text)
         if self._kept is not None:
@@ -59,23 +59,23 @@ class TextSource:
         return text
 
     def take_run(self, pattern: re.Pattern[str]) -> str:
-        """What matches here of what is there already."""
+        """Consume what matches here in the text received so far."""
         match = pattern.match(self._text, self._at)
         return self.take(match.end() - self._at) if match else ""
 
     def take_before(self, pattern: re.Pattern[str]) -> str:
-        """What stands before the first match; everything there is where nothing matches."""
+        """Consume text before the first match; everything without a match."""
         match = pattern.search(self._text, self._at)
         return self.take((match.start() if match else len(self._text)) - self._at)
 
     def peek(self, count: int = 1) -> Steps[str]:
-        """The next characters without taking them; fewer only at the end."""
+        """Return the next characters without consuming them; fewer only at the end."""
         while len(self._text) - self._at < count and not self.ended:
             yield
         return self._text[self._at : self._at + count]
 
     def skip_space(self) -> Steps[None]:
-        """Take blanks up to something else."""
+        """Consume blanks."""
         while True:
             self.take_run(_SPACE)
             if self._at < len(self._text) or self.ended:
@@ -83,7 +83,7 @@ class TextSource:
             yield
 
     def ahead(self) -> Steps[str]:
-        """The character behind any blanks, without taking anything; empty at the end."""
+        """Return the character after any blanks without consuming; "" at the end."""
         while True:
             match = _SPACE.match(self._text, self._at)
             end = match.end() if match else self._at
@@ -96,7 +96,7 @@ class TextSource:
             yield
 
     def at(self, tags: Sequence[str]) -> Steps[str]:
-        """Which of the tags stands here, the longest of several; empty if none does."""
+        """Return the longest of the tags found here; "" if none."""
         while True:
             found = max(
                 (tag for tag in tags if self._text.startswith(tag, self._at)), key=len, default=""
@@ -110,13 +110,13 @@ class TextSource:
             yield
 
     def accept(self, *tags: str) -> Steps[str]:
-        """Take the tag that stands here; empty if none does."""
+        """Consume and return the tag found here; "" if none."""
         found = yield from self.at(tags)
         self.take(len(found))
         return found
 
     def until(self, tags: Sequence[str], most: int) -> Steps[str | None]:
-        """Take what stands before one of the tags; None, and nothing taken, if none is near.
+        """Consume text before one of the tags; None, consuming nothing, if none is near.
 
         Near means within `most` characters.
         """

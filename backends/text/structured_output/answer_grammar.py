@@ -1,4 +1,4 @@
-"""Grammars of answers that are calls, or thoughts and then something else."""
+"""Builds Lark grammars for answers with reasoning, tool calls and constrained text."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _HELD = (
     r'closed: BLANKS? (("```" | "</tool_call>") BLANKS?)?',
     r"BLANKS: /\s+/",
 )
-"""No two of these that may come next begin alike: the lexer takes nothing back."""
+"""No two of these that may come next share a prefix: the lexer does not backtrack."""
 
 
 @dataclass(frozen=True)
 class AnswerGrammar:
-    """A grammar in Lark whose `start` may refer to that of the text as `@content`.
+    """A Lark grammar whose `start` may refer to the text's grammar as `@content`.
 
-    An `optional` one that cannot be used is left out.
+    An `optional` one that cannot be compiled is omitted.
     """
 
     lark: str
@@ -46,7 +46,7 @@ class AnswerGrammar:
 
     @property
     def as_lark(self) -> Grammar:
-        """Itself, as messages about it name it."""
+        """Return it as a plain grammar, for error messages."""
         return Grammar(GrammarKind.LARK, self.lark, param="tools")
 
 
@@ -61,11 +61,11 @@ class AnswerRules:
     def finish(
         self, start: str, content: Grammar | None = None, *, optional: bool = False
     ) -> AnswerGrammar:
-        """The grammar of what matches `start`."""
+        """Return the grammar of what matches `start`."""
         return AnswerGrammar("\n".join([f"start: {start}", *self._rules]), content, optional)
 
-    def thoughts(self, tags: ReasoningTags, *, begun: bool) -> str:
-        """The expression for thoughts, which may be left out if they are not `begun`."""
+    def reasoning(self, tags: ReasoningTags, *, begun: bool) -> str:
+        """Return the expression for reasoning, optional unless `begun`."""
         thought = self._text_until("thought", tags.closes[0])
         blanks = "/[ \\n]{0,3}/"
         if begun:
@@ -73,7 +73,7 @@ class AnswerRules:
         return f"({self._controls.expression(tags.opens[0])} {thought} {blanks})?"
 
     def calls(self, call_format: CallFormat, tools: Sequence[Tool], *, parallel: bool) -> str:
-        """The expression for one call of any of the tools, or more of them where `parallel`."""
+        """Return the expression for one call of any of the tools, or several if `parallel`."""
         written = call_format.written
         for index, tool in enumerate(tools):
             self._rules.append(f"call_{index}: {self._call(written, index, tool)}")
@@ -85,10 +85,11 @@ class AnswerRules:
         return f"{begin} call {more} {end}"
 
     def calls_or_text(self, tools: Sequence[Tool], *, parallel: bool) -> str:
-        """The expression for any text, in which a call in JSON that it begins with must be right.
+        """Return the expression for any text that, if it begins with a JSON call, must be a valid
+        one.
 
-        What a text begins with that becomes such a call is one terminal, so that the lexer, which
-        takes the longest it can, leaves the text for the call where the name is complete.
+        Text before the call's name is one terminal, so that the longest-match lexer switches to the
+        call once the name is complete.
         """
         names = [_pattern(escaped(tool.name)) for tool in tools]
         self._rules.append(f'TEXT: {_ANY} & ~/(?s:{_FIRST_BEGINS}"({"|".join(names)})".*)/')
@@ -106,7 +107,7 @@ class AnswerRules:
         return "TEXT | first next*" if parallel else "TEXT | first"
 
     def content(self, call_format: CallFormat) -> str:
-        """The expression for the text that must have a form."""
+        """Return the expression for constrained text."""
         before, behind = map(
             self._controls.expression, (call_format.before_text, call_format.behind_text)
         )
@@ -127,7 +128,7 @@ class AnswerRules:
         return " ".join(item for item in items if item)
 
     def _members(self, written: WrittenCalls, index: int, tool: Tool) -> str:
-        """The rule for a list of arguments in the order of the schema."""
+        """Return the rule for a list of arguments in the order of the schema."""
         schema = self._schemas.parsed(tool)
         properties: dict[str, Any] = schema.get("properties") or {}
         required: list[str] = schema.get("required") or []
@@ -155,14 +156,15 @@ class AnswerRules:
             "«value»"
         )
         if not is_text:
-            self._rules.append(f"{name}_value: %json {self._schemas.of_parameter(tool, key)}")
+            self._rules.append(f"{name}_value: %json {self._schemas.parameter_schema(tool, key)}")
             return self._join(before, f"{name}_value", after)
         if written.quotes is not None:
             before, after = before + written.quotes[0], written.quotes[1] + after
         choices = texts(schema["properties"][key])
         if choices:
             return self._join(before, f"({' | '.join(map(_literal, choices))})", after)
-        # The reader ends a value at the tag, wherever it stands, so lines around it are its own.
+        # The parser ends a value at the tag wherever it is, so surrounding line breaks belong to
+        # it.
         tag, blanks = after.strip(), after[len(after.rstrip()) :]
         return self._join(before, self._text_until(f"{name}_text", tag), blanks)
 
@@ -171,7 +173,7 @@ class AnswerRules:
         return " ".join(filter(None, (expression(before), middle, expression(after))))
 
     def _text_until(self, name: str, tag: str) -> str:
-        """The name of the rule for any text up to the tag, and the tag."""
+        """Return the name of the rule for any text up to the tag, and the tag."""
         if not tag:
             self._rules.append(f"{name}: {_ANY}")
         elif self._controls.holds_control(tag):
@@ -182,10 +184,10 @@ class AnswerRules:
 
 
 def _pattern(text: str) -> str:
-    """A text within a regular expression."""
+    """Escape a text for a regular expression."""
     return _SYNTAX.sub(r"\\\g<0>", text).replace("\n", "\\n")
 
 
 def _literal(text: str) -> str:
-    """A text in quotes."""
+    """Return a text in quotes."""
     return json.dumps(text, ensure_ascii=False)

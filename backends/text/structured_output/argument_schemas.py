@@ -1,4 +1,4 @@
-"""The schemas of arguments, as far as a grammar can follow them."""
+"""Argument schemas of tools, reduced to what a grammar can enforce."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _FREE = {"whitespace_flexible": True, "lenient": True}
 
 
 class ArgumentSchemas:
-    """Checks schemas once; used from one thread."""
+    """Checks and caches schemas; used from one thread."""
 
     def __init__(self) -> None:
         self._checked: OrderedDict[tuple[str, bool], str] = OrderedDict()
 
     def of(self, tool: Tool, *, flexible: bool = False) -> str:
-        """The JSON of a schema for `%json`; any object will do where a tool's cannot be followed.
+        """Return a schema as JSON for `%json`; any object if the tool's cannot be enforced.
 
-        Blanks are free where `flexible`. Else raises `RequestRejected` where it would have to be
-        followed, for a strict tool.
+        Blanks are free if `flexible`. Raises `RequestRejected` for a strict tool whose schema
+        cannot be enforced.
         """
         if flexible:
             schema = json.loads(self.of(msgspec.structs.replace(tool, strict=False)))
@@ -46,11 +46,11 @@ class ArgumentSchemas:
         return self._checked[key]
 
     def parsed(self, tool: Tool) -> dict[str, Any]:
-        """A schema as `of` gives it."""
+        """Return the schema of `of`, parsed."""
         return json.loads(self.of(tool))
 
-    def of_parameter(self, tool: Tool, name: str) -> str:
-        """The JSON of the schema of one parameter."""
+    def parameter_schema(self, tool: Tool, name: str) -> str:
+        """Return the JSON of the schema of one parameter."""
         whole = self.parsed(tool)
         shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
         value = whole["properties"][name]
@@ -66,8 +66,7 @@ class ArgumentSchemas:
             text, reason = "", str(error)
         if reason and tool.strict:
             raise RequestRejected(
-                f"The parameters of the tool {tool.name!r} cannot be followed to the letter: "
-                f"{reason}.",
+                f"The parameters of the tool {tool.name!r} cannot be enforced strictly: {reason}.",
                 hint="Simplify its schema, or leave 'strict' out.",
                 code="invalid_function_parameters",
                 param="tools",
@@ -76,7 +75,7 @@ class ArgumentSchemas:
 
 
 def _object_schema(text: str) -> dict[str, Any]:
-    """A tool's schema, of an object in any case."""
+    """Parse a tool's schema; raises unless it describes an object."""
     schema = json.loads(text or "{}")
     if not isinstance(schema, dict):
         raise ValueError("it must be an object")
@@ -91,7 +90,7 @@ def _guided(schema: dict[str, Any], *, lenient: bool) -> str:
 
 
 def _refusal(text: str) -> str:
-    """Why a grammar cannot follow the schema; empty where it can."""
+    """Return why a grammar cannot enforce the schema; "" if it can."""
     from llguidance import LLMatcher
 
     check_schema(text)

@@ -1,4 +1,4 @@
-"""Tags of formats, as tokens where the vocabulary has control tokens for them."""
+"""Finds which tags of a format are control tokens of the vocabulary."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ControlTags:
         self._control = lru_cache(maxsize=1024)(self._look_up)
 
     def visible(self, texts: Iterable[str]) -> frozenset[int]:
-        """The control tokens in any of the texts."""
+        """Return the control tokens in any of the texts."""
         found = (self._control(piece) for text in texts for piece in _CANDIDATES.split(text))
         return frozenset(token for token in found if token is not None)
 
     def holds_control(self, text: str) -> bool:
-        """Whether any part of the text is a control token."""
+        """Return whether any part of the text is a control token."""
         return bool(self.visible([text]))
 
     def expression(self, text: str) -> str:
-        """A text in Lark; empty for an empty one."""
+        """Return a text as a Lark expression; "" for an empty text."""
         items: list[str] = []
         plain = ""
         for piece in _CANDIDATES.split(text):

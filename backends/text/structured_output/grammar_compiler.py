@@ -1,4 +1,4 @@
-"""Grammars for answers, compiled by llguidance for a model's vocabulary."""
+"""Compiles grammars with llguidance for a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 MAX_TEXT = 2**18
-"""Characters of a grammar: what takes longer than a moment to compile is longer than this."""
+"""Most characters of a grammar: longer ones take noticeable time to compile."""
 MAX_GBNF = 2**15
-"""The converter of this notation is slow."""
+"""A lower limit, since the GBNF converter is slow."""
 
 _CACHED = 32
-_ANCHOR = "\x02"  # a sign that no vocabulary joins with the next
+_ANCHOR = "\x02"  # a character that no vocabulary merges with the next
 _WORDING = {
     "<non-verbose/>": " ",
-    "NoExtensionBias": "nothing matches it",
+    "NoExtensionBias": "nothing can match it",
     "Enable 'coerce_one_of' option to approximate oneOf with anyOf": (
         "where two of its branches may match; use anyOf"
     ),
     "constraints are not supported. where": "is not supported where",
 }
-_MAX_LEXER_STATES = 50_000  # some 100 MB
+_MAX_LEXER_STATES = 50_000  # about 100 MB
 
 
 class GrammarCompiler:
-    """Turns grammars into constraints; used from one thread, its constraints from any other."""
+    """Turns grammars into constraints; used from one thread, its constraints from any."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Nothing is done before the first grammar comes, since most requests have none."""
+        """The vocabulary is loaded with the first grammar, since most requests have none."""
         self._tokenizer = tokenizer
         self._vocabulary: LLTokenizer | None = None
         self._compiled: OrderedDict[Grammar | AnswerGrammar, TokenConstraint] = OrderedDict()
 
     def compile(self, grammar: Grammar | AnswerGrammar) -> TokenConstraint:
-        """A constraint at its beginning; raises `RequestRejected` for a grammar nothing follows."""
+        """Return a fresh constraint; raises `RequestRejected` for an unusable grammar."""
         compiled = self._compiled.get(grammar)
         if compiled is None:
             compiled = self._compiled[grammar] = self._compile(grammar)
@@ -64,7 +64,7 @@ class GrammarCompiler:
             return self._start(grammar.as_lark, _with_content(grammar.lark, content))
         except RequestRejected:
             if grammar.content is not None:
-                self._compile(grammar.content)  # which says what is wrong with it
+                self._compile(grammar.content)  # which reports what is wrong with it
             raise
 
     def _start(self, grammar: Grammar, source: str) -> TokenConstraint:
@@ -73,9 +73,9 @@ class GrammarCompiler:
         vocabulary = self._vocabulary = self._vocabulary or _vocabulary(self._tokenizer)
         matcher = LLMatcher(vocabulary, source, log_level=0, limits=_limits())
         constraint = TokenConstraint(matcher, self._tokenizer.vocab_size)
-        # The first mask is the dearest one, and fails for grammars that have no beginning.
+        # The first mask is the most expensive, and fails for grammars that match nothing.
         if not matcher.is_error() and not constraint.mask().any():
-            raise _rejected(grammar, matcher.get_error() or "nothing matches it")
+            raise _rejected(grammar, matcher.get_error() or "nothing can match it")
         if matcher.is_error():
             raise _rejected(grammar, matcher.get_error())
         return constraint
@@ -122,7 +122,7 @@ class TokenConstraint:
 
 
 class _Vocabulary:
-    """A tokenizer in the shape llguidance asks for."""
+    """Adapts a tokenizer to llguidance's interface."""
 
     bos_token_id = None
 
@@ -138,9 +138,9 @@ class _Vocabulary:
         self._adds_space = begun != _ANCHOR.encode()
 
     def __call__(self, text: bytes | str) -> list[int]:
-        """Token ids of a text that stands in the middle of another, without special tokens."""
+        """Return the token ids of a text in the middle of another, without special tokens."""
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        if self._adds_space:  # in front of a whole text, which this is not
+        if self._adds_space:  # added before whole texts, which this is not
             tokens = self._encode(_ANCHOR + text)
             if tokens[: len(self._anchor)] == self._anchor:
                 return tokens[len(self._anchor) :]
@@ -150,7 +150,7 @@ class _Vocabulary:
         return self._tokenizer.encode(text, add_special=False, parse_special=False)
 
     def _bytes(self, token_id: int) -> bytes:
-        """What a token writes; a control token, which writes nothing, has its name behind 0xff."""
+        """Return the bytes of a token; for control tokens 0xff and their name."""
         written = self._tokenizer.token_bytes(token_id)
         return written or b"\xff" + self._tokenizer.token_bytes(token_id, special=True)
 
@@ -161,8 +161,8 @@ def _vocabulary(tokenizer: Tokenizer) -> LLTokenizer:
     vocabulary = _Vocabulary(tokenizer)
     if not vocabulary.eos_token_ids:
         raise RequestRejected(
-            "This model has no token that ends an answer, so none can be held to a form.",
-            hint="Ask without a form, or choose another model.",
+            "This model has no token that ends an answer, so its answers cannot be constrained.",
+            hint="Omit the response format, or choose another model.",
             code="invalid_grammar",
         )
     return LLTokenizer(TokenizerWrapper(vocabulary), eos_token=vocabulary.eos_token_ids)
@@ -175,7 +175,7 @@ def _limits() -> LLParserLimits:
 
 
 def _source(grammar: Grammar) -> str:
-    """The grammar in llguidance's own form; raises `RequestRejected`."""
+    """Return the grammar in llguidance's own format; raises `RequestRejected`."""
     from llguidance import LLMatcher
 
     limit = MAX_GBNF if grammar.kind is GrammarKind.GBNF else MAX_TEXT
@@ -183,8 +183,8 @@ def _source(grammar: Grammar) -> str:
         raise _rejected(grammar, f"it has {len(grammar.text)} characters, more than {limit}")
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
-            # On one line, with spaces behind commas and colons only: where blanks are free, a small
-            # model spends most of its tokens on them. A schema's own "x-guidance" frees them.
+            # On one line, with spaces after commas and colons only: with free blanks, a small model
+            # spends most of its tokens on them. A schema's own "x-guidance" overrides this.
             options: JsonCompileOptions = {
                 "whitespace_flexible": False,
                 "item_separator": ", ?",
@@ -205,7 +205,7 @@ def _source(grammar: Grammar) -> str:
 
 
 def _with_content(lark: str, content: str | None) -> str:
-    """A grammar whose `@content` is another one, in llguidance's own form."""
+    """Embed a grammar as `@content`, in llguidance's own format."""
     grammars: list[dict[str, object]] = [{"lark_grammar": lark}]
     if content is not None:
         inner = json.loads(content)["grammars"][0] if content.startswith("{") else None
@@ -220,7 +220,7 @@ def _lark(grammar: Grammar) -> str:
         return gbnf_to_lark(grammar.text)
     except RecursionError as error:
         raise _rejected(grammar, "it is nested too deeply") from error
-    except Exception as error:  # it has no narrower class for a missing rule
+    except Exception as error:  # llguidance has no narrower class for a missing rule
         raise _rejected(grammar, str(error)) from error
 
 
@@ -236,7 +236,7 @@ def _rejected(grammar: Grammar, reason: str) -> RequestRejected:
 
 
 def _sentence(text: str) -> str:
-    """A message of several lines on one, without its end, and not too long."""
+    """Shorten a multi-line message to one line without a final period."""
     for theirs, ours in _WORDING.items():
         text = text.replace(theirs, ours)
     line = " ".join(text.split())

@@ -1,7 +1,7 @@
-"""Finds JSON schemas that only endless values could match, which llguidance would follow for ever.
+"""Finds JSON schemas that only infinite values match, on which llguidance would not terminate.
 
-A schema is finite if some value that matches it ends. A reference is finite if its target is, so
-the finite ones are found step by step, beginning with those that refer to nothing.
+A schema is finite if some finite value matches it. A reference is finite if its target is, so
+finite schemas are found iteratively, beginning with those without references.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import json
 from typing import Any, cast
 from urllib.parse import unquote
 
-# Schemas to look at: more than that would take longer than the answer is worth.
+# Limit on schemas to examine.
 _MOST = 100_000
 
 
 def check_schema(text: str) -> None:
-    """Raises `ValueError` with the reason where no JSON value can match the schema in `text`."""
+    """Raise `ValueError` with the reason if no JSON value can match the schema in `text`."""
     try:
         root = json.loads(text)
         if not isinstance(root, dict):
             raise ValueError("it must be an object")
-        if "$ref" in text and not _Endless(root).is_finite():
-            raise ValueError("it requires itself, so that no value could ever end")
+        if "$ref" in text and not _FinitenessCheck(root).is_finite():
+            raise ValueError("it requires itself, so only infinite values could match")
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
-class _Endless:
-    """Tells whether the schema `root` has values that end."""
+class _FinitenessCheck:
+    """Determines whether finite values match the schema `root`."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -36,7 +36,7 @@ class _Endless:
         self._looks = 0
 
     def is_finite(self) -> bool:
-        """True as well where it takes too long to tell."""
+        """Return whether it is finite; True if the limit is exceeded."""
         while not self._ends(self._root):
             known = len(self._finite), len(self._found)
             for pointer, target in list(self._found.items()):
@@ -68,7 +68,7 @@ class _Endless:
         types = schema.get("type")
         types = [types] if isinstance(types, str) else _list(types)
         if not types:
-            return True  # a number would do
+            return True  # a number would match
         ends = {"object": self._object_ends, "array": self._array_ends}
         return any(ends[t](schema) if t in ("object", "array") else True for t in types)
 
@@ -91,7 +91,7 @@ class _Endless:
 
     def _reference_ends(self, reference: Any) -> bool:
         if not isinstance(reference, str) or not reference.startswith("#"):
-            return True  # llguidance has its own word on these
+            return True  # llguidance reports these itself
         if reference not in self._found:
             try:
                 self._found[reference] = _resolve(self._root, reference[1:])
@@ -101,7 +101,7 @@ class _Endless:
 
 
 def _resolve(root: Any, pointer: str) -> Any:
-    """What a JSON pointer in a URI fragment points to."""
+    """Return the target of a JSON pointer in a URI fragment."""
     target: Any = root
     for step in unquote(pointer).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

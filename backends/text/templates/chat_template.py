@@ -1,4 +1,4 @@
-"""Turns a conversation into the prompt a model was trained on."""
+"""Renders a conversation with the model's chat template."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 
 from ...base.conversation import ChatMessage, Tool
 from ...base.errors import RequestRejected
-from .message_variants import MessageVariant, message_forms
+from .message_variants import MessageVariant, message_variants
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
 from .template_helper import RenderLimits
-from .template_probe import probe_habits
+from .template_probe import probe_traits
 from .template_renderer import TemplateRenderer
-from .template_traits import TemplateHabits, names_thoughts, names_tools
+from .template_traits import TemplateTraits, mentions_reasoning, mentions_tools
 
 CHATML = (
     "{% for message in messages %}"
@@ -28,7 +28,7 @@ CHATML = (
 )
 LONGEST_SOURCE = 2**20
 HOSTILE_SECONDS = 10.0
-"""How long a template is not tried again that overstepped a limit with our own short messages."""
+"""Seconds before a template that exceeded a limit on our own short messages is tried again."""
 RESERVED_VARIABLES = frozenset(
     {
         "add_generation_prompt",
@@ -54,12 +54,12 @@ RESERVED_VARIABLES = frozenset(
 class ChatTemplate:
     """A model's Jinja chat template, rendered as transformers does, in a bounded helper process.
 
-    Thread-safe and synchronous. The first call starts the helper and waits for it; `start` lets
-    that happen in the background. A conversation that the template refuses is tried again with
-    consecutive messages of one role merged, and with system text at the head of the next user
-    message. A probe finds out what the template drops silently: system messages, which are then
-    moved likewise, or tools and calls of them, which are then told in words. It also finds out
-    whether content is wanted as typed parts, and how calls are.
+    Thread-safe and synchronous. The first call starts the helper and waits for it; `start` does so
+    in the background. If the template refuses a conversation, it is retried with consecutive
+    messages of one role merged, and with system text moved into the next user message. A probe
+    finds what the template drops silently: system messages are then moved likewise, tools and calls
+    described in words. It also finds whether content is expected as typed parts, and the format of
+    calls.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class ChatTemplate:
         self._eos_token = eos_token
         self._limits = limits or RenderLimits()
         self._renderer = TemplateRenderer(source, self._limits)
-        self._habits: TemplateHabits | None = None
+        self._traits: TemplateTraits | None = None
         self._overstepped: tuple[float, LimitExceeded] | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     @property
     def calls_tools(self) -> bool:
-        """Whether its source speaks of tools."""
-        return names_tools(self.source)
+        """Return whether its source mentions tools."""
+        return mentions_tools(self.source)
 
     @property
     def reasons(self) -> bool:
-        """Whether its source speaks of thoughts before an answer."""
-        return names_thoughts(self.source)
+        """Return whether its source mentions reasoning."""
+        return mentions_reasoning(self.source)
 
     @property
     def pid(self) -> int | None:
-        """The helper process, while there is one."""
+        """Return the helper process's id, None if it is not running."""
         return self._renderer.pid
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class ChatTemplate:
             self._renderer.start()
 
     def check(self) -> None:
-        """Compile and probe the template; raises `TemplateError` where it is broken or hostile."""
+        """Compile and probe the template; raises `TemplateError` if it is broken or hostile."""
         with self._lock:
             self._make_ready()
 
@@ -110,18 +110,18 @@ class ChatTemplate:
         continues: bool = False,
         **variables: object,
     ) -> str:
-        """The prompt; `variables` are the template's own switches, such as `enable_thinking`.
+        """Return the prompt; `variables` are the template's switches, such as `enable_thinking`.
 
-        With `continues` it ends where the last message does. Raises `TemplateRefused` where the
-        template cannot express the messages, `TemplateError` where it fails or oversteps a limit,
-        `RequestRejected` for a reserved variable or no text.
+        With `continues` it ends where the last message does. Raises `TemplateRefused` if the
+        template cannot express the messages, `TemplateError` if it fails or exceeds a limit,
+        `RequestRejected` for a reserved variable or invalid text.
         """
-        refuse_reserved(variables)
+        reject_reserved(variables)
         context = self._context(add_generation_prompt and not continues) | variables
         mark = ""
         if continues and messages:
-            # What stands behind the last message is cut off, and nothing before it is touched:
-            # templates that trim it would otherwise take a space from its end.
+            # Only text after the last message is removed: templates that trim would otherwise
+            # remove a space at its end.
             mark = f"[{secrets.token_hex(8)}]"
             messages = [*messages[:-1], _marked(messages[-1], mark)]
         with self._lock:
@@ -130,7 +130,7 @@ class ChatTemplate:
                 return self._render_first_fit(messages, tools, context, mark)
             except UnicodeEncodeError as error:
                 raise RequestRejected(
-                    "The messages hold a lone surrogate, which is no Unicode text.",
+                    "The messages hold a lone surrogate, which is not valid Unicode.",
                     hint="Send whole UTF-16 pairs, or leave the character out.",
                     param="messages",
                 ) from error
@@ -167,12 +167,12 @@ class ChatTemplate:
             raise self._overstepped[1].with_traceback(None)
         try:
             self._renderer.compile()
-            if self._habits is None:
-                self._habits = self._probe()
+            if self._traits is None:
+                self._traits = self._probe()
         except UnicodeEncodeError as error:
             raise TemplateError("The model's chat template holds a lone surrogate.") from error
         except LimitExceeded as error:
-            # Whoever waits for the lock, or asks again at once, need not wait as long again.
+            # Callers that wait for the lock, or retry at once, need not wait as long again.
             self._overstepped = time.monotonic() + HOSTILE_SECONDS, error
             raise
 
@@ -189,47 +189,49 @@ class ChatTemplate:
         context: Mapping[str, object],
         mark: str,
     ) -> str:
-        """The first form that the template accepts; raises the first error if there is none.
+        """Render the first variant that the template accepts; raises the first error if none is.
 
-        Some fail at what others refuse.
+        Some templates fail on what others refuse.
         """
         refusal: TemplateRefused | TemplateError | None = None
         deadline = time.monotonic() + self._limits.seconds
-        for form in message_forms(messages, tools, self._habits or TemplateHabits()):
+        for variant in message_variants(messages, tools, self._traits or TemplateTraits()):
             seconds = deadline - time.monotonic()
             if refusal is not None and seconds <= 0:
                 break
             try:
-                text = self._render_form(form, context, seconds)
+                text = self._render_variant(variant, context, seconds)
                 return text if not mark else _cut(text, mark)
             except LimitExceeded:
                 raise
             except (TemplateRefused, TemplateError) as error:
                 refusal = refusal or error
-        raise refusal or TemplateError("The conversation has no form that could be rendered.")
+        raise refusal or TemplateError("The template accepts the conversation in no form.")
 
-    def _render_form(
-        self, form: MessageVariant, context: Mapping[str, object], seconds: float
+    def _render_variant(
+        self, variant: MessageVariant, context: Mapping[str, object], seconds: float
     ) -> str:
-        variables = {**context, **form.variables, "messages": form.messages}
-        return self._renderer.render(variables, form.characters, seconds)
+        variables = {**context, **variant.variables, "messages": variant.messages}
+        return self._renderer.render(variables, variant.characters, seconds)
 
-    def _probe(self) -> TemplateHabits:
-        """The template's habits; the usual ones where it fails, since requests will say how."""
+    def _probe(self) -> TemplateTraits:
+        """Return the template's traits; the defaults if it fails, since requests will report it."""
         deadline = time.monotonic() + self._limits.seconds
 
-        def render(form: MessageVariant) -> str | None:
+        def render(variant: MessageVariant) -> str | None:
             try:
-                return self._render_form(form, self._context(True), deadline - time.monotonic())
+                return self._render_variant(
+                    variant, self._context(True), deadline - time.monotonic()
+                )
             except TemplateRefused:
                 return None
 
         try:
-            return probe_habits(render, self.source)
+            return probe_traits(render, self.source)
         except LimitExceeded:
             raise
         except TemplateError:
-            return TemplateHabits()
+            return TemplateTraits()
 
     def _context(self, add_generation_prompt: bool) -> dict[str, object]:
         # transformers always defines the last two, so templates compare them with none.
@@ -243,27 +245,29 @@ class ChatTemplate:
 
 
 def default_template(has_token: Callable[[str], bool]) -> str | None:
-    """ChatML for a model whose vocabulary was made for it, else None."""
+    """Return ChatML for a model whose vocabulary has its tokens, else None."""
     return CHATML if has_token("<|im_start|>") and has_token("<|im_end|>") else None
 
 
 def _marked(message: ChatMessage, mark: str) -> ChatMessage:
-    """The message with the mark at its end, or at that of thoughts that nothing follows."""
+    """Return the message with the mark at its end, or at the end of its reasoning if nothing
+    follows.
+    """
     if message.reasoning and not message.content:
         return msgspec.structs.replace(message, reasoning=message.reasoning + mark)
     return msgspec.structs.replace(message, content=message.content + mark)
 
 
 def _cut(text: str, mark: str) -> str:
-    """What stands before the mark."""
+    """Return the text before the mark."""
     before, found, _ = text.rpartition(mark)
     if not found:
         raise TemplateRefused("the last message leaves no trace in the prompt")
     return before
 
 
-def refuse_reserved(variables: Mapping[str, object]) -> None:
-    """Raise `RequestRejected` for a variable that is not the client's to set."""
+def reject_reserved(variables: Mapping[str, object]) -> None:
+    """Raise `RequestRejected` for a variable that clients may not set."""
     for name in variables:
         if name in RESERVED_VARIABLES or name.startswith("_") or not name.isidentifier():
             raise RequestRejected(

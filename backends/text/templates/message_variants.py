@@ -1,4 +1,4 @@
-"""Other ways to put the same conversation, for templates that were written for fewer roles."""
+"""Variants of a conversation for templates that support fewer roles."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 import msgspec
 
 from ...base.conversation import ChatMessage, Tool
-from .template_traits import Message, TemplateHabits
+from .template_traits import Message, TemplateTraits
 from .tool_messages import answered, call_fields, has_calls, in_style, paired, tool_variables
 from .tool_prompt import BETWEEN, calls_in_words, with_instructions
 
 
 class MessageVariant(NamedTuple):
-    """A conversation as a template reads it, and the variables that show it the tools.
+    """A conversation as a template reads it, and the variables with its tools.
 
-    All that is said in it has so many `characters`.
+    `characters` is the length of all its text.
     """
 
     messages: list[Message]
@@ -25,22 +25,22 @@ class MessageVariant(NamedTuple):
     characters: int
 
 
-def message_forms(
-    messages: Sequence[ChatMessage], tools: Sequence[Tool], habits: TemplateHabits
+def message_variants(
+    messages: Sequence[ChatMessage], tools: Sequence[Tool], traits: TemplateTraits
 ) -> Iterator[MessageVariant]:
-    """The conversation as the template reads it, then milder changes before greater ones."""
+    """Yield the conversation as the template expects it, then variants from mild to severe."""
     messages = paired(messages)
     size = _characters(messages, tools)
     plain = not tools and not has_calls(messages)
-    if plain or not tools or habits.tools is not None:
-        variables = tool_variables(tools, habits.tools) if tools or habits.needs_tools else {}
-        for said in _variants(_native(messages, tools, habits), habits):
-            yield MessageVariant([_fields(message, habits) for message in said], variables, size)
+    if plain or not tools or traits.tools is not None:
+        variables = tool_variables(tools, traits.tools) if tools or traits.needs_tools else {}
+        for said in _variants(_native(messages, tools, traits), traits):
+            yield MessageVariant([_fields(message, traits) for message in said], variables, size)
     if not plain:
-        variables = tool_variables([], habits.tools) if habits.needs_tools else {}
+        variables = tool_variables([], traits.tools) if traits.needs_tools else {}
         told = calls_in_words(with_instructions(messages, tools))
-        for said in _variants(told, habits):
-            yield MessageVariant([_fields(message, habits) for message in said], variables, size)
+        for said in _variants(told, traits):
+            yield MessageVariant([_fields(message, traits) for message in said], variables, size)
 
 
 def _characters(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> int:
@@ -52,23 +52,23 @@ def _characters(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> int:
 
 
 def _native(
-    messages: list[ChatMessage], tools: Sequence[Tool], habits: TemplateHabits
+    messages: list[ChatMessage], tools: Sequence[Tool], traits: TemplateTraits
 ) -> list[ChatMessage]:
-    """The template's own way to put calls, or words in its place."""
-    style = habits.calls
+    """Return calls in the template's own style, or described in words."""
+    style = traits.calls
     if style is None:
-        return calls_in_words(messages, *habits.call_marks)
+        return calls_in_words(messages, *traits.call_marks)
     said = in_style(messages, style)
     return fold_system(said) if style.folds_system and (tools or has_calls(said)) else said
 
 
 def _variants(
-    messages: list[ChatMessage], habits: TemplateHabits
+    messages: list[ChatMessage], traits: TemplateTraits
 ) -> Iterator[Sequence[ChatMessage]]:
-    """Each way to put it once."""
+    """Yield each distinct variant."""
     folded = fold_system(messages)
     single = one_system(messages)
-    original = folded if habits.drops_system else single if habits.one_system else messages
+    original = folded if traits.drops_system else single if traits.one_system else messages
     silent = [_without_reasoning(message) for message in original]
     merged = merge_same_roles(original)
     seen: list[Sequence[ChatMessage]] = []
@@ -90,7 +90,7 @@ def _variants(
 
 
 def merge_same_roles(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Consecutive messages of one speaker as one, for templates that want roles to alternate.
+    """Merge consecutive messages of one speaker, for templates that require alternating roles.
 
     Calls and results stay as they are.
     """
@@ -110,7 +110,7 @@ def _speaker(message: ChatMessage) -> tuple[bool, str, str | None]:
 
 
 def one_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Those system messages that come first as one, and later ones as `fold_system` does it."""
+    """Merge leading system messages, and move later ones as `fold_system` does."""
     first = list(takewhile(lambda message: message.role == "system", messages))
     said = BETWEEN.join(message.content for message in first)
     head = [ChatMessage("system", said, first[0].name)] if first else []
@@ -118,7 +118,7 @@ def one_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def fold_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """System messages at the head of the next user message, for templates without that role."""
+    """Move system messages into the next user message, for templates without that role."""
     folded: list[ChatMessage] = []
     system: list[str] = []
     for message in messages:
@@ -143,19 +143,19 @@ def _without_reasoning(message: ChatMessage) -> ChatMessage:
     return msgspec.structs.replace(message, reasoning="") if message.reasoning else message
 
 
-def _fields(message: ChatMessage, habits: TemplateHabits) -> Message:
+def _fields(message: ChatMessage, traits: TemplateTraits) -> Message:
     content = message.content
     parts = [{"type": "text", "text": content}]
     fields: Message = {
         "role": message.role,
-        "content": parts if habits.wants_parts else content,
+        "content": parts if traits.expects_parts else content,
     }
     if message.name is not None:
         fields["name"] = message.name
     if message.reasoning:
-        fields |= dict.fromkeys(habits.reasoning_fields, message.reasoning)
+        fields |= dict.fromkeys(traits.reasoning_fields, message.reasoning)
     if message.tool_calls:
-        text = habits.calls is not None and habits.calls.text_arguments
+        text = traits.calls is not None and traits.calls.text_arguments
         fields["tool_calls"] = [
             call_fields(call, text_arguments=text) for call in message.tool_calls
         ]

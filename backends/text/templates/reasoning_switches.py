@@ -1,4 +1,4 @@
-"""Whether and how much a model thinks, in the words of its chat template."""
+"""Sets a chat template's variables for the requested reasoning effort."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...base.conversation import Reasoning
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _USUAL = ("low", "medium", "high")
-"""What a template takes that does not say what it takes."""
+"""Efforts assumed for a template that lists none."""
 
 _EFFORT_VARIABLES = ("reasoning_effort", "thinking_effort")
 _OFF_EFFORTS = ("no_think", "none", "minimal")
@@ -20,28 +20,28 @@ _NAME = re.compile(r"(?<![\w.])[a-z_]+\b")
 
 
 def reasoning_requested(reasoning: Reasoning) -> bool | None:
-    """Whether the model is to think; None leaves it to the model."""
+    """Return whether reasoning is requested; None leaves it to the model."""
     if reasoning.enabled is False or reasoning.budget == 0 or reasoning.effort == "none":
         return False
     return True if reasoning.enabled or reasoning.effort is not None else None
 
 
 class ReasoningSwitches:
-    """The variables with which one template is told about thoughts."""
+    """The variables by which one template controls reasoning."""
 
     def __init__(self, source: str) -> None:
         self._source = source
 
     @cached_property
     def can_switch_off(self) -> bool:
-        """Whether a variable keeps the model from thinking."""
+        """Return whether a variable can disable reasoning."""
         return any(True for _ in self._switches(on=False))
 
     def variables(self, reasoning: Reasoning) -> dict[str, object]:
-        """What to tell the template."""
+        """Return the template variables for the requested reasoning."""
         wanted = reasoning_requested(reasoning)
         if wanted is False:
-            # Where it cannot be kept from thinking, it can be told to do little of it.
+            # If reasoning cannot be disabled, ask for the least.
             return {**dict(self._efforts("minimal")), **dict(self._switches(on=False))}
         variables = dict(self._switches(on=True)) if wanted else {}
         if reasoning.effort is not None:
@@ -52,7 +52,7 @@ class ReasoningSwitches:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        """Of the variables in the template's statements."""
+        """Return the variable names in the template's statements."""
         code = (_LITERAL.sub("''", code) for code in _code(self._source))
         return frozenset(name for piece in code for name in _NAME.findall(piece))
 
@@ -65,7 +65,7 @@ class ReasoningSwitches:
         if re.search(r"thinking_mode\s*==\s*['\"]disabled", self._source):
             yield "thinking_mode", "enabled" if on else "disabled"
         if on:
-            # Nothing is thought there unless an effort says so.
+            # Such a template does not reason unless an effort is set.
             for name in self._names.intersection(_EFFORT_VARIABLES):
                 if "'no_think'" in self._source:
                     yield name, "high"
@@ -83,7 +83,7 @@ class ReasoningSwitches:
             yield name, _nearest(effort, self._taken(name))
 
     def _taken(self, name: str) -> Sequence[str]:
-        """The efforts that the template takes; it refuses, or does not know, all others."""
+        """Return the efforts that the template accepts; it rejects or ignores others."""
         listed = re.search(rf"{name}\s+not\s+in\s*[\[(]([^\])]{{0,200}})[\])]", self._source)
         if listed is not None:
             return [word for word in _EFFORTS if f"'{word}'" in listed[1].replace('"', "'")]
@@ -92,7 +92,7 @@ class ReasoningSwitches:
 
 
 def _code(source: str) -> Iterator[str]:
-    """What stands between the marks of statements and expressions."""
+    """Yield the code between the delimiters of statements and expressions."""
     for begin, end in (("{%", "%}"), ("{{", "}}")):
         at = source.find(begin)
         while at >= 0 and (until := source.find(end, at)) >= 0:
@@ -101,7 +101,7 @@ def _code(source: str) -> Iterator[str]:
 
 
 def _nearest(effort: str, taken: Sequence[str]) -> str:
-    """The effort itself where the template takes it, else one that comes close."""
+    """Return the effort if the template accepts it, else the closest one."""
     if effort in taken or effort not in _EFFORTS or not taken:
         return effort
     rank = _EFFORTS.index(effort)

@@ -1,4 +1,4 @@
-"""How a model marks what it thinks before it answers."""
+"""The tags around a model's reasoning."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from ..tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ReasoningTags:
-    """What begins a thought, any of `opens`, and what ends it, any of `closes`, likeliest first."""
+    """Tags that begin reasoning (`opens`) and end it (`closes`), the likeliest first."""
 
     opens: tuple[str, ...]
     closes: tuple[str, ...]
 
     @property
     def ending(self) -> str:
-        """What ends a thought in a prompt, and separates the answer from it."""
+        """Return the text that ends reasoning in a prompt and separates the answer."""
         close = self.closes[0]
         return close if close[-1].isalpha() else f"{close}\n\n"
 
     def left_open(self, tail: str, begun: str = "") -> bool:
-        """Whether a prompt ends within a thought, of which it may already hold the text `begun`."""
+        """Return whether a prompt ends within reasoning, of which it may already contain
+        `begun`.
+        """
         end = tail.rstrip()
         begun = begun.strip()
         if begun and end.endswith(begun):
@@ -46,7 +48,7 @@ _TOLD_BY = (
     ("<|inner_prefix|>", ReasoningTags(("<|inner_prefix|>",), ("<|inner_suffix|>",))),
     (
         "open_tag('think')",
-        # It may leave the thought that the prompt began without closing it.
+        # The model may leave reasoning that the prompt began without closing it.
         ReasoningTags(
             ("<|open|>think<|sep|>",), ("<|close|>think<|sep|>", "<|open|>response<|sep|>")
         ),
@@ -70,8 +72,8 @@ _TOLD_BY = (
 )
 
 
-def tell_reasoning(template: str | None, tokenizer: Tokenizer) -> ReasoningTags | None:
-    """The tags a model uses, told from its chat template, else from its vocabulary."""
+def detect_reasoning_tags(template: str | None, tokenizer: Tokenizer) -> ReasoningTags | None:
+    """Detect a model's tags from its chat template, else from its vocabulary."""
     source = template or ""
     for sign, tags in _TOLD_BY:
         if sign in source:

@@ -1,4 +1,4 @@
-"""The one place where Jinja is configured: chat templates mean what they mean to transformers."""
+"""The sandboxed Jinja environment for chat templates, compatible with transformers."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ class TemplateRefusal(Exception):
 
 
 class OutputTooLong(Exception):
-    """The template wrote more than it may."""
+    """The template's output exceeds its limit."""
 
 
 class GenerationTag(Extension):
-    """`{% generation %}` marks what a model said, which matters in training only."""
+    """`{% generation %}` marks the assistant's text, which matters in training only."""
 
     tags = {"generation"}  # noqa: RUF012  # Jinja declares it so
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """The body, in a scope of its own."""
+        """Parse the body, in a scope of its own."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body).set_lineno(line)
 
 
 def compile_template(source: str) -> Template:
-    """A sandboxed template; raises `TemplateSyntaxError`, or whatever a hostile source provokes."""
+    """Return a sandboxed template; raises `TemplateSyntaxError`, or anything a hostile source
+    provokes.
+    """
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
     )
@@ -58,9 +60,9 @@ def compile_template(source: str) -> Template:
 
 
 def render_template(template: Template, variables: Mapping[str, object], characters: int) -> str:
-    """The template's text; raises `OutputTooLong` as soon as it is longer than `characters`.
+    """Return the template's text; raises `OutputTooLong` once it exceeds `characters`.
 
-    Unlike `Template.render` it rewrites no tracebacks, which nobody would see.
+    Unlike `Template.render` it does not rewrite tracebacks, which are not shown.
     """
     pieces: list[str] = []
     room = characters
@@ -89,7 +91,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON without Jinja's HTML escapes, as transformers writes tools into prompts."""
+    """Return JSON without Jinja's HTML escapes, as transformers writes tools into prompts."""
     return json.dumps(
         list(cast("Iterator[object]", value)) if isinstance(value, Iterator) else value,
         ensure_ascii=ensure_ascii,

@@ -1,9 +1,9 @@
-"""What can go wrong with a chat template, said to the person whose request it stopped."""
+"""Errors of chat templates, worded for the person whose request failed."""
 
 from __future__ import annotations
 
 from ...base.errors import RequestRejected
-from .template_protocol import Failed
+from .template_protocol import RenderFailed
 
 BROKEN_HINT = (
     "The template comes from the model file, which may be damaged or hostile. "
@@ -12,7 +12,7 @@ BROKEN_HINT = (
 
 
 class TemplateError(RequestRejected):
-    """The model's chat template is wrong in itself, or wanted more than it may have."""
+    """The model's chat template is broken or exceeded a limit."""
 
     code = "template_failed"
 
@@ -21,11 +21,11 @@ class TemplateError(RequestRejected):
 
 
 class LimitExceeded(TemplateError):
-    """The template wanted more time, memory, depth or output than it may have."""
+    """The template exceeded its limit of time, memory, depth or output."""
 
 
 class TemplateRefused(RequestRejected):
-    """The template says that it cannot express these messages."""
+    """The template reports that it cannot express these messages."""
 
     code = "template_refused"
 
@@ -38,11 +38,11 @@ class TemplateRefused(RequestRejected):
 
 
 class HelperDied(Exception):
-    """The helper process ended, and not because of a limit that the parent watches."""
+    """The helper process ended for a reason other than the limits that the parent watches."""
 
 
-def failure_error(answer: Failed, memory: int) -> RequestRejected:
-    """The error for a helper's answer; `memory` is the limit it had, in bytes."""
+def failure_error(answer: RenderFailed, memory: int) -> RequestRejected:
+    """Return the error for a helper's failure; `memory` is its limit in bytes."""
     words = printable(answer.message)
     match answer.kind:
         case "refused":
@@ -54,18 +54,18 @@ def failure_error(answer: Failed, memory: int) -> RequestRejected:
         case "memory":
             return memory_error(memory)
         case "recursion":
-            return LimitExceeded("The model's chat template calls itself without end.")
+            return LimitExceeded("The model's chat template recurses without end.")
         case "output":
             return LimitExceeded("The model's chat template wrote far more text than it was given.")
 
 
 def memory_error(memory: int) -> LimitExceeded:
-    """The template wanted more than `memory` bytes."""
+    """Return the error for exceeding `memory` bytes."""
     return LimitExceeded(
         f"The model's chat template wanted more than {memory // 2**20} MiB of memory."
     )
 
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal or forge a line of a log."""
+    """Return the text without characters that could control a terminal or forge log lines."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -1,4 +1,4 @@
-"""The parent's side of one helper process that renders a chat template."""
+"""The parent's side of the helper process that renders a chat template."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .template_errors import HelperDied, LimitExceeded, TemplateError, memory_er
 from .template_protocol import Awake, FromHelper, ToHelper, pack
 
 HELPER = "ingle.backends.text.templates.template_process"
-# What Python needs to start and to find the time zone; everything else may be a secret.
+# Variables that Python needs to start and to find the time zone; others may be secrets.
 KEPT_VARIABLES = frozenset(
     {
         "APPDATA",
@@ -30,18 +30,18 @@ KEPT_VARIABLES = frozenset(
         "TZ",
     }
 )
-WATCH_SECONDS = 0.02
+WATCH_INTERVAL = 0.02
 MOST_BYTES_A_CHARACTER = 4
 FRAME_OVERHEAD = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """What one render may cost: seconds of wall clock, bytes of memory, characters of output.
+    """Limits of one render: seconds of wall clock, bytes of memory, characters of output.
 
-    The output may always be eight times as long as the input. Where `kernel_memory` is set the
-    kernel bounds what the helper maps above its idle state, else the parent looks at its resident
-    size fifty times a second. Starting a helper may take `start_seconds` on top.
+    The output may always be eight times as long as the input. With `kernel_memory` the kernel
+    bounds what the helper maps above its idle state, else the parent checks its resident size fifty
+    times a second. Starting a helper may take `start_seconds` in addition.
     """
 
     seconds: float = 2.0
@@ -51,7 +51,7 @@ class RenderLimits:
     kernel_memory: bool = sys.platform == "linux"
 
     def characters_for(self, input_characters: int) -> int:
-        """How long the output for an input of this length may be."""
+        """Return the output limit for an input of this length."""
         return max(self.characters, 8 * input_characters)
 
 
@@ -74,16 +74,16 @@ class TemplateHelper:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
-    def wait_awake(self) -> None:
-        """Return once the imports are done; raises `HelperDied` or `TemplateError`."""
+    def wait_ready(self) -> None:
+        """Wait until the imports are done; raises `HelperDied` or `TemplateError`."""
         if self._awake:
             return
         try:
@@ -98,9 +98,9 @@ class TemplateHelper:
         self._awake = True
 
     def ask(self, request: ToHelper, seconds: float, characters: int) -> FromHelper:
-        """The answer; raises `HelperDied`, `LimitExceeded` or `UnicodeEncodeError`.
+        """Return the answer; raises `HelperDied`, `LimitExceeded` or `UnicodeEncodeError`.
 
-        After any but the last of these the helper is of no more use.
+        After the first two the helper is unusable.
         """
         return self._ask(
             pack(request), seconds, MOST_BYTES_A_CHARACTER * characters + FRAME_OVERHEAD
@@ -115,7 +115,7 @@ class TemplateHelper:
                 if stream is not None:
                     stream.close()
             except OSError:
-                continue  # what was not sent yet has no reader any more
+                continue  # unsent data has no reader any more
 
     def _ask(self, frame: bytes, seconds: float, answer_bytes: int) -> FromHelper:
         stdin = cast(BinaryIO, self._process.stdin)
@@ -133,9 +133,9 @@ class TemplateHelper:
 
 
 class _Watchdog:
-    """Kills a helper that takes too long, or too much memory where the kernel does not bound it.
+    """Kills a helper that exceeds its time, or its memory if the kernel does not bound it.
 
-    A thread that kills works on every platform and ends a blocked write too, unlike `select`.
+    Unlike `select`, a killing thread works on every platform and ends a blocked write too.
     """
 
     def __init__(
@@ -168,10 +168,10 @@ class _Watchdog:
 
     def _pause(self) -> float:
         remaining = max(0.0, self._deadline - time.monotonic())
-        return remaining if self._limits.kernel_memory else min(remaining, WATCH_SECONDS)
+        return remaining if self._limits.kernel_memory else min(remaining, WATCH_INTERVAL)
 
     def _resident(self) -> int:
         try:
             return psutil.Process(self._process.pid).memory_info().rss
         except psutil.Error:
-            return 0  # it is gone, which the reader of its pipe will notice
+            return 0  # the process is gone, which the reader of its pipe will notice

@@ -1,4 +1,4 @@
-"""Finds out a template's habits, by having it render what was made up for that."""
+"""Detects a template's traits by rendering probe conversations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ...base.conversation import ChatMessage, Tool, ToolCall
-from .message_variants import MessageVariant, message_forms
+from .message_variants import MessageVariant, message_variants
 from .template_errors import LimitExceeded, TemplateError
-from .template_traits import TemplateHabits
+from .template_traits import TemplateTraits
 from .tool_messages import CallStyle
 
 RenderForm = Callable[[MessageVariant], str | None]
-"""The text, or None where the template refuses; raises `TemplateError` where it fails."""
+"""Returns the text, or None if the template refuses; raises `TemplateError` if it fails."""
 
 SYSTEM_PROBE = ChatMessage("system", "Probe of the system role.")
 USER_PROBE = ChatMessage("user", "Probe of the user role.")
@@ -43,43 +43,43 @@ _RESULTS = [
     ChatMessage("tool", "Probe of success.", "probe_notes", tool_call_id="call_probe_2"),
 ]
 _ANSWER = [ChatMessage("assistant", "Probe of an answer."), ChatMessage("user", "Probe of more.")]
-# What the arguments look like where they were put into JSON twice, or not at all.
+# How arguments look if they were encoded to JSON twice or not at all.
 _GARBLED = ('\\"probed_city', "{'probed_city': 'Probe")
 
 
-def probe_habits(render: RenderForm, source: str) -> TemplateHabits:
-    """The habits of the template with this `source`; raises `TemplateError` where it fails."""
-    habits = TemplateHabits(
+def probe_traits(render: RenderForm, source: str) -> TemplateTraits:
+    """Return the traits of the template with this `source`; raises `TemplateError` if it fails."""
+    traits = TemplateTraits(
         reasoning_fields=tuple(_named(_REASONING_FIELDS, source)),
         call_marks=next((marks for mark, marks in _CALL_MARKS.items() if mark in source), ("", "")),
     )
     probe = _Probe(render)
-    habits = _with_messages(probe, _without_tools(probe, habits, source))
-    return _with_calls(probe, _with_tools(probe, habits, source))
+    traits = _with_messages(probe, _without_tools(probe, traits, source))
+    return _with_calls(probe, _with_tools(probe, traits, source))
 
 
 class _Probe:
-    """Renders conversations in the first form that follows from given habits."""
+    """Renders conversations in the first variant that follows from given traits."""
 
     def __init__(self, render: RenderForm) -> None:
         self._render = render
 
     def text(
-        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], habits: TemplateHabits
+        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], traits: TemplateTraits
     ) -> str:
-        """The text, empty where the template refuses; raises `TemplateError`."""
-        return self._render(next(message_forms(messages, tools, habits))) or ""
+        """Return the text, "" if the template refuses; raises `TemplateError`."""
+        return self._render(next(message_variants(messages, tools, traits))) or ""
 
     def shows(
         self,
         expected: Sequence[str],
         messages: Sequence[ChatMessage],
         tools: Sequence[Tool],
-        habits: TemplateHabits,
+        traits: TemplateTraits,
     ) -> bool:
-        """Whether all that is expected is in the text, and the template does not fail."""
+        """Return whether the text contains all that is expected, without a failure."""
         try:
-            text = self.text(messages, tools, habits)
+            text = self.text(messages, tools, traits)
         except LimitExceeded:
             raise
         except TemplateError:
@@ -88,54 +88,54 @@ class _Probe:
 
 
 def _named(fields: Sequence[str], source: str) -> Iterator[str]:
-    """Those that the template reads from something."""
+    """Yield the fields that the template reads."""
     for field in fields:
         if re.search(rf"""(\.|\[\s*['"]|get\(\s*['"]){field}\b|['"]{field}['"]\s+in\b""", source):
             yield field
 
 
-def _without_tools(probe: _Probe, habits: TemplateHabits, source: str) -> TemplateHabits:
-    """Whether it fails unless it is given an empty list of tools."""
+def _without_tools(probe: _Probe, traits: TemplateTraits, source: str) -> TemplateTraits:
+    """Detect whether it fails without an empty list of tools."""
     try:
-        probe.text([USER_PROBE], [], habits)
+        probe.text([USER_PROBE], [], traits)
     except LimitExceeded:
         raise
     except TemplateError:
         for variable in _TOOL_VARIABLES:
-            needy = dataclasses.replace(habits, tools=variable, needs_tools=True)
+            needy = dataclasses.replace(traits, tools=variable, needs_tools=True)
             if variable in source and probe.shows([USER_PROBE.content], [USER_PROBE], [], needy):
                 return needy
         raise
-    return habits
+    return traits
 
 
-def _with_messages(probe: _Probe, habits: TemplateHabits) -> TemplateHabits:
-    """Whether system messages are left out, or text that is not in parts."""
+def _with_messages(probe: _Probe, traits: TemplateTraits) -> TemplateTraits:
+    """Detect whether it drops system messages, or text that is not in parts."""
     both = [SYSTEM_PROBE, USER_PROBE]
-    text = probe.text(both, [], habits) or probe.text([USER_PROBE], [], habits)
+    text = probe.text(both, [], traits) or probe.text([USER_PROBE], [], traits)
     if text and USER_PROBE.content not in text:
-        parted = dataclasses.replace(habits, wants_parts=True)
+        parted = dataclasses.replace(traits, expects_parts=True)
         text = probe.text(both, [], parted) or probe.text([USER_PROBE], [], parted)
-        habits = parted if USER_PROBE.content in text else habits
-    text = probe.text(both, [], habits)
+        traits = parted if USER_PROBE.content in text else traits
+    text = probe.text(both, [], traits)
     drops_system = bool(text) and SYSTEM_PROBE.content not in text
     if drops_system:
-        return dataclasses.replace(habits, drops_system=True)
+        return dataclasses.replace(traits, drops_system=True)
     later = ChatMessage("system", "Probe of a later system message.")
     messages = [*both, *_ANSWER[:1], later, *_ANSWER[1:]]
-    text = probe.text(messages, [], habits)
+    text = probe.text(messages, [], traits)
     one_system = bool(text) and not (SYSTEM_PROBE.content in text and later.content in text)
-    return dataclasses.replace(habits, one_system=one_system)
+    return dataclasses.replace(traits, one_system=one_system)
 
 
-def _with_tools(probe: _Probe, habits: TemplateHabits, source: str) -> TemplateHabits:
-    """Where it looks for tools."""
+def _with_tools(probe: _Probe, traits: TemplateTraits, source: str) -> TemplateTraits:
+    """Detect the variable with the tools."""
     expected = [USER_PROBE.content, *_described()]
     for variable in _TOOL_VARIABLES:
-        knowing = dataclasses.replace(habits, tools=variable)
+        knowing = dataclasses.replace(traits, tools=variable)
         if variable in source and probe.shows(expected, [USER_PROBE], _TOOLS, knowing):
             return knowing
-    return habits if habits.needs_tools else dataclasses.replace(habits, tools=None)
+    return traits if traits.needs_tools else dataclasses.replace(traits, tools=None)
 
 
 def _described() -> Iterator[str]:
@@ -145,25 +145,25 @@ def _described() -> Iterator[str]:
         yield call.arguments.split('"')[1]
 
 
-def _with_calls(probe: _Probe, habits: TemplateHabits) -> TemplateHabits:
-    """How it wants calls and results."""
-    if habits.tools is None:
-        return habits
+def _with_calls(probe: _Probe, traits: TemplateTraits) -> TemplateTraits:
+    """Detect the style of calls and results."""
+    if traits.tools is None:
+        return traits
     styles = [CallStyle(*flags) for flags in itertools.product((False, True), repeat=5)]
     styles.sort(key=lambda style: sum(dataclasses.astuple(style)))
     for beside in (_BESIDE, ""):  # some have no place for text beside calls
         for style in styles:
-            able = dataclasses.replace(habits, calls=style)
+            able = dataclasses.replace(traits, calls=style)
             if all(_shows_calls(probe, able, beside, end) for end in ([], _ANSWER)):
                 return able
-    return habits
+    return traits
 
 
 def _shows_calls(
-    probe: _Probe, habits: TemplateHabits, beside: str, end: Sequence[ChatMessage]
+    probe: _Probe, traits: TemplateTraits, beside: str, end: Sequence[ChatMessage]
 ) -> bool:
     calling = ChatMessage("assistant", beside, tool_calls=_CALLS)
     messages = [SYSTEM_PROBE, USER_PROBE, calling, *_RESULTS, *end]
     said = [message.content for message in messages]
     values = [call.arguments.split('"')[3] for call in _CALLS]
-    return probe.shows([*said, *values, *_described()], messages, _TOOLS, habits)
+    return probe.shows([*said, *values, *_described()], messages, _TOOLS, traits)

@@ -1,8 +1,8 @@
-"""The helper process of `ChatTemplate`, run as `python -P -m` with this module's name.
+"""The helper process of `ChatTemplate`, run as `python -P -m`.
 
-A template is a program from a stranger's file. The sandbox keeps it from Python's insides, but not
-from using all time and memory, and sandboxes have had holes: so it runs here, where there are no
-secrets, no files can be opened, and the kernel bounds what one render may cost.
+A template is a program from an untrusted file. The sandbox keeps it from Python's internals, but
+not from using all time and memory, and sandboxes have had holes. So it runs in a process without
+secrets or file access, whose resources the kernel bounds.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .template_protocol import (
     Awake,
     Compile,
     Compiled,
-    Failed,
     FromHelper,
     Render,
     Rendered,
+    RenderFailed,
     ToHelper,
     pack,
 )
@@ -49,8 +49,8 @@ PR_SET_NO_NEW_PRIVS = 38
 
 
 def main() -> None:
-    """Answer requests on stdin until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is meant for the parent
+    """Answer requests on stdin until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
     _die_with_parent()
     _load_late_imports()
     decoder = msgspec.msgpack.Decoder[ToHelper](ToHelper)
@@ -66,7 +66,7 @@ def main() -> None:
                 _limit_everything(request.memory)
                 outcome = _compile(request.source)
                 template = outcome if isinstance(outcome, Template) else None
-                _send(outcome if isinstance(outcome, Failed) else Compiled())
+                _send(outcome if isinstance(outcome, RenderFailed) else Compiled())
             case Render():
                 if template is None:
                     raise RuntimeError("asked to render before a template was compiled")
@@ -78,43 +78,43 @@ def _send(answer: FromHelper) -> None:
     try:
         frame = pack(answer)
     except UnicodeEncodeError:
-        frame = pack(Failed("error", "it wrote a lone surrogate, which is no text"))
+        frame = pack(RenderFailed("error", "it wrote a lone surrogate, which is no text"))
     sys.stdout.buffer.write(frame)
     sys.stdout.buffer.flush()
 
 
-def _compile(source: str) -> Template | Failed:
+def _compile(source: str) -> Template | RenderFailed:
     try:
         return compile_template(source)
     except TemplateSyntaxError as error:
-        return Failed("syntax", f"{error.message} (line {error.lineno})"[:LONGEST_MESSAGE])
+        return RenderFailed("syntax", f"{error.message} (line {error.lineno})"[:LONGEST_MESSAGE])
     except Exception as error:
         return _failed(error)
 
 
-def _render(template: Template, request: Render) -> Rendered | Failed:
+def _render(template: Template, request: Render) -> Rendered | RenderFailed:
     try:
         return Rendered(render_template(template, request.variables, request.characters))
     except Exception as error:
         return _failed(error)
 
 
-def _failed(error: Exception) -> Failed:
+def _failed(error: Exception) -> RenderFailed:
     match error:
         case TemplateRefusal():
-            return Failed("refused", str(error)[:LONGEST_MESSAGE])
+            return RenderFailed("refused", str(error)[:LONGEST_MESSAGE])
         case OutputTooLong():
-            return Failed("output", "")
+            return RenderFailed("output", "")
         case MemoryError():
-            return Failed("memory", "")
+            return RenderFailed("memory", "")
         case RecursionError():
-            return Failed("recursion", "")
+            return RenderFailed("recursion", "")
         case _:
-            return Failed("error", f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE])
+            return RenderFailed("error", f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE])
 
 
 def _load_late_imports() -> None:
-    """What Python and Jinja would open on first use, when no file can be opened any more."""
+    """Load what Python and Jinja would open on first use, before file access is removed."""
     for name in ("jinja2.debug", "pprint", "unicodedata"):
         importlib.import_module(name)
     codecs.lookup("unicode_escape")  # string literals in templates
@@ -122,10 +122,10 @@ def _load_late_imports() -> None:
 
 
 def _die_with_parent() -> None:
-    """End when the parent does, even in the middle of a render.
+    """End with the parent, even during a render.
 
-    Linux sends the signal when the *thread* that started this process ends, so the handler looks
-    whether the parent itself is gone. Elsewhere the CPU limit and the end of stdin do it.
+    Linux sends the signal when the *thread* that started this process ends, so the handler checks
+    whether the parent itself is gone. Elsewhere the CPU limit and the end of stdin end it.
     """
     if sys.platform != "linux":
         return
@@ -146,7 +146,9 @@ def _die_with_parent() -> None:
 
 
 def _limit_everything(memory: int | None) -> None:
-    """No files, no children, no core dumps, and `memory` bytes above what is mapped now."""
+    """Forbid files, children and core dumps, and limit memory to `memory` bytes above the
+    present.
+    """
     if sys.platform == "win32":
         return
     if memory is not None:
@@ -155,7 +157,7 @@ def _limit_everything(memory: int | None) -> None:
     _lower(resource.RLIMIT_FSIZE, 0)
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NPROC, 0)
-    _lower(resource.RLIMIT_NOFILE, 3)  # the standard streams, which are open already
+    _lower(resource.RLIMIT_NOFILE, 3)  # the standard streams, which are already open
 
 
 def _lower(which: int, value: int) -> None:
@@ -166,17 +168,17 @@ def _lower(which: int, value: int) -> None:
         try:
             resource.setrlimit(which, (value, value))
         except (OSError, ValueError):
-            # macOS refuses some of these; the parent's watch does not depend on them there.
+            # macOS refuses some of these; the parent's watch works without them.
             if sys.platform == "linux":
                 raise
 
 
 def _limit_cpu(seconds: int) -> None:
-    """Let SIGXCPU end this process after so many CPU seconds from now, parent or no parent."""
+    """End this process by SIGXCPU after `seconds` more CPU seconds."""
     if sys.platform == "win32":
         return
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    # The kernel counts whole seconds, so one more keeps the promise.
+    # The kernel counts whole seconds, hence one more.
     soft = int(time.process_time()) + seconds + 1
     if hard == resource.RLIM_INFINITY or soft < hard:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

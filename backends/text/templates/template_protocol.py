@@ -1,6 +1,6 @@
-"""The frames between `TemplateRenderer` and its helper process, one answer a request.
+"""Messages between `TemplateRenderer` and its helper process, one answer per request.
 
-Framed as the worker protocol is: a little-endian u32 length, then that many bytes of msgpack.
+Framed as the worker protocol: a little-endian u32 length, then that many bytes of msgpack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...base.framing import frame
 class Compile(msgspec.Struct, frozen=True, tag="compile"):
     """The first request: the template, and the bytes of memory the helper may add to itself.
 
-    `memory` None leaves memory to the parent's watch.
+    With `memory` None the parent watches memory instead.
     """
 
     source: str
@@ -23,7 +23,7 @@ class Compile(msgspec.Struct, frozen=True, tag="compile"):
 
 
 class Render(msgspec.Struct, frozen=True, tag="render"):
-    """Render within so many CPU seconds into at most so many characters."""
+    """Render within `cpu_seconds` into at most `characters`."""
 
     variables: dict[str, object]
     characters: int
@@ -38,7 +38,7 @@ class Awake(msgspec.Struct, frozen=True, tag="awake"):
 
 
 class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
-    """The template is sound."""
+    """The template compiled."""
 
 
 class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
@@ -47,14 +47,14 @@ class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
     text: str
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """Why there is no prompt; `refused` carries the template's own words."""
+class RenderFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """Why there is no prompt; for `refused` the template's own words."""
 
     kind: Literal["syntax", "refused", "error", "memory", "recursion", "output"]
     message: str
 
 
-FromHelper = Awake | Compiled | Rendered | Failed
+FromHelper = Awake | Compiled | Rendered | RenderFailed
 
 
 def pack(message: ToHelper | FromHelper) -> bytes:

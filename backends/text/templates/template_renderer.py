@@ -1,4 +1,4 @@
-"""Renders one template in helper processes, replacing each that oversteps its limits."""
+"""Renders one template in helper processes, replacing any that exceeds its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Mapping
 
 from .template_errors import HelperDied, LimitExceeded, TemplateError, failure_error
 from .template_helper import RenderLimits, TemplateHelper
-from .template_protocol import Compile, Compiled, Failed, FromHelper, Render, Rendered, ToHelper
+from .template_protocol import (
+    Compile,
+    Compiled,
+    FromHelper,
+    Render,
+    Rendered,
+    RenderFailed,
+    ToHelper,
+)
 
 
 class TemplateRenderer:
@@ -21,11 +29,11 @@ class TemplateRenderer:
 
     @property
     def pid(self) -> int | None:
-        """The helper process, while there is one."""
+        """Return the helper's process id, None if it is not running."""
         return self._helper.pid if self._helper is not None else None
 
     def start(self) -> TemplateHelper:
-        """A helper that lives, though it may not be awake yet: this does not wait."""
+        """Return a running helper, which may still be starting: this does not wait."""
         if self._helper is not None and not self._helper.alive:
             self.close()
         if self._helper is None:
@@ -33,13 +41,13 @@ class TemplateRenderer:
         return self._helper
 
     def compile(self) -> None:
-        """Return once a helper holds the compiled template; raises `TemplateError`."""
+        """Wait until a helper holds the compiled template; raises `TemplateError`."""
         self._ask(None, self._limits.seconds, 0)
 
     def render(self, variables: Mapping[str, object], input_characters: int, seconds: float) -> str:
-        """The text, or `TemplateRefused`, or `TemplateError`, at the latest after `seconds`.
+        """Return the text within `seconds`; raises `TemplateRefused` or `TemplateError`.
 
-        The time it takes to start a helper is not counted.
+        The time to start a helper is not counted.
         """
         characters = self._limits.characters_for(input_characters)
         request = Render(dict(variables), characters, math.ceil(seconds))
@@ -56,7 +64,7 @@ class TemplateRenderer:
         self._compiled = False
 
     def _ask(self, request: Render | None, seconds: float, characters: int) -> FromHelper:
-        """Ask a helper that is ready, a second one where the first died by another's hand."""
+        """Ask a ready helper, and a second one if the first was killed from outside."""
         try:
             try:
                 return self._ask_once(request, seconds, characters)
@@ -73,7 +81,7 @@ class TemplateRenderer:
         helper = self.start()
         if not self._compiled:
             memory = self._limits.memory if self._limits.kernel_memory else None
-            helper.wait_awake()
+            helper.wait_ready()
             self._exchange(helper, Compile(self._source, memory), self._limits.seconds, 0)
             self._compiled = True
         if request is None:
@@ -83,13 +91,13 @@ class TemplateRenderer:
     def _exchange(
         self, helper: TemplateHelper, request: ToHelper, seconds: float, characters: int
     ) -> FromHelper:
-        """One answer that is not a failure; no helper that overstepped a limit is used again."""
+        """Return a successful answer; a helper that exceeded a limit is discarded."""
         try:
             answer = helper.ask(request, seconds, characters)
         except LimitExceeded:
             self.close()
             raise
-        if not isinstance(answer, Failed):
+        if not isinstance(answer, RenderFailed):
             return answer
         if isinstance(request, Compile) or answer.kind in ("memory", "recursion"):
             self.close()

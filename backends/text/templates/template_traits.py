@@ -1,4 +1,4 @@
-"""What a template does without a word, and how it wants things put."""
+"""Traits of a chat template: what it drops silently, and which formats it expects."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ _THOUGHTS = re.compile(
 )
 
 Message = dict[str, object]
-"""One message as a template sees it: `role`, `content`, and what else there is."""
+"""One message as a template sees it: `role`, `content`, and other fields."""
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateHabits:
-    """How a conversation is put for one template; the defaults are those of a simple one.
+class TemplateTraits:
+    """The formats that one template expects; the defaults are those of a simple one.
 
-    `tools` is the variable in which it looks for tools; without one it knows none. Without `calls`
-    it cannot say what was called, and `call_marks` are what its model writes around a call.
+    `tools` is the variable in which it looks for tools; None if it supports none. Without `calls`
+    it cannot express calls, and `call_marks` are what its model writes around a call.
     """
 
     drops_system: bool = False
     one_system: bool = False
-    """It has a place for a single system message, and leaves out others."""
+    """It accepts a single system message and drops others."""
 
-    wants_parts: bool = False
+    expects_parts: bool = False
     tools: str | None = None
     needs_tools: bool = False
-    """It fails where there is not even an empty list of them."""
+    """It fails unless a list of tools is given, even an empty one."""
 
     calls: CallStyle | None = None
     call_marks: tuple[str, str] = ("", "")
     reasoning_fields: tuple[str, ...] = ()
-    """Where it looks for the thoughts of earlier answers."""
+    """The fields in which it looks for the reasoning of earlier answers."""
 
 
-def names_tools(source: str) -> bool:
-    """Whether a template looks for tools."""
+def mentions_tools(source: str) -> bool:
+    """Return whether a template mentions tools."""
     return _TOOLS.search(source) is not None
 
 
-def names_thoughts(source: str) -> bool:
-    """Whether a template knows of thoughts before an answer."""
+def mentions_reasoning(source: str) -> bool:
+    """Return whether a template mentions reasoning."""
     return _THOUGHTS.search(source) is not None

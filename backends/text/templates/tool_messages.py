@@ -1,4 +1,4 @@
-"""Calls of tools and their results, put otherwise for templates that know them in one way only."""
+"""Rewrites tool calls and results for templates that support a single style."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ...base.conversation import NO_PARAMETERS, ChatMessage, Tool, ToolCall
 from ...base.errors import RequestRejected
 
 _SHORT_ID = 9
-"""Letters and digits in the names that Mistral's templates want for calls."""
+"""Length of the call ids that Mistral's templates require."""
 
 _EMPTY: dict[str, object] = json.loads(NO_PARAMETERS)
 
 
 @dataclass(frozen=True, slots=True)
 class CallStyle:
-    """How a template wants calls: the defaults are what most of them take.
+    """The style of calls that a template expects; the defaults suit most.
 
-    Arguments as JSON text instead of an object, no two calls in one message, short names for calls,
-    no text in a message with calls, no system message in a conversation that has calls.
+    Arguments as JSON text instead of an object, one call per message, short call ids, no text in a
+    message with calls, no system message in a conversation with calls.
     """
 
     text_arguments: bool = False
@@ -36,14 +36,14 @@ class CallStyle:
 
 
 def has_calls(messages: Sequence[ChatMessage]) -> bool:
-    """Whether any message is a call of a tool, or its result."""
+    """Return whether any message is a tool call or its result."""
     return any(message.tool_calls or message.role == "tool" for message in messages)
 
 
 def paired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Every call with a name of its own, and every result with those of its call and its tool.
+    """Return messages in which every call has an id, and every result the ids of its call and tool.
 
-    Some protocols name no calls: their results come in the order of the calls.
+    Some protocols lack call ids: their results come in the order of the calls.
     """
     said: list[ChatMessage] = []
     open_calls: list[ToolCall] = []
@@ -62,7 +62,7 @@ def paired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _with_names(result: ChatMessage, open_calls: list[ToolCall], number: int) -> ChatMessage:
-    """The result with the names of the call that it answers, which is then no longer open."""
+    """Return the result with the ids of its call, which is removed from `open_calls`."""
     call = _answered_call(result, open_calls)
     if call is not None:
         open_calls.remove(call)
@@ -80,7 +80,7 @@ def _answered_call(result: ChatMessage, open_calls: list[ToolCall]) -> ToolCall 
 
 
 def in_style(messages: Sequence[ChatMessage], style: CallStyle) -> list[ChatMessage]:
-    """The same, as the template wants calls; arguments and system messages are left alone."""
+    """Return the messages in the template's style of calls; arguments and system messages stay."""
     said = list(messages)
     if style.apart:
         said = list(_apart(said))
@@ -92,7 +92,7 @@ def in_style(messages: Sequence[ChatMessage], style: CallStyle) -> list[ChatMess
 
 
 def _apart(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
-    """Text beside calls in a message of its own, before them."""
+    """Move text beside calls into a message before them."""
     for message in messages:
         if message.tool_calls and message.content:
             yield ChatMessage("assistant", message.content, message.name)
@@ -101,7 +101,7 @@ def _apart(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
 
 
 def _one_by_one(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
-    """Each call in a message of its own, its result behind it."""
+    """Put each call in a message of its own, followed by its result."""
     results: list[ChatMessage] = []
     calling: ChatMessage | None = None
     for message in messages:
@@ -137,14 +137,14 @@ def _with_short_ids(message: ChatMessage) -> ChatMessage:
 def _short_id(call_id: str | None) -> str | None:
     if call_id is None or (len(call_id) == _SHORT_ID and call_id.isascii() and call_id.isalnum()):
         return call_id
-    # Equal names stay equal, from one turn to the next too: the prompt begins alike.
+    # Equal ids stay equal across turns, so that prompts share a prefix.
     return hashlib.blake2b(call_id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
 
 
 def answered(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """A blank turn before a first answer, and one between a result and the user's next words.
+    """Insert an empty user turn before a leading answer, and an assistant turn after a result.
 
-    Some templates insist on turns.
+    Some templates require alternating turns.
     """
     said: list[ChatMessage] = []
     for message in messages:
@@ -157,7 +157,7 @@ def answered(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def call_fields(call: ToolCall, *, text_arguments: bool) -> dict[str, object]:
-    """A call as templates read it."""
+    """Return a call as templates read it."""
     arguments = call.arguments if text_arguments else call_arguments(call)
     return {
         "id": call.id,
@@ -167,7 +167,7 @@ def call_fields(call: ToolCall, *, text_arguments: bool) -> dict[str, object]:
 
 
 def call_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object; a text that is none is kept as its only value."""
+    """Return the arguments as an object; text that is not an object becomes its only value."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -178,7 +178,7 @@ def call_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def tool_fields(tool: Tool) -> dict[str, Any]:
-    """A tool as templates read it; what they take for granted in its schema is filled in."""
+    """Return a tool as templates read it, with the schema fields they rely on."""
     try:
         parameters = json.loads(tool.parameters or "{}")
     except (ValueError, RecursionError) as error:
@@ -193,19 +193,19 @@ def tool_fields(tool: Tool) -> dict[str, Any]:
 
 def _bad_parameters(tool: Tool) -> RequestRejected:
     return RequestRejected(
-        f"The parameters of the tool {tool.name!r} are no JSON Schema of an object.",
+        f"The parameters of the tool {tool.name!r} are not the JSON Schema of an object.",
         hint='Give an object such as {"type": "object", "properties": {}}.',
         param="tools",
     )
 
 
 def tool_variables(tools: Sequence[Tool], variable: str | None) -> dict[str, object]:
-    """What shows the tools to a template that looks for them in `variable`."""
+    """Return the variables that show the tools to a template that looks for them in `variable`."""
     shown = [tool_fields(tool) for tool in tools]
     match variable:
         case None:
             return {}
-        case "functions":  # Firefunction puts both into its text as they are
+        case "functions":  # Firefunction inserts both into its text unchanged
             return {"functions": json.dumps(shown), "datetime": date.today().isoformat()}
         case _:
             return {variable: shown}

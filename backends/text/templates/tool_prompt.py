@@ -1,4 +1,4 @@
-"""Tools told in words, for models whose templates know none.
+"""Describes tools in words, for models whose templates have no tools.
 
 A call is then one JSON object `{"name": …, "arguments": {…}}`; several stand on a line each.
 """
@@ -26,13 +26,13 @@ _BEHIND = (
 
 
 def tool_instructions(tools: Sequence[Tool]) -> str:
-    """What to tell a model about its tools."""
+    """Return the instructions that describe the tools to the model."""
     lines = [json.dumps(tool_fields(tool)["function"], ensure_ascii=False) for tool in tools]
     return BETWEEN.join([_BEFORE, "\n".join(lines), _BEHIND])
 
 
 def with_instructions(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> list[ChatMessage]:
-    """The conversation with the tools told at the end of its first system message."""
+    """Return the conversation with the tools at the end of its first system message."""
     if not tools:
         return list(messages)
     said = tool_instructions(tools)
@@ -46,7 +46,7 @@ def with_instructions(messages: Sequence[ChatMessage], tools: Sequence[Tool]) ->
 def calls_in_words(
     messages: Sequence[ChatMessage], before: str = "", behind: str = ""
 ) -> list[ChatMessage]:
-    """Calls as the assistant's text, and results as the user's.
+    """Return the conversation with calls as the assistant's text, and results as the user's.
 
     `before` and `behind` are what the model writes around a call.
     """

@@ -1,4 +1,4 @@
-"""From a text that is to be embedded to its tokens."""
+"""Tokenises texts to embed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .token_list import token_list
 from .tokenizer import Tokenizer
 
 _LONG_TEXT = 2**20
-# No tokenizer makes less than one token of so many bytes of real text.
+# No tokenizer needs less than one token for this many bytes of real text.
 _BYTES_A_TOKEN = 64
 
 
-class TextInputs:
+class EmbeddingInputs:
     """Tokenises and bounds single texts for one model; used from one thread."""
 
     def __init__(self, tokenizer: Tokenizer, *, context: int) -> None:
@@ -23,7 +23,7 @@ class TextInputs:
         self._context = context
 
     def build(self, text: str | list[int], number: int, *, truncate: bool) -> list[int]:
-        """The tokens of input `number`; raises `RequestRejected` and `InputTooLong`."""
+        """Return the tokens of input `number`; raises `RequestRejected` and `InputTooLong`."""
         if isinstance(text, list):
             tokens = self._checked(text, number)
         else:
@@ -36,16 +36,16 @@ class TextInputs:
             raise InputTooLong(f"Input {number}", len(tokens), self._context, param="input")
         if isinstance(text, list):
             return tokens[: self._context]
-        # What marks the end of a text stays at its end: the model looks there.
+        # An end-of-text token stays at the end, where the model pools.
         suffix = self._suffix
         return tokens[: self._context - len(suffix)] + suffix
 
     def token_list(self, request: TokenizeRequest) -> Tokenized:
-        """The tokens of a text, or what tokens stand for; raises `RequestRejected`."""
+        """Return the tokens of a text, or the text of tokens; raises `RequestRejected`."""
         return token_list(self._tokenizer, request)
 
     def bounded(self, text: str, number: int, *, truncate: bool, param: str) -> str:
-        """The text, or as much of it as can matter, so that nothing huge is tokenised."""
+        """Return as much of the text as can matter, so that nothing huge is tokenised."""
         most = max(_LONG_TEXT, _BYTES_A_TOKEN * self._context)
         if len(text) <= most:
             return text
@@ -65,18 +65,18 @@ class TextInputs:
         if unknown is not None:
             raise RequestRejected(
                 f"Token {unknown} of input {number} is not in the model's vocabulary of {size}.",
-                hint="Token ids of another model mean nothing here: send text.",
+                hint="Token ids of other models are not valid: send text.",
                 param="input",
             )
         return tokens
 
     def _encode(self, text: str) -> list[int]:
-        # A control token that is written out in a text is text like any other.
+        # A control token spelled out in a text is plain text.
         return self._tokenizer.encode(text, add_special=True, parse_special=False)
 
     @cached_property
     def _suffix(self) -> list[int]:
-        """The tokens that `encode` puts behind a text."""
+        """Return the tokens that `encode` appends to a text."""
         bare = self._tokenizer.encode("a", add_special=False, parse_special=False)
         whole = self._encode("a")
         for start in range(len(whole) - len(bare) + 1):

@@ -1,4 +1,4 @@
-"""The tokenizer of a model folder: `tokenizer.json`, run by the `tokenizers` package."""
+"""Tokenizer of a safetensors folder: `tokenizer.json`, run by the `tokenizers` package."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from ingle.models.json_object import read_bounded, read_json_object
 from ingle.models.safetensors.chat_template_file import read_chat_template
 
 from .token_bytes import TokenSpelling
-from .tokenizer import NEXT_FILES, GapMark
+from .tokenizer import END_OF_FILE_TOKENS, InfillToken
 
 _FILE = "tokenizer.json"
 _LARGEST = 256 << 20
 _MOST_ROWS = 1 << 22
-# Tokens that end an answer in whichever model has them: many a configuration names only the one
-# that ends a document.
+# Tokens that end an answer in any model that has them: many configurations name only the
+# end-of-document token.
 _ENDS = frozenset(
     {
         *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<turn|>"),
         *("<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"),
         *("<EOT>", "<|EOT|>", "_<EOT>", "[EOT]", "[EOS]"),
-        *NEXT_FILES,
+        *END_OF_FILE_TOKENS,
     }
 )
-# Where this one ends an answer, `<|end|>` ends but one of its messages.
+# If the vocabulary has this end token, `<|end|>` only ends a message.
 _HARMONY_END, _MESSAGE_END = "<|return|>", "<|end|>"
 
 
 class HFTokenizer:
-    """Text to token ids and back, exactly as transformers does it; safe from several threads."""
+    """Text to token ids and back, exactly as transformers does it; thread-safe."""
 
     def __init__(self, folder: Path, vocab_size: int | None = None) -> None:
-        """`vocab_size` counts the model's rows, of which some may stand for no token.
+        """`vocab_size` is the model's number of rows, some of which may have no token.
 
-        Without it `config.json` tells. Raises `InvalidModel` and `UnsupportedModel`.
+        By default it comes from `config.json`. Raises `InvalidModel` and `UnsupportedModel`.
         """
         path = folder / _FILE
         self._settings = {
@@ -66,17 +66,17 @@ class HFTokenizer:
         self.adds_bos = bos is not None and begins == [bos]
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """The text's tokens; `parse_special` recognises special tokens written out in it."""
-        whole = text.encode("utf-8", "replace").decode()  # lone surrogates are no text
+        """Return the text's tokens; `parse_special` recognises special tokens written out in it."""
+        whole = text.encode("utf-8", "replace").decode()  # lone surrogates are not text
         with self._lock:  # the switch is the tokenizer's, not the call's
             if self._tokenizer.encode_special_tokens is parse_special:
                 self._tokenizer.encode_special_tokens = not parse_special
-            # A batch of one: only batches let other threads run meanwhile.
+            # A batch of one: only batches release the GIL.
             (encoding,) = self._tokenizer.encode_batch_fast([whole], add_special_tokens=add_special)
         return encoding.ids
 
     def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
-        """The bytes a token stands for; none for control tokens unless `special`."""
+        """Return the bytes of a token; empty for control tokens unless `special`."""
         if not special and token_id in self._controls:
             return b""
         spelled = self._bytes.get(token_id)
@@ -85,25 +85,25 @@ class HFTokenizer:
         return spelled
 
     def is_eog(self, token_id: int) -> bool:
-        """Whether the model ends its answer with this token."""
+        """Return whether the token ends generation."""
         return token_id in self._ends
 
     def has_token(self, text: str) -> bool:
-        """Whether the text is one of the tokens that were added to the learned ones."""
+        """Return whether the text is an added token."""
         return self.find_token(text) is not None
 
     def find_token(self, text: str) -> int | None:
-        """The added token that is written like this."""
+        """Return the added token with this spelling."""
         return next((i for i, token in self._added.items() if token.content == text), None)
 
     @property
-    def gap_marks(self) -> Mapping[GapMark, int]:
-        """Nothing: the files of these tokenizers do not say what a token is for."""
+    def infill_tokens(self) -> Mapping[InfillToken, int]:
+        """Return nothing: these files do not name infill tokens."""
         return {}
 
     def _spell(self, token_id: int) -> bytes:
         text = self._tokenizer.id_to_token(token_id) if token_id >= 0 else None
-        if text is None:  # a row beyond the tokens
+        if text is None:  # a row without a token
             return b""
         if token_id in self._controls:
             return text.encode()
@@ -112,14 +112,14 @@ class HFTokenizer:
         return self._spelling.bytes_of(text)
 
     def _special_text(self, name: str, config: Mapping[str, object]) -> str:
-        """A special token by its role; the settings may also say that there is none."""
+        """Return a special token by its role; the settings may say that there is none."""
         if name in self._settings:
             return _content(self._settings[name]) or ""
         ids = _ids(config, f"{name}_id")
         return (self._tokenizer.id_to_token(ids[0]) or "") if ids else ""
 
     def id_of(self, text: str) -> int | None:
-        """The token that is written like this, where the model has a row for it."""
+        """Return the token with this spelling if the model has a row for it."""
         found = self._tokenizer.token_to_id(text) if text else None
         return found if found is not None and found < self.vocab_size else None
 
@@ -148,13 +148,13 @@ def _load(path: Path, settings: Mapping[str, object], rows: int | None) -> Token
     tokenizer = _parse(path, raw)
     _add_missing(tokenizer, settings)
     if rows is not None and _count_ids(tokenizer) > rows:
-        # Tokens of pictures and the like, which the text model has no row for.
+        # Tokens of images and the like, for which the text model has no row.
         fields = cast("dict[str, list[dict[str, object]]]", json.loads(raw))
         kept = [token for token in fields["added_tokens"] if cast("int", token["id"]) < rows]
         tokenizer = _parse(path, json.dumps({**fields, "added_tokens": kept}).encode())
         if (count := _count_ids(tokenizer)) > rows:
             raise _invalid(path, f"has {count} tokens, and the model {rows}")
-    # Left by whoever saved it for training.
+    # Left over from training.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -163,13 +163,13 @@ def _load(path: Path, settings: Mapping[str, object], rows: int | None) -> Token
 def _parse(path: Path, raw: bytes) -> Tokenizer:
     try:
         return Tokenizer.from_buffer(raw)
-    except Exception as error:  # it raises no narrower class
+    except Exception as error:  # tokenizers raises no narrower class
         reason = " ".join(str(error).split())[:200]
-        raise _invalid(path, f"is no tokenizer: {reason}") from error
+        raise _invalid(path, f"is not a valid tokenizer: {reason}") from error
 
 
 def _add_missing(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
-    """Add the tokens that only the settings know, where their numbers continue the file's."""
+    """Add tokens that only the settings list, if their ids continue the file's."""
     listed = settings.get("added_tokens_decoder")
     tokens = cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
     numbers = {int(key): token for key, token in tokens.items() if key.isdecimal()}
@@ -206,7 +206,7 @@ def _vocab_size(config: Mapping[str, object]) -> int | None:
 
 
 def _ids(config: Mapping[str, object], name: str) -> list[int]:
-    """Token ids under a name: one, or several, or none."""
+    """Return the token ids under a name: one, several or none."""
     for fields in _levels(config):
         found = fields.get(name)
         listed = cast("list[object]", found) if isinstance(found, list) else [found]
@@ -217,7 +217,7 @@ def _ids(config: Mapping[str, object], name: str) -> list[int]:
 
 
 def _levels(config: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """A configuration, and the part of it that describes the text model, where there is one."""
+    """Yield a configuration, and its part for the text model, if there is one."""
     yield config
     inner = config.get("text_config")
     if isinstance(inner, dict):
@@ -225,7 +225,7 @@ def _levels(config: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
 
 
 def _content(token: object) -> str | None:
-    """A token's text, which may stand in an object with its flags."""
+    """Return a token's text, which may be in an object with its flags."""
     if isinstance(token, dict):
         token = cast("dict[str, object]", token).get("content")
     return token if isinstance(token, str) else None

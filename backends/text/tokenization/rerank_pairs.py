@@ -1,4 +1,4 @@
-"""A query and a document as one sequence of tokens, for models that compare them."""
+"""Encodes a query and a document as one sequence, for reranking models."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from ...base.errors import InputTooLong
 from .tokenizer import Tokenizer
 
-# Cutting a text between two tokens may change how the rest of it is split.
+# Cutting a text between two tokens may change how the rest is split.
 _SLACK = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PairMarks:
-    """Token ids in front of two texts, between them and behind them."""
+    """Token ids before, between and after two texts."""
 
     before: list[int]
     between: list[int]
@@ -21,7 +21,9 @@ class PairMarks:
 
 
 class TextPairs:
-    """Makes pairs for one model: by its own template if it brings one, else by its marks."""
+    """Encodes pairs for one model: by its own template if it has one, else by its special
+    tokens.
+    """
 
     def __init__(
         self, tokenizer: Tokenizer, marks: PairMarks, template: str | None, *, context: int
@@ -32,7 +34,10 @@ class TextPairs:
         self._context = context
 
     def build(self, query: str, document: str, name: str, *, truncate: bool) -> list[int]:
-        """The tokens; `truncate` cuts the document. Raises `InputTooLong`, which says `name`."""
+        """Return the tokens; `truncate` cuts the document.
+
+        Raises `InputTooLong`, which names `name`.
+        """
         if self._template is None:
             tokens = self._marked(query, document, truncate=truncate)
         else:
@@ -58,12 +63,12 @@ class TextPairs:
         return self._tokenizer.encode(text, add_special=False, parse_special=True)
 
     def _cut(self, document: str, excess: int) -> str:
-        """The beginning of the document that leaves `excess` tokens less."""
+        """Return the beginning of the document, shorter by `excess` tokens."""
         tokens = self._encode(document)
         kept = tokens[: max(0, len(tokens) - excess)]
         pieces = b"".join(self._tokenizer.token_bytes(token) for token in kept)
         return pieces.decode("utf-8", "ignore")
 
     def _encode(self, text: str) -> list[int]:
-        # A mark that is written out in a document is text like any other.
+        # A special token spelled out in a document is plain text.
         return self._tokenizer.encode(text, add_special=False, parse_special=False)

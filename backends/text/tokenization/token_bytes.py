@@ -1,4 +1,4 @@
-"""How a vocabulary writes the bytes of its tokens as text."""
+"""Decodes the bytes of tokens from their spelling in the vocabulary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from ingle.models.errors import UnsupportedModel
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# They change where a whole text begins or ends, or join what has been spelled already.
+# Steps that affect only the beginning or end of a text, or join decoded pieces.
 _NO_SPELLING = ("Fuse", "Strip")
 
 
@@ -18,7 +18,7 @@ class TokenSpelling:
     """Bytes of a token's text, by the steps of its vocabulary's decoder."""
 
     def __init__(self, decoder: Mapping[str, Any], path: Path) -> None:
-        """`decoder` as `tokenizer.json` has it; raises `UnsupportedModel` for an unknown step."""
+        """`decoder` is that of `tokenizer.json`; raises `UnsupportedModel` for an unknown step."""
         self._byte_level = False
         self._byte_fallback = False
         self._replacements: list[tuple[str, str]] = []
@@ -36,13 +36,12 @@ class TokenSpelling:
                 self._replacements.append((old, str(step.get("content", ""))))
             elif kind not in _NO_SPELLING:
                 raise UnsupportedModel(
-                    f"{path} spells its tokens in a way that is not known here: "
-                    f"{kind or 'no decoder'}.",
+                    f"{path} uses a token decoder that is not supported: {kind or 'no decoder'}.",
                     hint="Choose an edition in GGUF.",
                 )
 
     def bytes_of(self, text: str) -> bytes:
-        """The bytes of a token of the learned vocabulary."""
+        """Return the bytes of a token of the learned vocabulary."""
         if self._byte_level:
             return _from_letters(text)
         if self._byte_fallback and (match := _BYTE.fullmatch(text)):
@@ -50,7 +49,7 @@ class TokenSpelling:
         return self._replaced(text).encode()
 
     def bytes_of_added(self, text: str) -> bytes:
-        """The bytes of a token that was added to the learned ones, and is written as it is."""
+        """Return the bytes of an added token, which is spelled literally."""
         return text.encode() if self._byte_level else self._replaced(text).encode()
 
     def _replaced(self, text: str) -> str:
@@ -68,7 +67,9 @@ def _steps(decoder: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _make_letters() -> dict[str, int]:
-    """GPT-2's alphabet: a printable letter for every byte, itself where it has one in Latin-1."""
+    """Return GPT-2's alphabet: a printable letter for every byte, itself if printable in
+    Latin-1.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     letters = {chr(byte): byte for byte in printable}
     others = (byte for byte in range(256) if byte not in printable)
@@ -81,5 +82,5 @@ _LETTERS = _make_letters()
 def _from_letters(text: str) -> bytes:
     try:
         return bytes([_LETTERS[letter] for letter in text])
-    except KeyError:  # a token that was put into the vocabulary by hand, as plain text
+    except KeyError:  # a token added by hand as plain text
         return text.encode()

@@ -1,4 +1,4 @@
-"""The tokens of a text, and what tokens stand for, for those who only want to know."""
+"""Tokenises and detokenises for the API, without generation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from ...base.requests import TokenizeRequest
 from .tokenizer import Tokenizer
 
 LONGEST_TEXT = 2**20
-"""Characters of a text: what others wait for must not take more than a moment."""
+"""Most characters of a text: tokenisation must not delay other requests noticeably."""
 
 
 def token_list(tokenizer: Tokenizer, request: TokenizeRequest) -> Tokenized:
-    """What a request with a `text` or with `token_ids` asks for; raises `RequestRejected`."""
+    """Return the answer to a request with a `text` or with `token_ids`; raises
+    `RequestRejected`.
+    """
     if request.text is None:
         token_ids = request.token_ids or []
         check_known(tokenizer, "tokens", token_ids)
@@ -32,12 +34,12 @@ def token_list(tokenizer: Tokenizer, request: TokenizeRequest) -> Tokenized:
 
 
 def pieces(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[bytes]:
-    """The bytes of each token; a control token's are its name."""
+    """Return the bytes of each token; for a control token its name."""
     return [tokenizer.token_bytes(token_id, special=True) for token_id in token_ids]
 
 
 def check_known(tokenizer: Tokenizer, param: str, token_ids: Iterable[int]) -> None:
-    """Raise `RequestRejected` for a token that the vocabulary does not have."""
+    """Raise `RequestRejected` for a token outside the vocabulary."""
     known = range(tokenizer.vocab_size)
     unknown = next((token_id for token_id in token_ids if token_id not in known), None)
     if unknown is not None:

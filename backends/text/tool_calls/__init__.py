@@ -1,1 +1,1 @@
-"""How models write calls of tools: telling the formats, reading them, and forcing them."""
+"""Tool call formats of models: detection, parsing, and templates for grammars."""

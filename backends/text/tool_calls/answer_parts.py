@@ -1,54 +1,54 @@
-"""What the text of an answer is told apart into, while it comes."""
+"""The parts of an answer: text, reasoning, tool calls."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
 
-class Text(NamedTuple):
-    """A piece of what is said to the reader."""
+class AnswerText(NamedTuple):
+    """A piece of text for the user."""
 
     text: str
 
 
-class ReasoningText(NamedTuple):
-    """A piece of what the model thinks before it answers."""
+class AnswerReasoning(NamedTuple):
+    """A piece of reasoning."""
 
     text: str
 
 
 class CallStart(NamedTuple):
-    """A call begins; one that was begun before is complete."""
+    """Begins a call, and completes the previous one."""
 
     name: str
     call_id: str | None = None
-    """What the model calls it, where its format has such names."""
+    """The model's id for the call, if its format has one."""
 
 
 class CallArguments(NamedTuple):
-    """A piece of the arguments of the call begun last; all pieces are the text of a JSON object."""
+    """A piece of the arguments of the current call; all pieces together are a JSON object."""
 
     text: str
 
 
-Part = Text | ReasoningText | CallStart | CallArguments
+Part = AnswerText | AnswerReasoning | CallStart | CallArguments
 
 
 class AnswerParser(Protocol):
-    """Reads one answer in pieces, however it is cut, and never fails on what a model may write.
+    """Parses one answer incrementally, independent of chunk borders; accepts any input.
 
-    What turns out to be no call is text again, and nothing of it is lost.
+    What turns out not to be a call becomes text; nothing is lost.
     """
 
     @property
     def thinking(self) -> bool:
-        """Whether the model thinks at this point."""
+        """Return whether the model is reasoning at this point."""
         ...
 
     def push(self, text: str) -> list[Part]:
-        """What became certain with this piece."""
+        """Return the parts that became certain with this text."""
         ...
 
     def finish(self) -> list[Part]:
-        """The rest, now that no more follows: arguments that broke off are completed."""
+        """Return the rest at the end; incomplete arguments are completed."""
         ...

@@ -1,4 +1,4 @@
-"""What kind of value a parameter takes, where calls write values without saying so."""
+"""Determines the JSON type of arguments in formats that write values without type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "ob
 
 
 def kinds(schema: object, root: dict[str, Any]) -> frozenset[str]:
-    """The JSON types that a schema allows; all of them where it does not say."""
+    """Return the JSON types that a schema allows; all if it does not say."""
     found = {name for each in alternatives(schema, root) for name in _own_kinds(each)}
     return frozenset(found & _ALL) or _ALL
 
 
 def alternatives(schema: object, root: dict[str, Any]) -> list[object]:
-    """The schemas behind references and choices; the schema itself where it has none."""
+    """Return the schemas in references and choices; the schema itself without any."""
     found: list[object] = []
     seen: set[int] = set()
     ahead = [schema]
@@ -35,7 +35,7 @@ def alternatives(schema: object, root: dict[str, Any]) -> list[object]:
 
 
 def _choices(schema: object, root: dict[str, Any]) -> list[object]:
-    """What a schema without a type of its own refers to."""
+    """Return what a schema without a type of its own refers to."""
     fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
     if fields.keys() & {"const", "enum", "type"}:
         return []
@@ -46,7 +46,7 @@ def _choices(schema: object, root: dict[str, Any]) -> list[object]:
 
 
 def _own_kinds(schema: object) -> Iterable[str]:
-    """The types that a schema names itself; all of them if it names none."""
+    """Return the types that a schema itself names; all if it names none."""
     if not isinstance(schema, dict):
         return _ALL
     fields = cast("dict[str, Any]", schema)
@@ -61,7 +61,7 @@ def _own_kinds(schema: object) -> Iterable[str]:
 
 
 def texts(schema: object) -> list[str]:
-    """The texts that a value must be one of; none where anything else may be a value."""
+    """Return the enumerated texts of a value; none if other values are allowed."""
     if not isinstance(schema, dict):
         return []
     fields = cast("dict[str, Any]", schema)
@@ -72,14 +72,14 @@ def texts(schema: object) -> list[str]:
 
 
 def is_text(allowed: frozenset[str]) -> bool:
-    """Whether every value is a text, so that it can be passed on while it comes."""
+    """Return whether every value is a text, so that it can be streamed."""
     return allowed == frozenset({"string"})
 
 
 def typed(text: str, allowed: frozenset[str]) -> str:
-    """The JSON for a value that was written without quotes.
+    """Return the JSON of a value written without quotes.
 
-    Where it may be a text as well, it is anything else only if it is written exactly so.
+    If it may be a text, it counts as another type only in exactly that type's form.
     """
     bare = text.strip()
     brackets = bare[:1] + bare[-1:]
@@ -94,11 +94,13 @@ def typed(text: str, allowed: frozenset[str]) -> str:
 
 
 def _repaired(text: str) -> str:
-    """A value that should be JSON; a text in quotes or with more behind it is left as it is."""
+    """Repair a value that should be JSON; a quoted text, or one with text after it, is
+    unchanged.
+    """
     pieces: list[str] = []
     source = TextSource(text, ended=True)
     for _ in read_value(source, pieces.append):
-        break  # it has no more to wait for
+        break  # the source has ended
     behind = source.take(len(text)).strip()
     return quoted(text) if behind else "".join(pieces)
 
@@ -122,7 +124,7 @@ def _kind(value: object) -> str:
 
 
 def _resolve(reference: object, root: dict[str, Any]) -> object:
-    """What a reference within the schema points to; None where it does not."""
+    """Return the target of a reference within the schema; None if missing."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     target: object = root

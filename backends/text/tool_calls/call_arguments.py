@@ -1,4 +1,4 @@
-"""The arguments of a call, which are always the text of a JSON object."""
+"""Reads the arguments of a call as the text of a JSON object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..streaming.text_source import Steps, TextSource
 def read_arguments(
     source: TextSource, emit: Callable[[str], None], ends: Sequence[str], *, sole: str
 ) -> Steps[None]:
-    """Take a value and emit an object: itself, what a text of JSON stands for, or an empty one.
+    """Read a value and emit an object: itself, one parsed from a JSON string, or an empty one.
 
     Any other value becomes that of the parameter `sole`.
     """
@@ -33,7 +33,7 @@ def read_arguments(
 
 
 def _object_of(text: str, sole: str) -> str:
-    """What a text that should be JSON stands for."""
+    """Return the object in a text that should be JSON."""
     if not text.strip():
         return "{}"
     if not text.lstrip().startswith("{"):
@@ -41,5 +41,5 @@ def _object_of(text: str, sole: str) -> str:
     pieces: list[str] = []
     source = TextSource(text.lstrip(), ended=True)
     for _ in read_value(source, pieces.append):
-        break  # it has no more to wait for
+        break  # the source has ended
     return "".join(pieces)

@@ -1,4 +1,4 @@
-"""What one way of writing calls looks like."""
+"""Data types that describe a tool call format."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .call_sink import CallSink
 
 
 class Body(Protocol):
-    """How a call is written behind the tag that opens it."""
+    """Parses a call after the tag that opens it."""
 
     def read(
         self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
     ) -> Steps[bool]:
-        """Take calls, up to what closes them; False if this is none, whatever was taken.
+        """Read calls up to their closing tag; return False if there is none, whatever was consumed.
 
-        Where `known_only`, a call of a tool nobody offered is none. `ends` are the tags that close
-        calls, which also end one that is incomplete.
+        If `known_only`, a call of an unknown tool does not count. `ends` are the tags that close
+        calls, which also end an incomplete one.
         """
         ...
 
@@ -35,12 +35,12 @@ class Opener:
 
 @dataclass(frozen=True)
 class WrittenCalls:
-    """How calls are written to the letter, as a grammar forces them.
+    """The exact spelling of calls, as a grammar forces it.
 
-    `call` holds «name» and «arguments», and perhaps «id», a number, or «id9», as Mistral has it.
-    Arguments that are not the JSON of an object are a list: each of them is a `member`, which holds
+    `call` contains «name» and «arguments», and perhaps «id», a number, or «id9», as Mistral has it.
+    Arguments that are not a JSON object are a list: each of them is a `member`, which contains
     «key» and «value», and perhaps «text», whether the value is a string. `values` are JSON; strings
-    are text as it is where `values` are text, or where they stand between `quotes`.
+    are literal text if `values` are text, or if they stand between `quotes`.
     """
 
     call: str
@@ -55,33 +55,32 @@ class WrittenCalls:
 
 @dataclass(frozen=True)
 class CallFormat:
-    """One way of writing calls, which a template has that holds one of the texts in `told_by`.
+    """A call format, detected by any of the texts in `signs` in a template.
 
-    Behind a call any of the `closers` is dropped, and `dropped` wherever it stands, in which «name»
-    is that of any tool. Text that must have a form stands behind `before_text`, with `behind_text`
-    after it.
+    After a call any of the `closers` is dropped, and `dropped` anywhere, in which «name» is that of
+    any tool. Constrained text follows `before_text`, and `behind_text` follows it.
     """
 
     name: str
-    told_by: tuple[str, ...]
+    signs: tuple[str, ...]
     written: WrittenCalls
     openers: tuple[Opener, ...] = ()
     closers: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     strays: bool = False
-    """Whether models with this format are known to write calls in other ways, after text, too."""
+    """Whether models with this format sometimes write calls in other ways, even after text."""
     pythonic: bool = False
-    """Whether a call in Python needs no brackets."""
-    begins_within: str = ""
-    """What the prompt already holds of what stands before an answer."""
+    """Whether a call in Python syntax needs no brackets."""
+    prompt_prefix: str = ""
+    """The part of an answer's beginning that the prompt already contains."""
     before_text: str = ""
     behind_text: str = ""
     one_call: bool = False
-    """Whether the model ends its answer with the first call."""
+    """Whether the model ends its answer after the first call."""
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Every text that may hold a control token."""
+        """Return every text that may contain a control token."""
         written = self.written
         texts = (written.call, written.begin, written.between, written.end, written.member or "")
         around = (self.before_text, self.behind_text)

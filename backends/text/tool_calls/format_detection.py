@@ -1,4 +1,4 @@
-"""Tells how a model writes calls, from what its chat template writes."""
+"""Detects a model's tool call format from its chat template."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ HARMONY = CallFormat(
     one_call=True,
 )
 FORMATS = (HARMONY, *TAGGED_FORMATS, *JSON_FORMATS)
-"""Those with the rarest signs first, since many templates hold those of others as well."""
+"""Formats with the rarest signs first, since many templates contain signs of others too."""
 
 
 def detect_call_format(template: str | None, tokenizer: Tokenizer) -> CallFormat:
-    """The format of a model, told from its chat template, else from its vocabulary."""
+    """Return a model's format, detected from its chat template, else from its vocabulary."""
     source = (template or "").replace("\\n", "\n")
     for call_format in FORMATS:
-        if any(sign in source for sign in call_format.told_by):
+        if any(sign in source for sign in call_format.signs):
             return call_format
     if tokenizer.has_token("<|tool_call|>") and tokenizer.has_token("<|/tool_call|>"):
         return next(found for found in FORMATS if found.name == "phi-4-mini")

@@ -1,4 +1,4 @@
-"""Calls as Gemma 4 writes them: `call:f{a:1,b:<|"|>x<|"|>}`."""
+"""Parses calls as Gemma 4 writes them: `call:f{a:1,b:<|"|>x<|"|>}`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
 
 @dataclass(frozen=True)
 class GemmaCalls:
-    """A name behind `call:`, then an object whose keys have no quotes; see `Body`."""
+    """A name after `call:`, then an object whose keys have no quotes; see `Body`."""
 
     def read(
         self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]

@@ -1,4 +1,4 @@
-"""Calls as JSON objects with a name and arguments, alone or in arrays."""
+"""Parses calls as JSON objects with a name and arguments, alone or in arrays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JsonCalls:
     def _read_array(
         self, source: TextSource, sink: CallSink, known_only: bool, ends: Sequence[str]
     ) -> Steps[bool]:
-        """The elements of an array whose bracket was taken."""
+        """Read the elements of an array after its bracket."""
         some = False
         while True:
             if some:
@@ -89,11 +89,11 @@ class _ObjectReader:
         self._begun = False
 
     def read(self, *, name_is_key: bool) -> Steps[bool]:
-        """Take it; False if it is none."""
+        """Read it; return False if it is not a call."""
         self._source.take(1)
         depth = 1
         if (yield from self._source.peek()) == "{":
-            # Templates of Qwen 2.5 show a call in doubled braces, and models write what they saw.
+            # Templates of Qwen 2.5 show calls in doubled braces, which models copy.
             self._source.take(1)
             depth = 2
         while depth:
@@ -116,7 +116,7 @@ class _ObjectReader:
         return self._close(broken=depth > 0)
 
     def _key(self, char: str) -> Steps[str | None]:
-        """Take a key and its colon; None where there is none."""
+        """Read a key and its colon; None without one."""
         if char not in "\"'" and not char.isidentifier():
             return None
         key = yield from self._word(char)
@@ -136,7 +136,7 @@ class _ObjectReader:
         return "".join(word)
 
     def _member(self, key: str, *, name_is_key: bool) -> Steps[bool]:
-        """Take a value; False if it shows that this is no call, or that no more can be read."""
+        """Read a value; return False if this is not a call, or nothing more can be read."""
         if key in _NAMES or key == "function":
             return (yield from self._read_name())
         if key in _ARGUMENTS and not self._begun_with_arguments:
@@ -153,7 +153,7 @@ class _ObjectReader:
         yield from read_value(self._source, skipped.append, self._ends)
         if key in _OTHERS and key.endswith("id") and not self._begun and len(skipped) < 20:
             said = "".join(skipped).strip('"')
-            # Numbers are those of the calls in an answer, and mean others in the next one.
+            # Numeric ids count within an answer, and repeat in the next one.
             self._call_id = said if said and not said.isdigit() else None
         return True
 
@@ -188,7 +188,7 @@ class _ObjectReader:
             self._sink.arguments(text)
 
     def _read_arguments(self) -> Steps[None]:
-        """Pass them on as they come, or keep them until there is a name."""
+        """Emit arguments as they arrive, or hold them until the name is known."""
         if self._name is None:
             emit = self._early.append
             sole = "value"
@@ -199,7 +199,7 @@ class _ObjectReader:
         yield from read_arguments(self._source, emit, self._ends, sole=sole)
 
     def _close(self, *, broken: bool) -> bool:
-        """The end of the object; whether it was a call."""
+        """End the object; return whether it was a call."""
         if not self._begun and self._name is not None and not broken:
             self._begin()
             if not self._early:

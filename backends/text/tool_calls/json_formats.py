@@ -1,4 +1,4 @@
-"""Formats whose arguments are JSON, with or without a name before them."""
+"""Call formats whose arguments are JSON, with or without a name before them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ HERMES = CallFormat(
 )
 
 
-def _array(name: str, told_by: str, opened: str, closed: str = "") -> CallFormat:
-    """All calls in an array between two tags."""
+def _array(name: str, signs: str, opened: str, closed: str = "") -> CallFormat:
+    """Return a format with all calls in an array between two tags."""
     return CallFormat(
         name,
-        (told_by,),
+        (signs,),
         WrittenCalls(_CALL, f"{opened}[", ", ", f"]{closed}"),
         (Opener(opened, _JSON),),
         (closed,) if closed else (),
@@ -125,7 +125,7 @@ JSON_FORMATS = (
         (Opener(">>>", NamedCalls(("\n",)), known_only=True),),
         (),
         (">>>all\n",),
-        begins_within=">>>",
+        prompt_prefix=">>>",
         before_text="all\n",
     ),
     CallFormat(

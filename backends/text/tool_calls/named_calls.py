@@ -1,4 +1,4 @@
-"""Calls as a name, a mark and the JSON of the arguments."""
+"""Parses calls that consist of a name, a mark and JSON arguments."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
 class NamedCalls:
     """A name and what follows one of the `marks`; see `Body`.
 
-    An id may stand before the name or behind it, with an `id_mark` between them. JSON in the place
-    of a name is a call, or an array of them.
+    An id may stand before or after the name, separated by an `id_mark`. JSON in place of a name is
+    a call, or an array of them.
     """
 
     marks: tuple[str, ...]
@@ -55,18 +55,18 @@ class NamedCalls:
         return True
 
     def _parts(self, head: str) -> tuple[str, str | None]:
-        """The name, and the id where there is one."""
+        """Split the name and the id, if there is one."""
         if self.id_mark and self.id_mark in head:
             first, _, second = head.partition(self.id_mark)
             return (second.strip(), first.strip()) if self.id_first else (first, second)
         numbered = _NUMBERED.fullmatch(head)
-        if numbered:  # as Kimi has it
+        if numbered:  # Kimi's format
             return numbered["name"], numbered["id"]
         return head.removeprefix("functions."), None
 
 
 def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
-    """A name on the rest of the line, where DeepSeek R1 has it behind the word "function"."""
+    """Read a name on the rest of the line, as DeepSeek R1 writes after "function"."""
     yield from source.skip_space()
     char = yield from source.peek()
     if not char.isidentifier():

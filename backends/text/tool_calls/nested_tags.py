@@ -1,4 +1,4 @@
-"""Objects and arrays that are written as tags within tags, as MiniMax M3 has them."""
+"""Parses objects and arrays written as nested tags, as MiniMax M3 does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEEPEST = 50
 
 
 class _Node:
-    """One tag: its own text, and the tags in it."""
+    """One tag: its own text, and its child tags."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -22,7 +22,7 @@ class _Node:
 
 
 def nested_value(text: str, mark: str, schema: object, root: dict[str, Any]) -> str | None:
-    """The JSON for a value that is made of tags, each behind a `mark`; None if it has none."""
+    """Return the JSON of a value made of tags, each after a `mark`; None if it has none."""
     if not text.lstrip().startswith(f"{mark}<"):
         return None
     top = _Node("")
@@ -54,7 +54,7 @@ def _value(node: _Node, schema: object, root: dict[str, Any]) -> str:
 
 
 def _part(schema: object, root: dict[str, Any], name: str | None) -> object:
-    """The schema of a member, or of the items; None where it does not say."""
+    """Return the schema of a member or of the items; None if it does not say."""
     for each in alternatives(schema, root):
         fields = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
         properties = fields.get("properties")

@@ -1,4 +1,4 @@
-"""Calls written as Python: `[f(a=1), g(b="x")]`, or one without brackets."""
+"""Parses calls in Python syntax: `[f(a=1), g(b="x")]`, or one without brackets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 
 def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> Steps[bool]:
-    """Take calls; False if there is none, whatever was taken."""
+    """Read calls; return False if there is none, whatever was consumed."""
     in_array = bool((yield from source.accept("[")))
     some = False
     while True:
@@ -34,7 +34,7 @@ def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> St
         source.take(1)
         if char == "]":
             return True
-        if (yield from source.ahead()) == "]":  # a comma too many
+        if (yield from source.ahead()) == "]":  # a trailing comma
             yield from source.skip_space()
             source.take(1)
             return True
@@ -47,13 +47,13 @@ def _read_one(
     yield from source.skip_space()
     if not name or not (yield from source.accept("(")):
         return False
-    if name == "print" and not sink.knows(name) and not wrapped:  # as Gemma wraps its calls
+    if name == "print" and not sink.knows(name) and not wrapped:  # Gemma wraps its calls
         found = yield from _read_one(source, sink, known_only=known_only, wrapped=True)
         yield from source.skip_space()
         yield from source.accept(")")
         return found
     if not sink.knows(name):
-        name = name.removesuffix(".call")  # as Llama calls its built-in tools
+        name = name.removesuffix(".call")  # Llama's built-in tools
     if not sink.accepts(name, known_only=known_only):
         return False
     sink.begin(name)
@@ -72,7 +72,7 @@ def _word(source: TextSource) -> Steps[str]:
 
 
 def _read_arguments(source: TextSource, sink: CallSink, names: list[str]) -> Steps[None]:
-    """Take what stands between round brackets, named or in the order of the parameters."""
+    """Read arguments in parentheses, by keyword or position."""
     opened = "{"
     while True:
         yield from source.skip_space()
@@ -94,7 +94,7 @@ def _read_arguments(source: TextSource, sink: CallSink, names: list[str]) -> Ste
 
 
 def _keyword(source: TextSource) -> Steps[str | None]:
-    """Take the name of an argument and its sign; None, and nothing taken, if it has none."""
+    """Read a keyword and its equals sign; None, consuming nothing, without one."""
     for length in range(1, _LONGEST_NAME):
         there = yield from source.peek(length)
         if len(there) < length:

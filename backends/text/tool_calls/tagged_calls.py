@@ -1,4 +1,4 @@
-"""Calls with a tag for each argument, whose value is written without quotes."""
+"""Parses calls with a tag for each argument, whose value is unquoted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TaggedCalls:
     """A name up to one of `name_ends`, then arguments, then `close`; see `Body`.
 
     Each argument is `member_open`, a key, `key_end`, perhaps `value_open`, the value, and
-    `member_close`, in which «key» stands for the key. Where they are `on_lines`, a line break on
-    either side is not part of a value. JSON may stand in the place of all arguments. Objects and
-    arrays may be tags within tags, each behind the mark `nests`.
+    `member_close`, in which «key» stands for the key. If `on_lines`, a line break on either side is
+    not part of a value. JSON may replace all arguments. Objects and arrays may be nested tags, each
+    after the mark `nests`.
     """
 
     name_ends: tuple[str, ...]
@@ -120,11 +120,11 @@ class _Value(NamedTuple):
     schema: object
     root: dict[str, Any]
     said: str
-    """What its tag says beside the key."""
+    """The type stated in its tag."""
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The types it may have, by its schema or by what its tag says."""
+        """Return the types it may have, by its schema or its tag."""
         stated = dict(_SAID.findall(self.said))
         if stated.get("string") == "true" or stated.get("type") == "string":
             return _STRING

@@ -1,4 +1,4 @@
-"""Formats with a tag or a sign for each argument."""
+"""Call formats with a tag or a sign for each argument."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .tagged_calls import TaggedCalls
 _PYTHON = "«name»(«arguments»)"
 
 
-def _function_tags(name: str, told_by: tuple[str, ...], section: str, *, lines: bool) -> CallFormat:
-    """`<function=f>` with `<parameter=p>`, in a section of its own for each call."""
+def _function_tags(name: str, signs: tuple[str, ...], section: str, *, lines: bool) -> CallFormat:
+    """Return a format of `<function=f>` with `<parameter=p>`, one section per call."""
     line = "\n" if lines else ""
     return CallFormat(
         name,
-        told_by,
+        signs,
         WrittenCalls(
             f"<{section}>\n<function=«name»>\n«arguments»</function>\n</{section}>",
             between="\n",
@@ -38,13 +38,15 @@ def _function_tags(name: str, told_by: tuple[str, ...], section: str, *, lines: 
 
 
 def _invoke_tags(
-    name: str, told_by: str, prefix: str, section: str, attribute: str = ""
+    name: str, signs: str, prefix: str, section: str, attribute: str = ""
 ) -> CallFormat:
-    """`<invoke name="f">` with `<parameter name="p">`, one section for all calls."""
+    """Return a format of `<invoke name="f">` with `<parameter name="p">`, one section for all
+    calls.
+    """
     member = f'<{prefix}parameter name="'
     return CallFormat(
         name,
-        (told_by,),
+        (signs,),
         WrittenCalls(
             f'<{prefix}invoke name="«name»">\n«arguments»</{prefix}invoke>',
             begin=f"<{section}>\n",
@@ -64,8 +66,8 @@ def _invoke_tags(
     )
 
 
-def _key_tags(name: str, told_by: tuple[str, ...], suffix: str = "", line: str = "") -> CallFormat:
-    """`<arg_key>` and `<arg_value>` in pairs."""
+def _key_tags(name: str, signs: tuple[str, ...], suffix: str = "", line: str = "") -> CallFormat:
+    """Return a format with pairs of `<arg_key>` and `<arg_value>`."""
     key, value = f"arg_key{suffix}", f"arg_value{suffix}"
     call, mark = f"tool_call{suffix}", f"<tool_sep{suffix}>" if suffix else ""
     tags = TaggedCalls(
@@ -80,7 +82,7 @@ def _key_tags(name: str, told_by: tuple[str, ...], suffix: str = "", line: str =
     wrappers = (Opener(section[0].strip()),) if suffix else ()
     return CallFormat(
         name,
-        told_by,
+        signs,
         WrittenCalls(
             f"<{call}>«name»{mark}{line}«arguments»</{call}>",
             begin=section[0],

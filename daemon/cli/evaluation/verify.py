@@ -19,7 +19,7 @@ from ..progress_report import ProgressReport
 from ..text_file import read_text_file
 
 if TYPE_CHECKING:
-    from ingle.backends.jobs.verification.messages import Progress, Report
+    from ingle.backends.jobs.verification.messages import VerificationProgress, VerificationReport
 
 EXAMPLES = """\
   ingle verify smollm2
@@ -100,14 +100,14 @@ def _count(text: str) -> int:
     return value
 
 
-def _show(report: ProgressReport, name: str, step: Progress) -> None:
+def _show(report: ProgressReport, name: str, step: VerificationProgress) -> None:
     if step.loading is not None:
         report.show_step(f"{name}: loading into {step.loading}")
     else:
         report.show_step(f"{name}: {step.compared} of {step.total} tokens compared")
 
 
-def _as_json(name: str, path: str, report: Report) -> JsonObject:
+def _as_json(name: str, path: str, report: VerificationReport) -> JsonObject:
     import msgspec
 
     values = msgspec.to_builtins(report)
@@ -120,7 +120,7 @@ def _as_json(name: str, path: str, report: Report) -> JsonObject:
     return {"model": name, "path": path, **values, **statistics, "passed": not report.failures}
 
 
-def _print(name: str, report: Report) -> None:
+def _print(name: str, report: VerificationReport) -> None:
     print(
         strip_control_characters(
             f"{name}: {report.architecture} {report.quantization} on {report.device}"
@@ -136,7 +136,7 @@ def _print(name: str, report: Report) -> None:
     print("\nFAILED" if report.failures else "\npassed")
 
 
-def _rows(report: Report) -> list[tuple[str, str, str, str]]:
+def _rows(report: VerificationReport) -> list[tuple[str, str, str, str]]:
     measured, limits = report.statistics, report.limits
     numbers = {
         "mean_kl": (f"{measured.mean_kl:.2g} nat", f"{limits.mean_kl:.2g} nat"),
@@ -152,7 +152,7 @@ def _rows(report: Report) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _facts(report: Report) -> list[tuple[str, str]]:
+def _facts(report: VerificationReport) -> list[tuple[str, str]]:
     measured, other = report.statistics, report.against
     ours = _speed(measured.tokens, report.seconds)
     theirs = _speed(measured.tokens, report.reference_seconds)
@@ -164,7 +164,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-def _first_difference(report: Report) -> str:
+def _first_difference(report: VerificationReport) -> str:
     first = report.statistics.first_divergence
     if first is None or report.first_choices is None:
         return "none, every first choice is the same"

@@ -22,7 +22,7 @@ from .model_path import find_model_path
 
 if TYPE_CHECKING:
     from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeReport
-    from ingle.backends.jobs.verification.messages import Report
+    from ingle.backends.jobs.verification.messages import VerificationReport
 
 EXAMPLES = """\
   ingle quantize ./folder-of-safetensors Q4_K_M
@@ -163,7 +163,7 @@ class _ProgressView:
         self._report.show_step(f"{self._title}: {share:.0%}{left}  {progress.step}")
 
 
-def _verify(path: Path, progress: ProgressReport) -> Report | None:
+def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
     """Compare both engines on the new file; None if ingle's own is not installed or does not
     support it.
     """
@@ -190,7 +190,7 @@ def _verify(path: Path, progress: ProgressReport) -> Report | None:
         raise
 
 
-def _as_json(report: QuantizeReport, verified: Report | None) -> dict[str, object]:
+def _as_json(report: QuantizeReport, verified: VerificationReport | None) -> dict[str, object]:
     import msgspec
 
     values = msgspec.to_builtins(report)
@@ -209,7 +209,7 @@ def _as_json(report: QuantizeReport, verified: Report | None) -> dict[str, objec
     return values
 
 
-def _print(report: QuantizeReport, verified: Report | None, *, asked: bool) -> None:
+def _print(report: QuantizeReport, verified: VerificationReport | None, *, asked: bool) -> None:
     bits = 8 * report.size / max(1, report.parameters)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.types.items()))
     facts = [
@@ -231,7 +231,7 @@ def _print(report: QuantizeReport, verified: Report | None, *, asked: bool) -> N
         print(f'\nTry it: ingle run {strip_control_characters(report.output)} "Hello"')
 
 
-def _agreement(verified: Report | None, *, asked: bool) -> str:
+def _agreement(verified: VerificationReport | None, *, asked: bool) -> str:
     if not asked:
         return "not compared"
     if verified is None:
@@ -244,7 +244,7 @@ def _agreement(verified: Report | None, *, asked: bool) -> str:
     )
 
 
-def _failures(report: Report) -> list[str]:
+def _failures(report: VerificationReport) -> list[str]:
     """Return the limits that are exceeded, without perplexity, for which these are too few
     tokens.
     """

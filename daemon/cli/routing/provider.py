@@ -103,7 +103,7 @@ def _add(arguments: Sequence[str]) -> int:
     provider = read_provider(options.name, table, "this command")
     egress = _egress()
     egress.store.add(provider)
-    print(f"Added {provider.name} ({provider.speaks} at {provider.base_url}).")
+    print(f"Added {provider.name} ({provider.protocol_name} at {provider.base_url}).")
     if provider.needs_key and sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
         return _keep_key(egress, provider, in_file=False)
     if trouble := egress.trouble(provider):

@@ -79,7 +79,7 @@ class ProviderEgress:
             await departure.begin(worst_case(provider, request, size, price, prices.currency))
 
         made = backends.make(
-            provider, clearance.model, key, clearance, departure.settle, on_departure=depart
+            provider, clearance.model, key, clearance, departure.settle, before_send=depart
         )
         made.check(request)
         return made

@@ -18,8 +18,8 @@ from ingle.backends.advice.advice_request import (
     Need,
 )
 from ingle.backends.advice.advise import Advice, Option, advise, calibrate
-from ingle.backends.advice.machine_capacity import MachineCapacity, site_of
-from ingle.backends.hardware.machine import Cpu, Gpu, Machine, Memory
+from ingle.backends.advice.machine_capacity import MachineCapacity, capacity_of
+from ingle.backends.hardware.machine import Cpu, Gpu, HostMemory, Machine
 from ingle.models.kv_type import KVType
 
 ReadMachine = Callable[[str], Machine]
@@ -40,7 +40,7 @@ QUALITY = {
 
 @pytest.mark.parametrize("name", QUALITY)
 def test_recorded_machines(machine_of: ReadMachine, models: list[Candidate], name: str) -> None:
-    best = advise(site_of(machine_of(name)), models, AdviceRequest()).best
+    best = advise(capacity_of(machine_of(name)), models, AdviceRequest()).best
     assert best is not None
     assert (best.model, best.engine, best.device) == QUALITY[name]
     assert best.speed is not None
@@ -54,13 +54,13 @@ def test_never_over_memory(
     machines: dict[str, bytes], machine_of: ReadMachine, models: list[Candidate], need: Need
 ) -> None:
     for name in machines:
-        site = site_of(machine_of(name))
-        advice = advise(site, models, AdviceRequest(need=need))
+        capacity = capacity_of(machine_of(name))
+        advice = advise(capacity, models, AdviceRequest(need=need))
         if advice.best is None:
             assert name == "small-container"  # whose llama.cpp cannot be loaded
             continue
-        assert advice.best.host_bytes <= site.room.host
-        assert advice.best.gpu_bytes <= (site.room.gpu or 0)
+        assert advice.best.host_bytes <= capacity.budget.host
+        assert advice.best.gpu_bytes <= (capacity.budget.gpu or 0)
         assert 1 <= len(advice.alternatives) <= 3
         assert all(option.why_not.endswith(".") for option in advice.alternatives)
         assert advice.best.model not in {option.model for option in advice.alternatives}
@@ -83,10 +83,10 @@ def plain_site(
         )
     ]
     cpu = Cpu(cores=8, compute_threads=8, instruction_sets=["AVX2"], bandwidth=50e9)
-    memory = Memory(total=int(host * GIB), available=int(host * GIB))
-    site = site_of(Machine(cpu=cpu, memory=memory, gpus=gpus if gpu else []))
-    room = replace(site.room, llama_offloads=bool(gpu))
-    return replace(site, room=room, has_own=own, has_torch=own, llama_works=True)
+    memory = HostMemory(total=int(host * GIB), available=int(host * GIB))
+    capacity = capacity_of(Machine(cpu=cpu, memory=memory, gpus=gpus if gpu else []))
+    budget = replace(capacity.budget, llama_offloads=bool(gpu))
+    return replace(capacity, budget=budget, has_own=own, has_torch=own, llama_works=True)
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_a_quicker_gpu_is_never_worse(models: list[Candidate], need: Need) -> No
 
 
 def test_needs_differ(models: list[Candidate]) -> None:
-    site = plain_site(64, 24)
-    chosen = {need: _best(advise(site, models, AdviceRequest(need=need))) for need in NEEDS}
+    capacity = plain_site(64, 24)
+    chosen = {need: _best(advise(capacity, models, AdviceRequest(need=need))) for need in NEEDS}
     assert chosen["quality"].parameters > chosen["latency"].parameters
     assert chosen["memory"].host_bytes + chosen["memory"].gpu_bytes < 8e9
     assert chosen["batch"].batch >= chosen["quality"].batch
@@ -134,10 +134,10 @@ def test_needs_differ(models: list[Candidate]) -> None:
 
 
 def test_tasks_differ(models: list[Candidate]) -> None:
-    site = plain_site(8)
-    assert _best(advise(site, models, AdviceRequest(task="code"))).for_code
-    assert not _best(advise(site, models, AdviceRequest(task="chat"))).for_code
-    assert _best(advise(site, models, AdviceRequest(task="embed"))).model == "vectors"
+    capacity = plain_site(8)
+    assert _best(advise(capacity, models, AdviceRequest(task="code"))).for_code
+    assert not _best(advise(capacity, models, AdviceRequest(task="chat"))).for_code
+    assert _best(advise(capacity, models, AdviceRequest(task="embed"))).model == "vectors"
 
 
 def test_a_context_that_is_needed_is_kept(models: list[Candidate]) -> None:
@@ -187,14 +187,16 @@ def test_what_the_alternatives_lack_is_said(models: list[Candidate]) -> None:
 
 
 def test_measured_speeds_count(models: list[Candidate]) -> None:
-    site = plain_site(32)
-    before = _best(advise(site, models, AdviceRequest()))
+    capacity = plain_site(32)
+    before = _best(advise(capacity, models, AdviceRequest()))
     assert before.speed is not None
     one = next(model for model in models if model.name == "small:1.7b")
-    plain = _best(advise(site, [one], AdviceRequest(context=4096)))
+    plain = _best(advise(capacity, [one], AdviceRequest(context=4096)))
     assert plain.speed is not None
     measured = MeasuredSpeed(name="small:1.7b", decode=plain.speed.decode * 0.5, on_gpu=False)
-    slower = _best(advise(calibrate(site, models, [measured]), [one], AdviceRequest(context=4096)))
+    slower = _best(
+        advise(calibrate(capacity, models, [measured]), [one], AdviceRequest(context=4096))
+    )
     assert slower.speed is not None
     assert slower.speed.decode == pytest.approx(measured.decode)
     assert any("measured here" in line for line in slower.speed.arithmetic)
@@ -204,30 +206,30 @@ def test_measurements_behind_long_prompts_are_compared_with_their_like(
     models: list[Candidate],
 ) -> None:
     """As quick as was predicted for so many tokens: nothing is to be corrected."""
-    site = plain_site(32)
+    capacity = plain_site(32)
     one = next(model for model in models if model.name == "small:1.7b")
-    best = _best(advise(site, [one], AdviceRequest(context=4096)))
+    best = _best(advise(capacity, [one], AdviceRequest(context=4096)))
     assert best.speed is not None
     full = MeasuredSpeed(
         name="small:1.7b", decode=best.speed.decode_full, on_gpu=False, tokens=4096
     )
-    found = calibrate(site, models, [full])
+    found = calibrate(capacity, models, [full])
     assert found.cpu is not None
     assert found.cpu.factor == pytest.approx(1.0)
 
 
 def test_what_was_measured_elsewhere_changes_nothing(models: list[Candidate]) -> None:
-    site = plain_site(32)
+    capacity = plain_site(32)
     for measured in (
         MeasuredSpeed(name="unknown", decode=5.0, on_gpu=False),
         MeasuredSpeed(name="small:1.7b", decode=0.0, on_gpu=False),
         MeasuredSpeed(name="small:1.7b", decode=5.0, on_gpu=True),
     ):
-        assert calibrate(site, models, [measured]) == site
+        assert calibrate(capacity, models, [measured]) == capacity
 
 
 def test_advice_is_json(machine_of: ReadMachine, models: list[Candidate]) -> None:
-    advice = advise(site_of(machine_of("two-3090")), models, AdviceRequest())
+    advice = advise(capacity_of(machine_of("two-3090")), models, AdviceRequest())
     assert msgspec.json.decode(msgspec.json.encode(advice), type=Advice) == advice
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingle.backends.advice.device_rates import DeviceRates, cpu_rates, gpu_rates
-from ingle.backends.advice.speed_prediction import bytes_a_token, predict_speed
+from ingle.backends.advice.speed_prediction import bytes_per_token, predict_speed
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Cpu, Gpu
 from ingle.backends.registry.model_costs import ModelCosts
@@ -45,8 +45,8 @@ def test_published_speeds(
 ) -> None:
     """What others measured with llama.cpp, from which the share of the bandwidth was taken."""
     costs = typical_costs(int(billions * 1e9), int(gigabytes * 1e9), 32768)
-    room = MemoryBudget(host=64 * 2**30, gpu=32 * 2**30, gpu_name="GPU", llama_offloads=True)
-    found = select(costs, room, PlacementRequest(context=4096))
+    budget = MemoryBudget(host=64 * 2**30, gpu=32 * 2**30, gpu_name="GPU", llama_offloads=True)
+    found = select(costs, budget, PlacementRequest(context=4096))
     speed = predict_speed(costs, found, None, rates, kv_type=KVType.F16, filled=500)
     assert speed is not None
     assert speed.decode == pytest.approx(published, rel=0.15)
@@ -56,8 +56,8 @@ def test_a_prompt_on_an_rtx_4090() -> None:
     """llama.cpp reads Llama 2 7B at 13,000 tokens/s there; what is promised is more careful."""
     rates = gpu("RTX 4090", 16384, 1008e9, (8, 9))
     costs = typical_costs(7_000_000_000, 3_800_000_000, 4096)
-    room = MemoryBudget(host=64 * 2**30, gpu=24 * 2**30, gpu_name="GPU", llama_offloads=True)
-    found = select(costs, room, PlacementRequest(context=4096))
+    budget = MemoryBudget(host=64 * 2**30, gpu=24 * 2**30, gpu_name="GPU", llama_offloads=True)
+    found = select(costs, budget, PlacementRequest(context=4096))
     speed = predict_speed(costs, found, None, rates, kv_type=KVType.F16, filled=500)
     assert speed is not None
     assert 5_000 < speed.prefill < 13_000
@@ -66,11 +66,11 @@ def test_a_prompt_on_an_rtx_4090() -> None:
 def test_idle_experts_are_not_read() -> None:
     """Qwen3 30B-A3B: 3.3 of 30.5 billion weights take part in a token."""
     dense = typical_costs(8_000_000_000, 5_000_000_000, 4096)
-    assert 0.8 * dense.stored < bytes_a_token(dense) < dense.stored
+    assert 0.8 * dense.stored < bytes_per_token(dense) < dense.stored
     experts = typical_costs(30_500_000_000, 18_500_000_000, 4096, active=3_300_000_000)
     assert experts.shape is not None
     assert experts.shape.weights == pytest.approx(18_500_000_000, rel=0.01)
-    assert bytes_a_token(experts) / experts.stored == pytest.approx(3.3 / 30.5, rel=0.2)
+    assert bytes_per_token(experts) / experts.stored == pytest.approx(3.3 / 30.5, rel=0.2)
     assert experts.config is None  # ingle's own engine has no experts
 
 
@@ -80,13 +80,13 @@ def test_a_split_is_between_both() -> None:
     card = gpu("GPU", 8000, 500e9, (8, 9))
     rates: list[float] = []
     for free in (0, 4, 16):
-        room = MemoryBudget(
+        budget = MemoryBudget(
             host=64 * 2**30,
             gpu=free * 2**30,
             gpu_name="GPU" if free else "",
             llama_offloads=free > 0,
         )
-        found = select(costs, room, PlacementRequest(context=4096))
+        found = select(costs, budget, PlacementRequest(context=4096))
         speed = predict_speed(costs, found, cpu, card, kv_type=KVType.F16, filled=1000)
         assert speed is not None
         rates.append(speed.decode)
@@ -99,16 +99,16 @@ def test_a_measured_speed(smollm2_path: Path, tokens: int, measured: float) -> N
     """SmolLM2 on 2 cores with AVX-512 that nothing else used, whose memory reads at 52.6 GB/s."""
     sets = ["AVX2", "AVX-512", "VNNI"]
     cpu = cpu_rates(Cpu(compute_threads=2, instruction_sets=sets, bandwidth=52.6e9))
-    room = MemoryBudget(host=8 * 2**30, repacked=repacked_types(sets))
+    budget = MemoryBudget(host=8 * 2**30, repacked=repacked_types(sets))
     costs = ModelCosts.of(describe(smollm2_path))
     speed = predict_speed(
         costs,
-        select(costs, room, PlacementRequest(context=4096)),
+        select(costs, budget, PlacementRequest(context=4096)),
         cpu,
         None,
         kv_type=KVType.F16,
         filled=tokens,
-        repacked=room.repacked,
+        repacked=budget.repacked,
     )
     assert speed is not None
     assert speed.decode == pytest.approx(measured, rel=0.05)

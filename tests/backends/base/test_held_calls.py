@@ -12,7 +12,7 @@ from ingle.backends.base.events import Delta, Finished, ToolCallDelta, ToolCallS
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.tokenization.tokenizer import Tokenizer
 from ingle.backends.worker import model_loader
 from tests.harness.local_backend import LocalBackend
@@ -22,8 +22,8 @@ TOOLS = [Tool("now", parameters='{"type":"object","properties":{},"additionalPro
 CALL = '{"name": "now", "arguments": {}}'
 
 
-def _holding(tokenizer: Tokenizer, template: str | None, **_: bool) -> AnswerForms:
-    return AnswerForms(tokenizer, template)
+def _holding(tokenizer: Tokenizer, template: str | None, **_: bool) -> AnswerFormats:
+    return AnswerFormats(tokenizer, template)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_only_what_begins_as_a_call_is_held_to_its_schema(
     calls: list[str],
     drops: list[bool],
 ) -> None:
-    monkeypatch.setattr(model_loader, "AnswerForms", _holding)
+    monkeypatch.setattr(model_loader, "AnswerFormats", _holding)
     backend = LocalBackend(scripted_spec(reply=reply, context=2048))
     await backend.start()
     request = GenerateRequest(id="r", messages=[ChatMessage("user", "Hi")], tools=TOOLS)

@@ -46,7 +46,7 @@ class Samplers:
         self.log = NativeLog()
         self.model = LlamaModel(path, vocab_only=True, log=self.log)
         self.tokenizer = LlamaTokenizer(self.model)
-        self.theirs = DrySamplers(self.model.vocab, room=ROOM)
+        self.theirs = DrySamplers(self.model.vocab, window=ROOM)
         self.ours = DryPenalties(self.tokenizer, room=ROOM)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ingle.backends.hardware.machine import Memory
+from ingle.backends.hardware.machine import HostMemory
 from ingle.backends.hardware.read_memory import memory_limit, read_memory
 
 WriteFiles = Callable[[Mapping[str, object]], Path]
@@ -84,5 +84,5 @@ def test_a_sandbox_that_hides_its_swap(
 
 
 def test_a_limit_bounds_what_is_usable() -> None:
-    memory = Memory(total=64 * GIB, available=50 * GIB, limit=8 * GIB, limit_used=3 * GIB)
+    memory = HostMemory(total=64 * GIB, available=50 * GIB, limit=8 * GIB, limit_used=3 * GIB)
     assert (memory.usable_total, memory.usable) == (8 * GIB, 5 * GIB)

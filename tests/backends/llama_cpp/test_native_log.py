@@ -35,7 +35,7 @@ def test_the_reason_is_not_that_it_failed(log: NativeLog) -> None:
         "llama_model_load_from_file_impl: failed to load model",
     )
     assert log.last_error == "tensor 'a.weight' is missing"
-    assert not log.tells_of_memory
+    assert not log.is_out_of_memory
 
 
 def test_the_reason_may_stand_before_the_summary(log: NativeLog) -> None:
@@ -61,7 +61,7 @@ def test_the_reason_may_stand_before_the_summary(log: NativeLog) -> None:
 )
 def test_a_lack_of_memory_is_known_as_such(log: NativeLog, line: str) -> None:
     say(log, line, "llama_model_load_from_file_impl: failed to load model")
-    assert log.tells_of_memory
+    assert log.is_out_of_memory
 
 
 def test_sizes_are_read(log: NativeLog) -> None:

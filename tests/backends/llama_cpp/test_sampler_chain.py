@@ -43,7 +43,7 @@ def model(smollm2_path: Path) -> Iterator[LlamaModel]:
 @pytest.fixture
 def make_chain(model: LlamaModel) -> Iterator[MakeChain]:
     chains: list[SamplerChain] = []
-    dry_samplers = DrySamplers(model.vocab, room=CONTEXT)
+    dry_samplers = DrySamplers(model.vocab, window=CONTEXT)
 
     def make(*, prompt: list[int] | None = None, index: int = 0, **fields: Any) -> SamplerChain:
         values: dict[str, Any] = {**OFF, "seed": SEED, **fields}
@@ -351,7 +351,7 @@ def test_only_the_allowed_tokens_are_drawn(make_chain: MakeChain) -> None:
 
 
 def test_dry_samplers_are_made_once_and_given_up_in_turn(model: LlamaModel) -> None:
-    samplers = DrySamplers(model.vocab, room=CONTEXT)
+    samplers = DrySamplers(model.vocab, window=CONTEXT)
     for length in range(20):
         samplers.prepare(SamplingParams(dry_multiplier=1.0, dry_allowed_length=length))
     for length in (19, 0):

@@ -231,7 +231,7 @@ class Asker:
             rule="test",
         )
         return RemoteBackend(
-            provider, "m-1", KEY, clearance, asked.receipts.append, on_departure=depart
+            provider, "m-1", KEY, clearance, asked.receipts.append, before_send=depart
         )
 
     async def ask(

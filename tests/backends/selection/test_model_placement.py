@@ -48,8 +48,8 @@ def costs_of(shape: ModelShape, config: ModelConfig | None = None) -> ModelCosts
 
 def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Placement:
     """Of a card of that size a twentieth is the desktop's."""
-    room = replace(RTX, gpu=int(gigabytes * 0.95 * GB))
-    return select(costs_of(shape), room, replace(PlacementRequest(), **wanted))  # pyright: ignore[reportArgumentType]
+    budget = replace(RTX, gpu=int(gigabytes * 0.95 * GB))
+    return select(costs_of(shape), budget, replace(PlacementRequest(), **wanted))  # pyright: ignore[reportArgumentType]
 
 
 # Layers on the GPU, blocks whose experts are not, and thousands of tokens of context.
@@ -150,10 +150,10 @@ def test_layers_that_somebody_chose_stay_as_they_are(
 def test_a_gpu_that_computes_in_the_machines_memory_takes_nothing_else(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
-    room = MemoryBudget(
+    budget = MemoryBudget(
         host=24 * GB, gpu=24 * GB, gpu_name="Apple M3 Pro", llama_offloads=True, unified=True
     )
-    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, PlacementRequest())
+    found = select(costs_of(well_known_shapes["llama-3-8b"]), budget, PlacementRequest())
     assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
     assert found.needs.host == found.estimate.host.total + found.estimate.gpu.total
 
@@ -161,8 +161,8 @@ def test_a_gpu_that_computes_in_the_machines_memory_takes_nothing_else(
 def test_where_nobody_tells_what_is_free_llama_cpp_tries(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
-    room = replace(RTX, gpu=None, gpu_name="Radeon RX 7800 XT")
-    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, PlacementRequest())
+    budget = replace(RTX, gpu=None, gpu_name="Radeon RX 7800 XT")
+    found = select(costs_of(well_known_shapes["llama-3-8b"]), budget, PlacementRequest())
     assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
     assert "the Radeon RX 7800 XT does not tell how much of its memory is free" in found.reason
 
@@ -170,13 +170,13 @@ def test_where_nobody_tells_what_is_free_llama_cpp_tries(
 def test_only_the_owner_makes_an_asked_context_shorter(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
-    costs, room = costs_of(well_known_shapes["gemma-3-27b"]), MemoryBudget(host=20 * GB)
-    strict = select(costs, room, PlacementRequest(context=65536))
+    costs, budget = costs_of(well_known_shapes["gemma-3-27b"]), MemoryBudget(host=20 * GB)
+    strict = select(costs, budget, PlacementRequest(context=65536))
     assert strict.context == 65536
-    assert not strict.needs.fits_in(MemoryNeeds(room.host))
-    lenient = select(costs, room, PlacementRequest(context=65536, may_shrink=True))
+    assert not strict.needs.fits_in(MemoryNeeds(budget.host))
+    lenient = select(costs, budget, PlacementRequest(context=65536, may_shrink=True))
     assert lenient.context == 4096
-    assert lenient.needs.fits_in(MemoryNeeds(room.host))
+    assert lenient.needs.fits_in(MemoryNeeds(budget.host))
     assert lenient.reason.endswith("context 4,096 instead of 65,536, which would not fit.")
     hopeless = select(
         costs, MemoryBudget(host=GB), PlacementRequest(context=65536, may_shrink=True)
@@ -223,8 +223,10 @@ def uniform(layers: int, weights: int, experts: int, context: int) -> ModelShape
 def test_nothing_is_planned_beyond_the_gpu_nor_beyond_what_was_asked(
     shape: ModelShape, host: int, gpu: int, context: int | None, may_shrink: bool
 ) -> None:
-    room = replace(RTX, host=host * GB, gpu=gpu * GB)
-    found = select(costs_of(shape), room, PlacementRequest(context=context, may_shrink=may_shrink))
+    budget = replace(RTX, host=host * GB, gpu=gpu * GB)
+    found = select(
+        costs_of(shape), budget, PlacementRequest(context=context, may_shrink=may_shrink)
+    )
     assert found.needs.gpu <= gpu * GB
     assert 0 < found.context <= shape.context
     if context is not None and not may_shrink:
@@ -240,8 +242,8 @@ def test_a_larger_gpu_never_takes_less_of_a_model(gpu: int, more: int) -> None:
     shape = uniform(40, 500 * 2**20, 0, 8192)
 
     def layers(gigabytes: int) -> int:
-        room = replace(RTX, gpu=gigabytes * GB)
-        found = select(costs_of(shape), room, PlacementRequest(context=4096))
+        budget = replace(RTX, gpu=gigabytes * GB)
+        found = select(costs_of(shape), budget, PlacementRequest(context=4096))
         return found.gpu_layers if found.gpu_layers >= 0 else 41
 
     assert layers(gpu) <= layers(gpu + more)

@@ -12,7 +12,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import ChatTemplate
-from ingle.backends.text.templates.reasoning_tags import tell_reasoning
+from ingle.backends.text.templates.reasoning_tags import detect_reasoning_tags
 from ingle.backends.text.templates.template_helper import RenderLimits
 from ingle.backends.text.templates.tool_prompt import tool_instructions
 
@@ -121,7 +121,7 @@ def test_system_messages_anywhere_and_thoughts_that_are_off(
         ):
             text = template.render(messages)
             assert all(message.content in text for message in messages), path.stem
-        tags = tell_reasoning(template.source, ByteTokenizer())
+        tags = detect_reasoning_tags(template.source, ByteTokenizer())
         if tags is not None:
             prompts = PromptBuilder(ByteTokenizer(), template, context=100_000)
             off = Reasoning(enabled=False)

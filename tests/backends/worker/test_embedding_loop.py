@@ -20,7 +20,7 @@ from ingle.backends.base.requests import (
     TokenizeRequest,
 )
 from ingle.backends.testing.byte_tokenizer import BOS, EOS, ByteTokenizer
-from ingle.backends.text.tokenization.embedding_inputs import TextInputs
+from ingle.backends.text.tokenization.embedding_inputs import EmbeddingInputs
 from ingle.backends.text.tokenization.rerank_pairs import PairMarks, TextPairs
 from ingle.backends.worker.embedding_loop import EmbeddingLoop, normalized, scores
 from ingle.backends.worker.inbox import Inbox
@@ -63,8 +63,8 @@ class CountingEncoder:
         letters = range(ord("a"), ord("a") + self.width)
         return np.array([[text.count(x) for x in letters] for text in texts], np.float32)
 
-    def text_inputs(self) -> TextInputs:
-        return TextInputs(ByteTokenizer(), context=CONTEXT)
+    def text_inputs(self) -> EmbeddingInputs:
+        return EmbeddingInputs(ByteTokenizer(), context=CONTEXT)
 
     def text_pairs(self) -> TextPairs:
         return TextPairs(ByteTokenizer(), PairMarks([], [0], []), None, context=CONTEXT)

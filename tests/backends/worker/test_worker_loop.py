@@ -24,7 +24,7 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import Prompt, PromptBuilder
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.model_loader import load_model
@@ -72,7 +72,7 @@ def running(
     sent: queue.Queue[FromWorker] = queue.Queue()
     engine = engine or Engine(ScriptedModelRunner(spec))
     loop = WorkerLoop(
-        engine, ByteTokenizer(), prompts, AnswerForms(ByteTokenizer(), None), sent.put, inbox
+        engine, ByteTokenizer(), prompts, AnswerFormats(ByteTokenizer(), None), sent.put, inbox
     )
     thread = threading.Thread(target=loop.run)
     thread.start()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ingle.backends.advice.advice_request import AdviceRequest, Candidate, MeasuredSpeed
-from ingle.backends.advice.machine_capacity import site_of
+from ingle.backends.advice.machine_capacity import capacity_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 from ingle.daemon.advice.advice_candidates import find_candidates
@@ -42,7 +42,7 @@ def look(machines: dict[str, bytes]) -> Look:
     def survey(name: str, **request: object) -> Survey:
         machine: Machine = msgspec.toml.decode(machines[name], type=SystemState).machine
         asked = AdviceRequest(**request)  # pyright: ignore[reportArgumentType]
-        return weigh_all(machine, site_of(machine), candidates, asked)
+        return weigh_all(machine, capacity_of(machine), candidates, asked)
 
     return survey
 

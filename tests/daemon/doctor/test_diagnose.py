@@ -12,9 +12,9 @@ from ingle.backends.hardware.machine import (
     Disk,
     Gpu,
     GpuProcess,
+    HostMemory,
     LlamaBuild,
     Machine,
-    Memory,
     Software,
 )
 from ingle.daemon.doctor.diagnose import CHECKS, Diagnosis, diagnose
@@ -140,7 +140,7 @@ def base() -> SystemState:
     build = LlamaBuild(version="0.3.36", backends=["CPU"])
     machine = Machine(
         cpu=Cpu(architecture="x86_64", instruction_sets=["AVX2"]),
-        memory=Memory(total=16 * GIB, available=12 * GIB),
+        memory=HostMemory(total=16 * GIB, available=12 * GIB),
         software=Software(system="Linux", release="Ubuntu 24.04", ingle="0.1.0", llama_cpp=build),
     )
     return SystemState(machine=machine)
@@ -193,7 +193,7 @@ def test_room_on_the_disk(free: int, severity: str | None) -> None:
 
 def test_swap_that_nobody_misses_is_fine() -> None:
     """Systems put away what was not used for days, however much memory is free."""
-    plenty = Memory(total=16 * GIB, available=9 * GIB, swap_total=8 * GIB, swap_used=2 * GIB)
+    plenty = HostMemory(total=16 * GIB, available=9 * GIB, swap_total=8 * GIB, swap_used=2 * GIB)
     assert codes(_with_machine(base(), memory=plenty)) == []
     short = msgspec.structs.replace(plenty, available=2 * GIB)
     assert codes(_with_machine(base(), memory=short)) == ["swap-in-use"]

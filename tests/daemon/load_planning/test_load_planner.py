@@ -299,7 +299,7 @@ def test_a_gpu_in_the_machines_memory_takes_all_layers(config: Config, small: St
     assert (ready.spec.gpu_layers, ready.needs.gpu) == (-1, 0)
     assert ready.reason.startswith("All 1 layers on the Apple M3: ")
     radeon = EngineFacts(
-        own=CudaAvailability(), gpu_name="Radeon", tells_free=False, llama_offloads=True
+        own=CudaAvailability(), gpu_name="Radeon", knows_free_memory=False, llama_offloads=True
     )
     left = ModelLoadPlanner(config, no_draft, lambda: radeon)(
         small, LoadOptions(), available=MemoryNeeds(8 * GIB)

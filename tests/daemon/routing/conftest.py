@@ -111,7 +111,7 @@ class SinkExits:
             None,
             clearance,
             self.receipts.append,
-            on_departure=depart,
+            before_send=depart,
         )
 
 

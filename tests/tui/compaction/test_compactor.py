@@ -15,7 +15,7 @@ from ingle.tui.chats.message import Attachment
 from ingle.tui.client.client_errors import ClientError
 from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.attachment_trim import trim
-from ingle.tui.compaction.compactor import Compactor, Progress
+from ingle.tui.compaction.compactor import CompactionProgress, Compactor
 from ingle.tui.compaction.summary_check import CompactionRefused
 from ingle.tui.compaction.summary_prompt import VERBATIM
 
@@ -212,7 +212,7 @@ async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
     fake_daemon.script("User and goal:\n", notes(facts="there is a gate"), gate_before=1)
     stops: list[asyncio.Task[None]] = []
 
-    def changed(progress: Progress) -> None:
+    def changed(progress: CompactionProgress) -> None:
         if progress.words == "writing" and not stops:
             stops.append(asyncio.create_task(fake_daemon.stop()))
 

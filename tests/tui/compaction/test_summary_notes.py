@@ -80,7 +80,7 @@ def test_whole_notes_pass(notes: Callable[..., str]) -> None:
         ("  \n", "stop", "empty"),
         ("Facts:\n- a", "length", "cut off"),
         ("Facts:\n- a", "stop", "lacks"),
-        ("\n".join(f"{heading}:\n- a b" for heading in HEADINGS), "cancelled", "broken off"),
+        ("\n".join(f"{heading}:\n- a b" for heading in HEADINGS), "cancelled", "interrupted"),
         ("\n".join(f"{heading}:\n- none" for heading in HEADINGS), "stop", "nothing to write down"),
     ],
 )

@@ -10,7 +10,7 @@ from ingle.tui.composing.attachment_reader import (
     MAX_FILE,
     MAX_FILES,
     UnreadableFile,
-    glance,
+    preview_mention,
     read_file,
     read_mentions,
 )
@@ -110,10 +110,10 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
 
 def test_a_glance_tells_sizes_without_reading(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "12345", "b.py": "123"})
-    one = glance(Mention("a.py", 0, 0), tmp_path)
-    both = glance(Mention("*.py", 0, 0), tmp_path)
+    one = preview_mention(Mention("a.py", 0, 0), tmp_path)
+    both = preview_mention(Mention("*.py", 0, 0), tmp_path)
     assert one is not None
     assert (one.files, one.size, one.problem) == (1, 5, "")
     assert both is not None
     assert (both.files, both.size) == (2, 8)
-    assert glance(Mention("dataclass", 0, 0), tmp_path) is None
+    assert preview_mention(Mention("dataclass", 0, 0), tmp_path) is None

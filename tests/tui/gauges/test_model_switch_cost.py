@@ -6,8 +6,8 @@ from ingle.tui.chats.message import Message, MessageFacts
 from ingle.tui.client.api_types import LoadedModel, ModelEntry, ModelFit
 from ingle.tui.gauges.model_switch_cost import (
     ModelSwitchCost,
-    price_of_switch,
-    reading_rate,
+    estimate_switch_cost,
+    prefill_rate,
     view_tokens,
 )
 
@@ -31,7 +31,7 @@ def _price(
     rate: float | None = 800.0,
     free: float | None = 8,
 ) -> ModelSwitchCost:
-    return price_of_switch(
+    return estimate_switch_cost(
         target,
         current="qwen",
         loaded=loaded,
@@ -43,7 +43,7 @@ def _price(
 
 def test_what_stays_is_told() -> None:
     price = _price(SMOL, QWEN)
-    assert not price.must_ask
+    assert not price.needs_confirmation
     assert price.sentence() == (
         "smollm2 will read 3 120 tokens, about 4.0 s and needs 400 MB; qwen stays warm."
     )
@@ -58,7 +58,7 @@ def test_the_model_in_use_is_the_last_to_go() -> None:
     )
     one = _price(large, QWEN, OTHER, free=2.2, tokens=0)
     assert one.evicted == ("other",)
-    assert one.must_ask
+    assert one.needs_confirmation
     assert one.sentence() == "large needs 3.0 GB; other is unloaded."
     both = _price(large, QWEN, OTHER, free=1.2, tokens=0)
     assert both.evicted == ("other", "qwen")
@@ -85,13 +85,13 @@ def test_a_warm_model_and_an_empty_chat_cost_nothing() -> None:
     warm = LoadedModel(name="smollm2", state="ready")
     price = _price(SMOL, QWEN, warm, tokens=0)
     assert price.sentence() == ""
-    assert not price.must_ask
+    assert not price.needs_confirmation
 
 
 def test_a_long_wait_is_asked_for() -> None:
-    assert _price(SMOL, QWEN, rate=100).must_ask
+    assert _price(SMOL, QWEN, rate=100).needs_confirmation
     unknown = _price(SMOL, QWEN, rate=None)
-    assert not unknown.must_ask
+    assert not unknown.needs_confirmation
     assert "about" not in unknown.sentence()
 
 
@@ -105,19 +105,19 @@ def _answer(model: str, prompt: int, cached: int, seconds: float) -> Message:
 def test_the_rate_is_the_model_s_own_or_scaled() -> None:
     answers = [_answer("qwen", 1000, 0, 2.0), _answer("qwen", 1300, 1000, 1.0)]
     sizes = {"qwen": 1_340_000_000}
-    assert reading_rate(SMOL, answers, sizes) == pytest.approx(3000)
+    assert prefill_rate(SMOL, answers, sizes) == pytest.approx(3000)
     own = [*answers, _answer("smollm2", 900, 0, 0.5)]
-    assert reading_rate(SMOL, own, sizes) == pytest.approx(1800)
-    assert reading_rate(SMOL, [_answer("qwen", 20, 10, 0.1)], sizes) is None
-    assert reading_rate(SMOL, answers, {}) is None
+    assert prefill_rate(SMOL, own, sizes) == pytest.approx(1800)
+    assert prefill_rate(SMOL, [_answer("qwen", 20, 10, 0.1)], sizes) is None
+    assert prefill_rate(SMOL, answers, {}) is None
 
 
 def test_the_engine_s_own_measure_counts_most() -> None:
     answers = [_answer("smollm2", 900, 0, 0.5)]
     measured = LoadedModel(name="smollm2", state="ready", prompt_rate=2500.0)
-    assert reading_rate(SMOL, answers, {}, [measured]) == 2500
+    assert prefill_rate(SMOL, answers, {}, [measured]) == 2500
     other = LoadedModel(name="qwen", state="ready", prompt_rate=100.0)
-    assert reading_rate(SMOL, [], {"qwen": 1_340_000_000}, [other]) == pytest.approx(1000)
+    assert prefill_rate(SMOL, [], {"qwen": 1_340_000_000}, [other]) == pytest.approx(1000)
 
 
 def test_the_view_is_as_long_as_it_was_counted_last() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ingle.tui.gauges.prefill_cost import PrefillCost, prompt_rate, reread_price
+from ingle.tui.gauges.prefill_cost import PrefillCost, prefill_cost, prompt_rate
 
 
 def thousand(message: Mapping[str, str]) -> tuple[int, bool]:
@@ -17,12 +17,12 @@ def said(*texts: str) -> list[dict[str, str]]:
 
 def test_only_what_is_behind_the_first_difference_is_read_again() -> None:
     cached = said("system", "a", "b", "c")
-    assert reread_price(cached, said("system", "a", "b", "c"), thousand, 500).tokens == 0
-    assert reread_price(cached, said("system", "a", "x"), thousand, 500) == PrefillCost(1000, 2.0)
-    assert reread_price(cached, said("other", "a", "b", "c"), thousand, 500) == PrefillCost(
+    assert prefill_cost(cached, said("system", "a", "b", "c"), thousand, 500).tokens == 0
+    assert prefill_cost(cached, said("system", "a", "x"), thousand, 500) == PrefillCost(1000, 2.0)
+    assert prefill_cost(cached, said("other", "a", "b", "c"), thousand, 500) == PrefillCost(
         4000, 8.0
     )
-    assert reread_price([], cached, thousand, None) == PrefillCost(4000, None)
+    assert prefill_cost([], cached, thousand, None) == PrefillCost(4000, None)
 
 
 def test_the_price_is_a_sentence() -> None:
@@ -36,10 +36,10 @@ def test_the_price_is_a_sentence() -> None:
 
 
 def test_only_a_dear_price_asks() -> None:
-    assert not PrefillCost(6912, 4.9).needs_consent
-    assert PrefillCost(6912, 5.0).needs_consent
-    assert not PrefillCost(6912, None).needs_consent
-    assert reread_price([], said("guessed"), thousand, 1.0).estimated
+    assert not PrefillCost(6912, 4.9).needs_confirmation
+    assert PrefillCost(6912, 5.0).needs_confirmation
+    assert not PrefillCost(6912, None).needs_confirmation
+    assert prefill_cost([], said("guessed"), thousand, 1.0).estimated
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def chat_state(chat: Chat | None) -> object:
         chat.settings,
         list(chat.messages.values()),
         [message.id for message in chat.path],
-        sorted(chat.chosen_names()),
+        sorted(chat.chosen_ids()),
         chat.compactions,
         chat.undone,
     )

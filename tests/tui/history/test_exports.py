@@ -18,7 +18,7 @@ from ingle.tui.history.exports.export_html import export_html
 from ingle.tui.history.exports.export_json import export_json
 from ingle.tui.history.exports.export_markdown import export_markdown
 from ingle.tui.history.exports.write_export import file_name, parse_export, write_export
-from ingle.tui.history.imports.ingle_json import read_own
+from ingle.tui.history.imports.ingle_json import read_ingle_chat
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_html_is_escaped_and_asks_nobody(chat: Chat) -> None:
 
 def test_json_comes_back_byte_for_byte(chat: Chat) -> None:
     text = export_json(chat)
-    assert export_json(read_own(msgspec.json.decode(text))) == text
+    assert export_json(read_ingle_chat(msgspec.json.decode(text))) == text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from ingle.tui.settings.preferences import (
     Preferences,
     PreferencesBroken,
     load_preferences,
-    remember,
+    save_preference,
 )
 
 pytestmark = pytest.mark.quick
@@ -25,10 +25,10 @@ def test_nothing_said_is_the_default(tmp_path: Path) -> None:
 
 def test_what_was_remembered_is_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "config"
-    remember(folder, "theme", 'odd "name"')
-    remember(folder, "motion", False)
-    remember(folder, "compact_at", 70)
-    remember(folder, "compact_at", 75)
+    save_preference(folder, "theme", 'odd "name"')
+    save_preference(folder, "motion", False)
+    save_preference(folder, "compact_at", 70)
+    save_preference(folder, "compact_at", 75)
     assert load_preferences(folder) == Preferences('odd "name"', False, compact_at=75)
     assert [file.name for file in folder.iterdir()] == [FILE]
 
@@ -36,8 +36,8 @@ def test_what_was_remembered_is_loaded(tmp_path: Path) -> None:
 def test_what_else_is_in_the_file_stays(tmp_path: Path) -> None:
     file = tmp_path / FILE
     file.write_text('# mine\nmotion = true # calm\nother = 1\n[table]\nmotion = "x"\n')
-    remember(tmp_path, "motion", False)
-    remember(tmp_path, "theme", "ingle")
+    save_preference(tmp_path, "motion", False)
+    save_preference(tmp_path, "theme", "ingle")
     said = tomllib.loads(file.read_text())
     assert said == {
         "theme": "ingle",
@@ -52,7 +52,7 @@ def test_a_broken_file_is_told_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("motion = perhaps\n")
     assert "is not TOML" in load_preferences(tmp_path).trouble
     with pytest.raises(PreferencesBroken, match="left as it is"):
-        remember(tmp_path, "motion", False)
+        save_preference(tmp_path, "motion", False)
     assert (tmp_path / FILE).read_text() == "motion = perhaps\n"
 
 
@@ -68,6 +68,6 @@ def test_a_value_that_cannot_be_is_told(tmp_path: Path, line: str) -> None:
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real.toml").write_text("")
     (tmp_path / FILE).symlink_to(tmp_path / "real.toml")
-    remember(tmp_path, "motion", False)
+    save_preference(tmp_path, "motion", False)
     assert (tmp_path / FILE).is_symlink()
     assert "false" in (tmp_path / "real.toml").read_text()

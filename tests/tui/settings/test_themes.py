@@ -11,7 +11,7 @@ from textual.theme import Theme
 
 from ingle.tui.app.first_frame import SHADES, Shade
 from ingle.tui.settings.chat_folders import ChatFolders
-from ingle.tui.settings.preferences import Preferences, load_preferences, remember
+from ingle.tui.settings.preferences import Preferences, load_preferences, save_preference
 from ingle.tui.settings.theme_choice import choose_theme
 from ingle.tui.settings.themes import (
     CONTRAST,
@@ -115,11 +115,11 @@ def test_choice(remembered: str, environ: dict[str, str], expected: Theme) -> No
 def test_preferences(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     assert load_preferences(None) == load_preferences(folder) == Preferences()
-    remember(folder, "theme", "ingle-light")
+    save_preference(folder, "theme", "ingle-light")
     assert load_preferences(folder) == Preferences("ingle-light")
     file = folder / "chat.toml"
     file.write_text('# mine\nmotion = false\ntheme = "ingle"\n[later]\nx = 1\n')
-    remember(folder, "theme", "ingle-16")
+    save_preference(folder, "theme", "ingle-16")
     assert load_preferences(folder) == Preferences("ingle-16", motion=False)
     assert "# mine" in file.read_text()
 

@@ -162,7 +162,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         "session.turn",
     ):
         monkeypatch.setattr(f"ingle.tui.{module}.time", clock)
-    progress = "ingle.tui.compaction.compactor.Progress.seconds"
+    progress = "ingle.tui.compaction.compactor.CompactionProgress.seconds"
     monkeypatch.setattr(progress, property(lambda _: 12.0))
     return clock
 

@@ -1,4 +1,4 @@
-"""Corrections: which of the user's statements a later one takes the place of, without a model."""
+"""Finds statements of the user that a later statement corrects, without a model."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from .statement_frames import (
 from .verbatim_quotes import Quote
 
 RARE = 3
-"""In so many statements with a value of the same kind at most is a word that tells their thing."""
+"""A word in at most this many statements with a value of one kind identifies their subject."""
 TELLING = 24
-"""In more statements than these a word does not tell what they are about."""
+"""A word in more statements than this does not identify a subject."""
 OLD_WORDS = 3
-"""Where more words of a statement may be its value, none is taken for it."""
+"""A difference of more words than this is not taken for the old value."""
 OWN_WORDS = 5
-"""A clause with more words of its own than these tells something else."""
+"""A clause with more own words than this has another subject."""
 FOLDED = 2
-"""So many earlier values at most are told beside the one that seems to hold."""
+"""Most earlier values mentioned beside the one that seems valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A statement whose value `old` a later one gives anew.
+    """A statement whose value `old` is replaced by a later one.
 
-    When not `sure`, since no word says that it is a correction, both values are told further on,
-    but no longer side by side as if both held.
+    If not `sure`, since no word marks it as a correction, both values are kept, but the older one
+    is marked as earlier.
     """
 
     earlier: Quote
@@ -49,7 +49,7 @@ class Correction:
 
 
 def corrections(quotes: Sequence[Quote]) -> list[Correction]:
-    """Each statement that no longer holds, or seems not to, with each that corrects it."""
+    """Return each pair of a statement that is or seems outdated, and one that corrects it."""
     by_word: dict[str, list[Quote]] = {}
     for quote in quotes:
         for word in quote.topic:
@@ -62,7 +62,7 @@ def corrections(quotes: Sequence[Quote]) -> list[Correction]:
     )
     found: list[Correction] = []
     for later in quotes:
-        # Words that many sentences have tell nothing, and looking at all pairs would take long.
+        # Frequent words identify nothing, and comparing all pairs would take too long.
         telling = [word for word in later.topic if len(by_word[word]) <= TELLING]
         near = {quote.place: quote for word in telling for quote in by_word[word]}
         here: list[Correction] = []
@@ -79,13 +79,13 @@ def _in_common(correction: Correction) -> int:
     return len(correction.earlier.topic & correction.later.topic)
 
 
-def standing(
+def valid_quotes(
     quotes: Sequence[Quote], told: Collection[str], found: Sequence[Correction]
 ) -> list[Quote]:
-    """The quotes from the messages `told` that still hold after the corrections `found`, in order.
+    """Return the quotes from the messages `told` that still hold after the corrections `found`.
 
-    What seems to be corrected is told behind what corrects it, as its earlier value: small models
-    answer with the sentence that is nearest to the question, whatever comes later.
+    An apparently corrected value is mentioned after its correction: small models answer with the
+    sentence nearest to the question, whatever comes later.
     """
     gone = {correction.earlier.place for correction in found}
     lost = {correction.earlier.place for correction in found if correction.sure}
@@ -93,12 +93,12 @@ def standing(
     folds: dict[int, list[Correction]] = {}
     for correction in {c.earlier.place: c for c in found if c.earlier.place not in lost}.values():
         place = correction.later.place
-        while place in next_of:  # what corrects it may have been corrected in its turn
+        while place in next_of:  # the correction may itself have been corrected
             place = next_of[place]
         folds.setdefault(place, []).append(correction)
     kept = {quote.place: quote for quote in quotes if quote.place not in gone}
     for place, parts in folds.items():
-        # Where the later one stays word for word by itself, it is told in the place of the earlier.
+        # A later statement that is kept verbatim elsewhere takes the place of the earlier.
         here = place if kept[place].message in told else parts[-1].earlier.place
         kept[here] = _folded(kept[place], parts[-FOLDED:], here)
     places = {quote.place for quote in quotes if quote.message in told}
@@ -121,7 +121,7 @@ def _without(quote: Quote, value: str) -> str:
 
 
 def _compare(earlier: Quote, later: Quote, counts: Counter[tuple[str, str]]) -> Correction | None:
-    """How a later statement bears on an earlier one."""
+    """Return how a later statement corrects an earlier one, None if it does not."""
     shared = earlier.topic & later.topic
     if not shared or later.text.endswith("?"):
         return None
@@ -137,7 +137,7 @@ def _compare(earlier: Quote, later: Quote, counts: Counter[tuple[str, str]]) -> 
             continue
         if later.corrects and any(counts[word, kind] <= RARE for word in shared):
             return Correction(earlier, later, value, True)
-        # Names are of many kinds: that somebody is called and something booked is not enough.
+        # Names are of many kinds: one that is called and one that is booked need not be the same.
         things = shared & StatementFrame.of(earlier.text, value).nouns if kind == "name" else shared
         telling = any(counts[word, kind] <= RARE for word in things)
         others = [key for key in new if kind_of(key) == kind]
@@ -154,11 +154,11 @@ def _compare(earlier: Quote, later: Quote, counts: Counter[tuple[str, str]]) -> 
 
 
 _PLACED = ("date", "time", "name", "year")
-"""With these it matters whether something is “on” a day, “by” it, or “since” then."""
+"""Kinds of values for which “on”, “by” and “since” make a difference."""
 
 
 def _says_the_same(earlier: Quote, old: str, later: Quote, new: str) -> bool:
-    """Whether two clauses differ in nothing but their values."""
+    """Return whether two clauses differ only in their values."""
     a, b = StatementFrame.around(earlier.text, old), StatementFrame.around(later.text, new)
     return bool(a.content) and a.content == b.content and are_parallel(a, b)
 
@@ -166,9 +166,9 @@ def _says_the_same(earlier: Quote, old: str, later: Quote, new: str) -> bool:
 def _same_thing(
     earlier: Quote, old: str, later: Quote, new: str, telling: bool, near: bool
 ) -> bool:
-    """Whether two values of a kind are of one thing, by the words around them."""
+    """Return whether two values of a kind belong to one subject, by the words around them."""
     a, b = StatementFrame.around(earlier.text, old), StatementFrame.around(later.text, new)
-    if not a.content & b.content:  # “…, it is in Oslo”: the thing is named in another clause
+    if not a.content & b.content:  # “…, it is in Oslo”: another clause names the subject
         a, b = StatementFrame.of(earlier.text, old), StatementFrame.of(later.text, new)
     if are_contrary(a, b, events=kind_of(old) in _PLACED) or not same_unit(a, b):
         return False
@@ -177,13 +177,13 @@ def _same_thing(
     if not telling or (kind_of(old) in _PLACED and not same_lead(a, b)):
         return False
     if kind_of(old) != "name" or a.stems[:2] == (VALUE, "is"):
-        return True  # a name may be anything: where somebody lives, or who they live with
+        return True  # a name may be anything: a place of living, or a partner
     both_full = " " in old and " " in new
     return bool(a.lead) or both_full or old in later.keys or len(earlier.topic & later.topic) > 1
 
 
 def _plain(earlier: Quote, later: Quote, counts: Counter[tuple[str, str]]) -> Correction | None:
-    """For values that are plain words: what only the earlier one has may be its value."""
+    """Compare values that are plain words: words only in the earlier statement may be its value."""
     if RULE.search(earlier.text) or COMMAND.search(earlier.text):
         return None
     later_words = stems(later.text)

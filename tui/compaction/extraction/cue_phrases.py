@@ -1,7 +1,7 @@
-"""Words by which people mark what matters: rules, preferences, decisions, corrections, questions.
+"""Patterns of cue phrases: rules, preferences, decisions, corrections, questions.
 
-Searched in English, German, French and Spanish; in other languages only names, numbers and the
-like are found.
+In English, German, French and Spanish; in other languages only names, numbers and the like are
+found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RULE = _any(
     r"jamais", r"toujours", r"nunca", r"siempre", r"desde\s+ahora",
 )  # fmt: skip
 COMMAND = re.compile(r"^(?:always|never|only|nie|immer)\b", re.IGNORECASE)
-"""A rule when the sentence begins with it; elsewhere these tell stories."""
+"""A rule at the beginning of a sentence; elsewhere these words narrate."""
 PREFERENCE = _any(
     r"prefer\w*", r"favou?rite", r"rather", r"allergic", r"vegan", r"vegetarian", r"fond\s+of",
     r"(?:i|we)(?:['’]d|\s+would)?\s+(?:\w+\s+)?(?:love|like|hate|dislike|enjoy|want)",
@@ -70,11 +70,11 @@ PHATIC = _any(
     r"thanks?", r"thank\s+you", r"sounds?", r"lovely", r"great", r"nice", r"wonderful", r"perfect",
     r"you\s+explain", r"never\s+mind", r"danke", r"merci", r"gracias",
 )  # fmt: skip
-"""Words that keep a conversation friendly, and tell nothing."""
+"""Polite phrases without content."""
 PASSING = _any(
     r"today", r"yesterday", r"this\s+(?:morning|evening)", r"last\s+night", r"once", r"just\s+now",
     r"heute", r"gestern", r"hier", r"ayer",
 )  # fmt: skip
-"""Words of what has happened and is over."""
+"""Phrases about past events."""
 PAST = _any(r"went", r"was", r"were", r"had", r"used\s+to")
-"""Words by which something is told of the past, and not as it is now."""
+"""Verbs that describe the past, not the present state."""

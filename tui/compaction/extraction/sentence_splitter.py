@@ -1,4 +1,4 @@
-"""Sentences of a message, and the exact strings in them that a summary must not lose."""
+"""Splits messages into sentences, and finds exact strings that a summary must keep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAD = re.compile(
     r"|before i forget|and one more thing|one last thing"
     r"|for the record|just so you know|by the by|anyway|besides|ach|übrigens"
     r"|por cierto|au fait)\b[,:;!…–-]*"
-    # These mean something unless they stand apart: “no dishwasher” is not “no, a dishwasher”.
+    # These have a meaning unless set apart: “no dishwasher” is not “no, a dishwasher”.
     r"|(?:ok(?:ay)?|right|well|so|and|but|also|yes|no|und|aber)[,:;!…–-]+)\s+)+",
     re.IGNORECASE,
 )
@@ -75,7 +75,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences in order, as they were written."""
+    """Yield the sentences in order, unchanged."""
     text = _AFTER_ADDRESS.sub(r"\1\n", text)
     start = 0
     for match in _BREAK.finditer(text):
@@ -92,23 +92,23 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def is_lead(sentence: str) -> bool:
-    """Whether nothing is said yet: “Oh, and one more thing.”"""
+    """Return whether it is only an introduction: “Oh, and one more thing.”"""
     return not _LEAD.sub("", f"{sentence.rstrip('.!: ')}, ").strip()
 
 
 def without_lead(sentence: str) -> str:
-    """The sentence without the words that only lead up to it."""
+    """Return the sentence without introductory words."""
     rest = _LEAD.sub("", sentence)
     return rest[:1].upper() + rest[1:] if rest != sentence and len(rest) > 8 else sentence
 
 
 def exact_strings(sentence: str) -> list[str]:
-    """Codes, addresses, dates, numbers with their units, and quoted words."""
+    """Return codes, addresses, dates, numbers with units, and quoted words."""
     return [match[0].strip() for match in _EXACT.finditer(sentence)]
 
 
 def names(sentence: str) -> list[str]:
-    """Runs of capitalised words; a common word at the beginning is none."""
+    """Return runs of capitalised words, except a common word at the beginning."""
     found: list[str] = []
     for match in _NAME.finditer(sentence):
         name = match[0]
@@ -123,13 +123,15 @@ def names(sentence: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """The words in lower case, without the ending of a possessive."""
+    """Return the words in lower case, without possessive endings."""
     found = (match[0].casefold().replace("’", "'") for match in _WORD.finditer(text))
     return [word.removesuffix("'s") for word in found]
 
 
 def kind_of(key: str) -> str:
-    """What sort of value an exact string or a name is; two values of one thing have the same."""
+    """Return the kind of an exact string or a name; two values of one subject have the same
+    kind.
+    """
     if "://" in key or "@" in key:
         return "address"
     if re.fullmatch(r"\d{1,2}:\d{2}", key):
@@ -144,7 +146,7 @@ def kind_of(key: str) -> str:
 
 
 def stem(word: str) -> str:
-    """The word without the ending of a plural or of a tense, as far as English has them."""
+    """Return the word without English plural and tense endings."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             word = word.removesuffix(ending)
@@ -153,12 +155,12 @@ def stem(word: str) -> str:
 
 
 def stems(text: str) -> frozenset[str]:
-    """The stems of all words."""
+    """Return the stems of all words."""
     return frozenset(stem(word) for word in words(text))
 
 
 def subject_stems(text: str) -> frozenset[str]:
-    """The stems of the words that may say what a text is about."""
+    """Return the stems of words that may identify a subject."""
     return stems(text) - COMMON_WORDS - MEASURES
 
 
@@ -174,7 +176,7 @@ COMMON_WORDS = stems(
     " it's i'm i've i'd we'll we're we've i'll that's they'll it'll there's don't doesn't didn't"
     " can't won't isn't aren't wasn't haven't hasn't today please still yet only"
 )
-"""Words that say nothing of what a sentence is about."""
+"""Words that do not identify a subject."""
 MEASURES = stems(
     "euro euros dollar dollars pound pounds francs yen cents metre metres meter meters centimetre"
     " centimetres millimetres kilometre kilometres kilometers mile miles inch inches foot feet"
@@ -182,4 +184,4 @@ MEASURES = stems(
     " second seconds minute minutes hour hours day days week weeks month months year years square"
     " cubic tokens bytes megabytes gigabytes watts volts times pieces o'clock"
 )
-"""Words of what is measured in: two sums have a currency in common, and nothing else."""
+"""Units: two amounts in the same currency need not be related."""

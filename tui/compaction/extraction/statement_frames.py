@@ -11,9 +11,9 @@ from typing import Self
 from .sentence_splitter import COMMON_WORDS, MEASURES, kind_of, stem, words
 
 VALUE = "\0"
-"""Stands for the value among the words."""
+"""Placeholder of the value among the words."""
 PARALLEL = 0.6
-"""The share of words in common from which two frames are built alike."""
+"""The share of common words from which two frames are parallel."""
 _ARTICLES = frozenset(
     "the a an my our your his her their this der die das mein unser le la mon el mi".split()  # noqa: SIM905
 )
@@ -32,7 +32,7 @@ _LEADS: Mapping[str, str] = {
     }.items()
     for word in row.split()
 }
-"""Words before a value: an exam *on* a day is not the same as registering *by* a day."""
+"""Words before a value: an exam *on* a day differs from registering *by* a day."""
 _CONTRARY = """\
 leave/arrive depart/arrive start/end begin/end begin/finish start/finish open/close start/stop
 arrive/return leave/return buy/sell lend/borrow wide/deep wide/high wide/long high/deep high/long
@@ -43,10 +43,10 @@ _CONTRARIES = frozenset(frozenset(map(stem, pair.split("/"))) for pair in _CONTR
 
 @dataclass(frozen=True, slots=True)
 class StatementFrame:
-    """The stems of a clause in their order, with `VALUE` where the value stands.
+    """The stems of a clause in order, with `VALUE` in place of the value.
 
-    `lead` is what sort of word leads up to the value, `unit` the word that is counted, both "" for
-    none; `words` gives each stem as it was written.
+    `lead` is the kind of word before the value, `unit` the counted noun, both "" for none; `words`
+    maps each stem to its written form.
     """
 
     stems: tuple[str, ...]
@@ -57,7 +57,7 @@ class StatementFrame:
 
     @classmethod
     def around(cls, text: str, value: str) -> Self:
-        """The clause in which the value stands."""
+        """Return the frame of the clause with the value."""
         place = text.find(value)
         start, end = 0, len(text)
         for match in _CLAUSE.finditer(text):
@@ -70,19 +70,19 @@ class StatementFrame:
 
     @property
     def nouns(self) -> frozenset[str]:
-        """What stands behind an article or the like, and so is a thing."""
+        """Return the nouns: words after an article or the like."""
         places = (i for i, word in enumerate(self.stems) if word in _ARTICLES)
         return frozenset(word for i in places for word in self.stems[i + 1 : i + 3])
 
     @property
     def verbs(self) -> frozenset[str]:
-        """What stands behind a pronoun."""
+        """Return the verbs: words after a pronoun."""
         pairs = zip(self.stems, self.stems[1:], strict=False)
         return frozenset(word for before, word in pairs if before in _PRONOUNS)
 
     @classmethod
     def of(cls, text: str, value: str) -> Self:
-        """The whole text as one frame."""
+        """Return the whole text as one frame."""
         masked = text.replace(value, f" {VALUE} ", 1) if value else text
         said: list[str] = []
         for part in masked.split():
@@ -105,25 +105,25 @@ class StatementFrame:
 
 
 def clauses(text: str) -> list[str]:
-    """The parts of a sentence that may stand by themselves."""
+    """Return the clauses of a sentence."""
     return [part for part in _CLAUSE.split(text) if part.strip()]
 
 
 def are_parallel(a: StatementFrame, b: StatementFrame) -> bool:
-    """Whether two frames are built alike."""
+    """Return whether two frames have mostly the same words in order."""
     return bool(a.stems) and _match(a, b).ratio() >= PARALLEL
 
 
 def have_contraries(a: StatementFrame, b: StatementFrame) -> bool:
-    """Whether one says “leaves” where the other says “arrives”."""
+    """Return whether one has the opposite of a word in the other: “leaves” and “arrives”."""
     here = set(a.stems)
     return any(pair & here and pair - here <= set(b.stems) for pair in _CONTRARIES if pair - here)
 
 
 def are_contrary(a: StatementFrame, b: StatementFrame, *, events: bool) -> bool:
-    """Whether they differ in a word that makes them two things: “the sofa”, “the lamp”.
+    """Return whether a differing word makes them two subjects: “the sofa”, “the lamp”.
 
-    Of `events` one may belong to the other: a rehearsal for a concert is not that concert.
+    With `events`, one may belong to the other: a rehearsal for a concert is not that concert.
     """
     if have_contraries(a, b):
         return True
@@ -133,14 +133,16 @@ def are_contrary(a: StatementFrame, b: StatementFrame, *, events: bool) -> bool:
     for act, a_from, a_to, b_from, b_to in _match(a, b).get_opcodes():
         mine, others = a.stems[a_from:a_to], b.stems[b_from:b_to]
         content = [set(mine) & a.content - b.content, set(others) & b.content - a.content]
-        verbs = (_leads_up(a, a_to) and _leads_up(b, b_to)) or _are_done(a, a_from, b, b_from)
+        verbs = (_precedes_value(a, a_to) and _precedes_value(b, b_to)) or _are_done(
+            a, a_from, b, b_from
+        )
         verbs = verbs or any(word in _PRONOUNS for word in others)
         if act == "replace" and all(content) and not verbs:
             return True
         added, whole = (mine, a) if mine else (others, b)
         if counted or not events:
             continue  # “the list has 26 players”, “the tournament has 22 players”
-        if act in ("insert", "delete") and any(content) and _hangs_on(added, whole):
+        if act in ("insert", "delete") and any(content) and _is_attached(added, whole):
             return True
     return False
 
@@ -149,36 +151,40 @@ _PRONOUNS = frozenset(("i", "we", "you", "they", "he", "she", "it", "ich", "wir"
 _JOINING = frozenset(
     ("for", "of", "to", "with", "from", "in", "at", "von", "für", "zu", "mit", "de")
 )
-"""Words that hang one noun on another: “the rehearsal for the concert” is not the concert."""
+"""Prepositions that attach one noun to another: “the rehearsal for the concert” is not the
+concert.
+"""
 
 
 def _are_done(a: StatementFrame, a_place: int, b: StatementFrame, b_place: int) -> bool:
-    """Whether a pronoun stands before both, so that what follows are verbs."""
+    """Return whether a pronoun precedes both, so that verbs follow."""
     return {*a.stems[max(0, a_place - 1) : a_place], *b.stems[max(0, b_place - 1) : b_place]} <= (
         _PRONOUNS
     ) and bool(a_place and b_place)
 
 
-def _hangs_on(added: tuple[str, ...], frame: StatementFrame) -> bool:
-    """Whether the words added are a thing that another belongs to: “the rehearsal for …”."""
+def _is_attached(added: tuple[str, ...], frame: StatementFrame) -> bool:
+    """Return whether the added words are a noun that another belongs to: “the rehearsal for …”."""
     joints = [index for index, word in enumerate(added) if word in _JOINING]
     things = set(added[: joints[0]]) & frame.nouns if joints else set[str]()
     return bool(things - COMMON_WORDS)
 
 
-def _leads_up(frame: StatementFrame, place: int) -> bool:
-    """Whether the value follows, so that what stands before is the verb: it “meets” or “sits”."""
+def _precedes_value(frame: StatementFrame, place: int) -> bool:
+    """Return whether the value follows, so that the word before it is a verb: it “meets” or
+    “sits”.
+    """
     rest = [word for word in frame.stems[place:] if word not in ("the", "a", "room")]
     return rest[:1] == [VALUE] or (rest[1:2] == [VALUE] and rest[0] in _LEADS)
 
 
 def same_lead(a: StatementFrame, b: StatementFrame) -> bool:
-    """Whether the values stand in the same relation, as far as can be told."""
+    """Return whether the values have the same relation, as far as known."""
     return {a.lead, b.lead} <= {"", "at", "for"} or a.lead == b.lead
 
 
 def same_unit(a: StatementFrame, b: StatementFrame) -> bool:
-    """Whether the same thing is counted, as far as both say."""
+    """Return whether the same noun is counted, if both state one."""
     return a.unit == b.unit or ({a.unit, b.unit} <= {"", *MEASURES} and "" in (a.unit, b.unit))
 
 

@@ -1,4 +1,4 @@
-"""Quotes: sentences of the user that a summary must not lose, found without a model."""
+"""Finds sentences of the user that a summary must keep verbatim, without a model."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from .sentence_splitter import (
 )
 
 SHORT_REPLY = 8
-"""A prompt of at most so many words may be the answer to the question before it."""
+"""A prompt of at most this many words may answer the question before it."""
 MAX_SENTENCE = 400
-"""Characters above which a sentence is no statement but pasted text."""
+"""Characters above which a sentence is pasted text rather than a statement."""
 ENOUGH = 1.0
-"""The score from which a sentence may be kept, where there is room."""
+"""The score from which a sentence may be kept, if there is space."""
 STATEMENT = 4
-"""Words from which a sentence that asks nothing says something."""
+"""Least words of a statement."""
 _WORTH = {"address": 3.5, "code": 3.5, "date": 3.0, "time": 3.0, "number": 2.0}
-"""By the kind of an exact string: what nobody can guess counts most."""
+"""By the kind of an exact string; those that cannot be inferred count most."""
 _WEIGHTS = (
     (RULE, 3.0),
     (COMMAND, 3.0),
@@ -55,9 +55,9 @@ _WEIGHTS = (
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A sentence as it was written; `keys` are its exact strings and names, `place` its order.
+    """A sentence, verbatim; `keys` are its exact strings and names, `place` its order.
 
-    `message` is the name of the message it stands in; one that is `folded` tells earlier values.
+    `message` is the id of its message; a `folded` one also mentions earlier values.
     """
 
     text: str
@@ -66,13 +66,13 @@ class Quote:
     keys: tuple[str, ...] = ()
     corrects: bool = False
     topic: frozenset[str] = frozenset()
-    """The stems of the words that say what it is about, without its values."""
+    """The stems of the words of its subject, without its values."""
     message: str = ""
     folded: bool = False
 
 
 def find_quotes(messages: Sequence[Message]) -> list[Quote]:
-    """What of the user's words is worth keeping, in their order; what is said again counts last."""
+    """Return the user's statements worth keeping, in order; of repetitions the last."""
     found: dict[str, Quote] = {}
     question = ""
     place = 0
@@ -84,15 +84,15 @@ def find_quotes(messages: Sequence[Message]) -> list[Quote]:
         reply = question if len(words(message.content)) <= SHORT_REPLY else ""
         for sentence in sentences(message.content):
             place += 1
-            quote = _judge(sentence, reply)
+            quote = _scored_quote(sentence, reply)
             if quote is not None:
                 found.pop(quote.text, None)
                 found[quote.text] = replace(quote, place=place, message=message.id)
     return list(found.values())
 
 
-def _judge(sentence: str, reply_to: str) -> Quote | None:
-    """The sentence as a quote when it says enough."""
+def _scored_quote(sentence: str, reply_to: str) -> Quote | None:
+    """Return the sentence as a quote if it says enough, else None."""
     if len(sentence) > MAX_SENTENCE or is_lead(sentence):
         return None
     text = without_lead(sentence)
@@ -121,13 +121,13 @@ def _judge(sentence: str, reply_to: str) -> Quote | None:
 
 
 def missing(quotes: Iterable[Quote], summary: str) -> list[Quote]:
-    """The quotes that the summary does not tell."""
+    """Return the quotes that the summary does not cover."""
     told = " ".join(summary.split()).casefold()
     told_stems = stems(summary)
-    return [q for q in quotes if q.folded or not _is_told(q, told, told_stems)]
+    return [q for q in quotes if q.folded or not _is_covered(q, told, told_stems)]
 
 
-def _is_told(quote: Quote, told: str, told_stems: frozenset[str]) -> bool:
+def _is_covered(quote: Quote, told: str, told_stems: frozenset[str]) -> bool:
     if any(" ".join(key.split()).casefold() not in told for key in quote.keys):
         return False
     topic = quote.topic
@@ -135,7 +135,7 @@ def _is_told(quote: Quote, told: str, told_stems: frozenset[str]) -> bool:
 
 
 def within(quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> list[Quote]:
-    """Those that say most for their length until `budget` tokens are full, in their order."""
+    """Return the quotes with the most value for their length within `budget` tokens, in order."""
     costs = {quote.place: count(quote.text) + 3 for quote in quotes}
     chosen: list[Quote] = []
     for quote in sorted(quotes, key=lambda q: (q.score / costs[q.place] ** 0.35, q.place))[::-1]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...transcript.view.block_actions import actions, is_seam
+from ...transcript.view.block_actions import actions, is_compaction
 from ...transcript.view.block_navigation import BlockStop
 from ...transcript.view.transcript import Action, Transcript
 from ..feature import Feature, Handler
@@ -86,7 +86,7 @@ class BlocksFeature(Feature):
             self.host.tell(f"No browser could be started for {address}", "warning")
 
     def _show_menu(self, at: BlockStop) -> None:
-        if is_seam(at):
+        if is_compaction(at):
             self.host.run_command("summary", at.entry.id)
             return
         from ...screens.block_menu import BlockMenu
@@ -105,7 +105,7 @@ class BlocksFeature(Feature):
                 self.host.run_command("copy", at.entry.id)
             else:
                 self.host.copy(at.text)
-        elif action == "fold" or (action == "open" and not is_seam(at)):
+        elif action == "fold" or (action == "open" and not is_compaction(at)):
             self.host.transcript.fold_at(at)
         elif action == "open":
             self.host.transcript.scroll_to_entry(self.host.chat.path[0].id)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...chats.queued_prompt import QueuedPrompt
     from ...client.api_types import GaugesEvent, PagesEvent
     from ...compaction.compaction_planner import Choice
-    from ...compaction.compactor import Progress
+    from ...compaction.compactor import CompactionProgress
     from ...screens.context.compact_choice import CompactChoice
     from ...session.turn import Turn
     from ..chat_host import ChatHost
@@ -302,7 +302,7 @@ class CompactionFeature(Feature):
             self._timer.stop()
             self._timer = None
 
-    def _show_progress(self, progress: Progress) -> None:
+    def _show_progress(self, progress: CompactionProgress) -> None:
         if self._request is not None:
             self._say(progress_text(progress))
 

@@ -112,7 +112,7 @@ class GaugesFeature(Feature):
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
         before = self._is_ready
-        self.state.take_gauges(gauges, time.monotonic())
+        self.state.update_gauges(gauges, time.monotonic())
         if self._is_ready and not before:
             self._changed()  # now it can count
         self._request_drawing()
@@ -124,7 +124,7 @@ class GaugesFeature(Feature):
         return loaded is not None and loaded.state == "ready"
 
     def on_pages(self, pages: PagesEvent) -> None:
-        self.state.take_pages(pages)
+        self.state.update_pages(pages)
         self._learn_titles(
             {chat_of(label) for group in pages.groups for label in group.conversations}
         )
@@ -235,7 +235,7 @@ class GaugesFeature(Feature):
         if leaf is None or leaf.role != "assistant" or not leaf.facts.prompt_tokens:
             return
         if compacted is None or compacted.created < leaf.created:
-            self.counter.take_total(leaf.facts.prompt_tokens + leaf.facts.completion_tokens)
+            self.counter.set_total(leaf.facts.prompt_tokens + leaf.facts.completion_tokens)
 
     def _collect_routes(self, chat: Chat) -> None:
         answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]

@@ -1,6 +1,6 @@
-"""A copy of the database, made once a day beside it, and put in its place where it is damaged.
+"""Daily backup of the chat database, restored if the database is damaged.
 
-That of encrypted chats is encrypted with the same passphrase.
+Backups of encrypted chats use the same passphrase.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ BACKUP = f"{_COPIES}db"
 ENCRYPTED_BACKUP = f"{_COPIES}sqlcipher.db"
 DAY = 24 * 3600.0
 ABANDONED = 3600.0
-"""Seconds after which half a copy is what a killed program left."""
+"""Seconds after which an incomplete backup was abandoned by a killed program."""
 
 
 def copy_of(folder: Path, passphrase: str | None) -> Path:
-    """Where the copy of chats that need this passphrase is, or would be."""
+    """Return the path of the backup for chats with this passphrase."""
     return folder / (BACKUP if passphrase is None else ENCRYPTED_BACKUP)
 
 
 def is_due(copy: Path, now: float) -> bool:
-    """Whether the copy is missing, older than a day, or of a time to come (Unix seconds)."""
+    """Return whether the backup is missing, older than a day, or dated in the future (Unix
+    seconds).
+    """
     try:
         made = copy.stat().st_mtime
     except OSError:
@@ -43,7 +45,7 @@ def is_due(copy: Path, now: float) -> bool:
 
 
 class Backup:
-    """One copy in the making, in a thread of its own: whoever writes need not wait."""
+    """A backup in progress, in a thread of its own, so that writing continues."""
 
     def __init__(self, folder: Path, passphrase: str | None) -> None:
         self._folder, self._passphrase = folder, passphrase
@@ -53,11 +55,11 @@ class Backup:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is being made still."""
+        """Return whether the backup is in progress."""
         return self._thread.is_alive()
 
     def stop(self, seconds: float) -> bool:
-        """Break it off, leaving the old copy as it was; False where it does not end in time."""
+        """Cancel it, keeping the previous backup; return False if it does not end in time."""
         if self._thread.is_alive():
             with suppress(*database_errors()):  # it has just ended
                 self._connection.interrupt()
@@ -65,7 +67,7 @@ class Backup:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        # The old copy is as good as it was, and tomorrow is another day.
+        # The previous backup is still valid; the next attempt is tomorrow.
         with suppress(OSError, *database_errors()), closing(self._connection):
             back_up(self._folder, self._passphrase, self._connection)
 
@@ -73,10 +75,10 @@ class Backup:
 def back_up(
     folder: Path, passphrase: str | None = None, connection: Connection | None = None
 ) -> bool:
-    """Copy the database as it is now; False where it is damaged, or chats were deleted meanwhile.
+    """Back up the database; return False if it is damaged, or chats were deleted meanwhile.
 
-    The copy takes the old one's place once it is whole, checked and on the disk. Raises errors of
-    the database and `OSError`, and then the old copy is as it was.
+    The new backup replaces the previous one once it is complete, checked and on the disk. Raises
+    errors of the database and `OSError`, and then the previous one stays.
     """
     if connection is None:
         with closing(_open(_original(folder, passphrase), passphrase)) as own:
@@ -109,7 +111,7 @@ def back_up(
 
 
 def restore(folder: Path, passphrase: str | None = None) -> float | None:
-    """Begin the database with the copy, where there is a good one; when that was made.
+    """Restore the database from a valid backup; return its time, None without one.
 
     There must be no database. Raises `OSError`.
     """
@@ -127,7 +129,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
                 os.fsync(file.fileno())
             try:
                 os.link(part, target)
-            except FileExistsError:  # another program was quicker
+            except FileExistsError:  # another program was faster
                 made = None
             part.unlink()
             return made
@@ -135,7 +137,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
 
 
 def opens_copy(folder: Path, passphrase: str) -> bool:
-    """Whether there is a copy that this passphrase opens."""
+    """Return whether there is a backup that this passphrase opens."""
     copy = copy_of(folder, passphrase)
     if copy.exists():
         with suppress(*database_errors()), closing(_open(copy, passphrase)) as connection:
@@ -144,14 +146,14 @@ def opens_copy(folder: Path, passphrase: str) -> bool:
 
 
 def wipe_backups(folder: Path, but: Path | None = None) -> None:
-    """Overwrite and remove the copies, but for one and its parts; raises `OSError`."""
+    """Overwrite and delete the backups, except one and its parts; raises `OSError`."""
     for path in folder.glob(f"{_COPIES}*"):
         if but is None or not path.name.startswith(but.name):
             _remove(path)
 
 
 def check_for(connection: Connection, seconds: float) -> str:
-    """What is wrong with the database, as far as `seconds` of looking find out; else "ok"."""
+    """Return the damage that a check of at most `seconds` finds in the database, else "ok"."""
     deadline = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
     try:
@@ -189,7 +191,7 @@ def _version(connection: Connection) -> int:
 
 
 def _has_deleted(connection: Connection, copy: Path) -> bool:
-    """Whether the copy has messages that the database has no more."""
+    """Return whether the backup contains messages that are no longer in the database."""
     connection.execute("ATTACH DATABASE ? AS copy", (str(copy),))
     try:
         gone = (

@@ -1,4 +1,4 @@
-"""`Database`: the file the chats are kept in, and connections to it."""
+"""The SQLite file of the chats: connections, locking and encryption."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 PLAIN = "history.db"
 ENCRYPTED = "history.sqlcipher.db"
 BUSY_MILLISECONDS = 5000
-"""How long another program of the same user may hold the database before writing is put off."""
+"""How long to wait for another program's lock before writing is deferred."""
 
 
 class Database:
-    """Opens connections; nothing is read or made before the first.
+    """Opens connections; the file is created on first use.
 
     The folder is for its owner only (0700), and so are the files (0600). Every connection may be
     used from any thread, by one at a time.
@@ -46,7 +46,7 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """The database as it is now: the encrypted one where there is or was one."""
+        """Return the path of the database, the encrypted one if there is or was one."""
         was_encrypted = self._passphrase is not None and not (self.folder / PLAIN).exists()
         encrypted = self.is_encrypted or was_encrypted
         return self.folder / (ENCRYPTED if encrypted else PLAIN)
@@ -57,25 +57,26 @@ class Database:
 
     @property
     def is_locked(self) -> bool:
-        """Whether a passphrase is needed and not known yet."""
+        """Return whether a passphrase is needed and not known yet."""
         return self._passphrase is None and self.is_encrypted
 
     @property
     def passphrase(self) -> str | None:
-        """What opens the database, None where nothing is needed or it is not known."""
+        """Return the passphrase, None if none is needed or it is not known."""
         return self._passphrase
 
     @property
     def key(self) -> str | None:
-        """The passphrase of the database as it is now, None where it needs none."""
+        """Return the passphrase of the present database, None if it needs none."""
         return self._passphrase if self.path.name == ENCRYPTED else None
 
     def unlock(self, passphrase: str, *, is_right: bool = False) -> None:
         """Keep the passphrase for later connections; raises `WrongPassphrase`.
 
-        Where the passphrase `is_right` for sure, a file that it does not open is damaged.
+        If `is_right`, the passphrase is known to be correct, so a file that it does not open is
+        damaged.
         """
-        # From here on nobody else makes another file of it.
+        # From here on no other program converts the file.
         self._lock.share()
         if self.is_encrypted:
             if not is_right:
@@ -83,7 +84,7 @@ class Database:
             self._passphrase, self._is_right = passphrase, True
 
     def connect(self) -> Connection:
-        """A connection to tables of this version, made where there is no database yet.
+        """Return a connection to the current schema, creating the database if needed.
 
         Raises `HistoryLocked`, `HistoryError` for a newer version, or an error of the database.
         Until `leave` no other program encrypts or decrypts the chats.
@@ -93,15 +94,15 @@ class Database:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         self._lock.share()
-        if self.is_locked:  # another program has encrypted them while this one waited
+        if self.is_locked:  # another program has encrypted them meanwhile
             raise HistoryLocked
         return self._connect()
 
     def _connect(self) -> Connection:
-        """A connection for one who shares the folder, or has it alone."""
+        """Return a connection; the caller shares the folder lock or holds it exclusively."""
         path, passphrase = self.path, self.key
         if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
-            # A crash in the middle of encrypting, or of the way back: the encrypted one counts.
+            # After a crash during encryption or decryption, the encrypted file is valid.
             wipe_file(self.folder / PLAIN)
         make_private(path)
         if path.stat().st_mode & 0o077:
@@ -115,21 +116,23 @@ class Database:
         return connection
 
     def leave(self) -> None:
-        """Let other programs encrypt or decrypt the chats; no connection may be open any more."""
+        """Release the folder lock, so that other programs may encrypt or decrypt; all connections
+        must be closed.
+        """
         self._is_right = False
         self._lock.release()
 
     def encrypt(self, passphrase: str) -> None:
-        """Encrypt the database, which nobody in this program may hold open meanwhile.
+        """Encrypt the database, which no connection of this program may have open.
 
-        Raises `HistoryError` where another program has it open, or SQLCipher is missing.
+        Raises `HistoryError` if another program has it open, or SQLCipher is missing.
         """
         load_sqlcipher()
-        self.connect().close()  # so that there is one
-        with self._alone():
+        self.connect().close()  # ensures that the file exists
+        with self._exclusive():
             if self.is_encrypted:
                 raise HistoryLocked
-            self._connect().close()  # which puts the log into the file
+            self._connect().close()  # merges the log into the file
             try:
                 encrypt_file(self.folder / PLAIN, self.folder / ENCRYPTED, passphrase)
             finally:
@@ -137,19 +140,19 @@ class Database:
                     self._passphrase = passphrase
 
     def decrypt(self) -> None:
-        """Keep the chats in the clear again; raises as `encrypt` does."""
+        """Decrypt the database; raises as `encrypt` does."""
         passphrase = self._passphrase
         if passphrase is None:
             raise HistoryLocked
-        with self._alone():
+        with self._exclusive():
             if self.is_encrypted:
                 self._connect().close()
                 decrypt_file(self.folder / ENCRYPTED, self.folder / PLAIN, passphrase)
             self._passphrase = None
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Have the folder alone; raises `HistoryError` where another program has it open."""
+    def _exclusive(self) -> Generator[None]:
+        """Hold the folder exclusively; raises `HistoryError` if another program has it open."""
         if not self._lock.take():
             raise HistoryError("Another ingle has these chats open.", "Close it, then try again.")
         try:
@@ -157,12 +160,12 @@ class Database:
         finally:
             self.leave()
 
-    def left_in_the_clear(self) -> list[str]:
-        """Names of databases that were set aside as damaged, which stay as they were."""
+    def unencrypted_leftovers(self) -> list[str]:
+        """Return the names of damaged databases that were set aside unencrypted."""
         return sorted(path.name for path in self.folder.glob("history.damaged-*.db"))
 
     def set_aside(self) -> Path:
-        """Rename the damaged database, so that a new one can begin; returns where it is now."""
+        """Rename the damaged database, so that a new one can be created; return its new path."""
         path = self.path
         stamp = time.strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
@@ -186,9 +189,8 @@ class Database:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA journal_mode = WAL")
-            # A commit is on the disk, not only with the system: at most four a second, in a
-            # thread of their own, so the wait costs nobody anything, and a power cut loses no
-            # more than kill -9 does.
+            # Commits must be on the disk: at most four a second in a thread of their own cost no
+            # waiting, and a power cut loses no more than kill -9 does.
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
             connection.close()
@@ -217,7 +219,7 @@ def _give_key(connection: Connection, passphrase: str, is_right: bool) -> None:
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """What the database libraries in use raise."""
+    """Return the exceptions that the database libraries in use raise."""
     import sqlite3
 
     cipher = sys.modules.get("sqlcipher3.dbapi2")
@@ -225,31 +227,31 @@ def database_errors() -> tuple[type[Exception], ...]:
 
 
 def damage(found: str) -> Exception:
-    """An error for `is_damage`, for what a check of the file found."""
+    """Return an error that `is_damage` accepts, for the result of a file check."""
     import sqlite3
 
     return sqlite3.DatabaseError(f"malformed: {found}")
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether the file itself is broken, or is no database."""
+    """Return whether the file itself is damaged, or is not a database."""
     text = str(error)
     return "malformed" in text or "not a database" in text
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether what should be written does not fit what is there."""
+    """Return whether the row to be written violates a constraint."""
     return type(error).__name__ == "IntegrityError"
 
 
 def is_unwritable(error: BaseException) -> bool:
-    """Whether it is what should be written that fails, so that trying again cannot help."""
+    """Return whether the data itself cannot be written, so that a retry is useless."""
     own = type(error).__name__ in ("DataError", "InterfaceError", "ProgrammingError")
     return own or not isinstance(error, (OSError, *database_errors()))
 
 
 def storage_trouble(error: BaseException) -> str:
-    """Why nothing can be written, as the end of a sentence for people."""
+    """Return why nothing can be written, as the end of a sentence for people."""
     text = str(error)
     if "full" in text or getattr(error, "errno", None) == 28:
         return "the disk is full"

@@ -1,4 +1,4 @@
-"""Encryption of the chats at rest by SQLCipher, there and back, without a moment of danger."""
+"""Encrypts and decrypts the chat database with SQLCipher, safely against crashes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 MIN_PASSPHRASE = 8
-NO_WAY_BACK = "Without it nobody can read the chats, you neither: it cannot be recovered."
+NO_WAY_BACK = "Without it no one can read the chats, including you: it cannot be recovered."
 PART = ".part"
 COMPANIONS = ("-wal", "-shm", "-journal")
 _WIPE_CHUNK = 1 << 20
 
 
 def load_sqlcipher() -> Any:
-    """SQLCipher's module in the shape of `sqlite3`; raises `HistoryError` where it is missing."""
+    """Return SQLCipher's module, compatible with `sqlite3`; raises `HistoryError` if it is
+    missing.
+    """
     try:
         return importlib.import_module("sqlcipher3.dbapi2")
     except ImportError as error:
@@ -32,12 +34,12 @@ def load_sqlcipher() -> Any:
 
 
 def quoted(text: str) -> str:
-    """`text` as a string in SQL, for the statements that take no parameters."""
+    """Return `text` as an SQL string, for statements that take no parameters."""
     return "'" + text.replace("\0", "").replace("'", "''") + "'"
 
 
 def passphrase_problem(passphrase: str) -> str | None:
-    """Why a passphrase will not do, None where it will."""
+    """Return why a passphrase is not acceptable, None if it is."""
     if len(passphrase) < MIN_PASSPHRASE:
         return f"The passphrase needs at least {MIN_PASSPHRASE} characters."
     if "\0" in passphrase:
@@ -46,11 +48,10 @@ def passphrase_problem(passphrase: str) -> str | None:
 
 
 def encrypt_file(plain: Path, encrypted: Path, passphrase: str) -> None:
-    """Make `encrypted` of the database `plain`, which is then overwritten and removed.
+    """Encrypt the database `plain` into `encrypted`; `plain` is then overwritten and deleted.
 
-    Whoever calls it holds a lock on `plain`. Until the new file is whole, checked and on the disk,
-    the old one is the history; from its renaming on, the new one is, and `plain` is rubbish that
-    the next start wipes too.
+    The caller holds a lock on `plain`. Until the new file is complete, checked and on the disk, the
+    old one is valid; after its renaming the new one is, and the next start also wipes `plain`.
     """
     part = _fresh_part(encrypted)
     _copy(plain, "", part, passphrase)
@@ -59,9 +60,9 @@ def encrypt_file(plain: Path, encrypted: Path, passphrase: str) -> None:
 
 
 def decrypt_file(encrypted: Path, plain: Path, passphrase: str) -> None:
-    """Make `plain` of the database `encrypted`, which is then removed.
+    """Decrypt the database `encrypted` into `plain`; `encrypted` is then deleted.
 
-    A crash before the removal leaves both; then the encrypted one is still the history.
+    A crash before the deletion leaves both; then the encrypted one is still valid.
     """
     part = _fresh_part(plain)
     _copy(encrypted, passphrase, part, "")
@@ -119,7 +120,7 @@ def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
         connection.execute("DETACH DATABASE copy")
     if counts[0::2] != counts[1::2] or checked != "ok":
         wipe_file(target)
-        raise HistoryError("The copy of the chats came out wrong, so nothing was changed.")
+        raise HistoryError("The converted chats failed their check, so nothing was changed.")
 
 
 def _put_in_place(part: Path, target: Path) -> None:

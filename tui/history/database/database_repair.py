@@ -1,4 +1,4 @@
-"""What is broken in a database that was found damaged, and the part of it that can be mended."""
+"""Repairs the full-text index of a damaged database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-def mend(connection: Connection) -> None:
-    """Make the full-text index anew where only that is damaged; raises damage in the chats.
+def repair_index(connection: Connection) -> None:
+    """Rebuild the full-text index if only it is damaged; raises damage of the chats themselves.
 
-    Needs a transaction that writes.
+    Needs a write transaction.
     """
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok" and "fts5" not in found:

@@ -1,4 +1,4 @@
-"""`FolderLock`: many programs may have the chats of a folder open, or one has them to itself."""
+"""Lock on the chat folder between programs: shared, or exclusive for conversions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 NAME = "history.lock"
 PATIENCE = 5.0
-"""Seconds to wait for the program that has the chats to itself."""
+"""Seconds to wait for a program that holds the lock exclusively."""
 
 
 class FolderLock:
-    """A lock between programs, which ends with the program that holds it.
+    """A lock between programs, released when its holder ends.
 
-    It is SQLite's own lock, on an empty database beside the chats: the same on every system, where
-    the systems' own locks differ. May be used from any thread.
+    It is SQLite's own lock, on an empty database beside the chats: the same on every system, unlike
+    the systems' own locks. May be used from any thread.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +29,9 @@ class FolderLock:
         self._mutex = threading.Lock()
 
     def share(self) -> None:
-        """Be one of those that have the chats open; raises SQLite's error where one is alone."""
+        """Take the lock shared; raises SQLite's error while another program holds it
+        exclusively.
+        """
         with self._mutex:
             if self._connection is None:
                 connection = self._connect()
@@ -43,7 +45,7 @@ class FolderLock:
                 self._connection = connection
 
     def take(self) -> bool:
-        """Have the chats alone, in place of sharing them; False where others have them open."""
+        """Turn the shared lock into an exclusive one; return False while others share it."""
         import sqlite3
 
         self.release()
@@ -60,7 +62,7 @@ class FolderLock:
             return True
 
     def release(self) -> None:
-        """Neither share nor have them any longer."""
+        """Release the lock."""
         with self._mutex:
             if self._connection is not None:
                 self._connection.close()

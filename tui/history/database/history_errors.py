@@ -1,16 +1,16 @@
-"""What can go wrong with the place where chats are kept.
+"""Errors of the chat history.
 
 HistoryError
 ├── HistoryLocked     it is encrypted, and no passphrase was given yet
 ├── WrongPassphrase   the passphrase does not open it
-└── SearchSuperseded  a newer search took this one's place
+└── SearchSuperseded  a newer search replaced this one
 """
 
 from __future__ import annotations
 
 
 class HistoryError(Exception):
-    """A failure with a sentence for people, and where possible what to do next."""
+    """A failure with a sentence for people, and if possible what to do next."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class WrongPassphrase(HistoryError):
 
 
 class SearchSuperseded(HistoryError):
-    """A newer search took this one's place."""
+    """A newer search replaced this one."""
 
     def __init__(self) -> None:
-        super().__init__("A newer search took this one's place.")
+        super().__init__("A newer search replaced this one.")

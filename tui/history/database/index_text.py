@@ -1,4 +1,4 @@
-"""`index_text`: text as the full-text index takes it."""
+"""Prepares text for the full-text index."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-# Colours and the like in what was pasted from a terminal, which would stick to the words.
+# Colour codes in text pasted from a terminal, which would stick to the words.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]{0,32}[ -/]{0,8}[@-~]")
 
 
 def index_text(text: str) -> str:
-    """`text` with spaces around each character of scripts that put none between words.
+    """Return `text` with spaces around each character of scripts without word spaces.
 
-    So each such character is a word of its own, and any run of them is found as a phrase. What is
-    indexed must be unindexed with the same text: a change here needs a migration.
+    Each such character is thus a word, and any run of them is found as a phrase. Removing from the
+    index requires the same text as adding: a change here needs a migration.
     """
     if "\x1b" in text:
         text = _SEQUENCE.sub("", text)
@@ -25,5 +25,5 @@ def index_text(text: str) -> str:
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether a character is of a script that puts no spaces between words."""
+    """Return whether a character belongs to a script without spaces between words."""
     return _UNSPACED.match(character) is not None

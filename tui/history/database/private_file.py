@@ -1,4 +1,4 @@
-"""`make_private`: an empty file that only its owner may read."""
+"""Creates files that only their owner may read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file for its owner only, where there is none.
+    """Create an empty file with mode 0600, unless it exists.
 
-    SQLite would let the umask decide who may read it; companions get the same mode from SQLite. A
-    file that is there must not be opened: closing it again would end the locks of every connection
-    this program has to it, and the next program that leaves would delete the log under them.
+    SQLite would apply the umask; its companion files inherit this mode. An existing file must not
+    be opened: closing it would release the locks of all this program's connections to it, and the
+    next program that leaves would delete the log under them.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

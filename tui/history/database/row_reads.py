@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 SPEEDS_FROM = 2000
-"""How many of the last answers are looked at for the speeds of models."""
+"""Number of recent answers from which model speeds are computed."""
 
 LATEST_SETTINGS = (
     "SELECT chat, body FROM settings WHERE row IN (SELECT max(row) FROM settings GROUP BY chat)"
@@ -24,7 +24,7 @@ LATEST_SETTINGS = (
 
 
 class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the list of chats; `changed` is when something was said last, since 1970."""
+    """An entry of the chat list; `changed` is the time of the last message, Unix seconds."""
 
     id: str
     title: str
@@ -38,7 +38,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnfinishedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that nobody follows any more; `generation` is its name in the daemon, if known."""
+    """An answer whose program has ended; `generation` is its id in the daemon, if known."""
 
     chat: str
     message: str
@@ -47,7 +47,7 @@ class UnfinishedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelSpeed(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over a model's last answers here: tokens a second, and seconds to the first."""
+    """Medians over a model's recent answers: tokens per second, and seconds to the first token."""
 
     model: str
     answers: int
@@ -56,7 +56,7 @@ class ModelSpeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_draft(connection: Connection, chat: str) -> str:
-    """What stood in the composer of a chat."""
+    """Return the draft of a chat."""
     found = connection.execute("SELECT text FROM drafts WHERE chat = ?", (chat,)).fetchone()
     return "" if found is None else found[0]
 
@@ -64,7 +64,7 @@ def load_draft(connection: Connection, chat: str) -> str:
 def recent_chats(
     connection: Connection, limit: int, folder: str | None = None
 ) -> list[ChatSummary]:
-    """The chats, pinned ones first, then the newest first; of one folder, or of all."""
+    """Return the chats of one folder or all, pinned first, then the newest first."""
     bodies: dict[str, str] = dict(connection.execute(LATEST_SETTINGS))
     drafts = {
         chat: (text, changed)
@@ -92,7 +92,7 @@ def recent_chats(
 
 
 def folders(connection: Connection) -> list[tuple[str, int]]:
-    """The folders in use with how many chats each has, by name."""
+    """Return the folders in use, by name, with their number of chats."""
     counts: dict[str, int] = defaultdict(int)
     for _, body in connection.execute(LATEST_SETTINGS):
         folder = decode_settings(body).folder
@@ -102,7 +102,7 @@ def folders(connection: Connection) -> list[tuple[str, int]]:
 
 
 def recent_prompts(connection: Connection, limit: int) -> list[str]:
-    """The last prompts of all chats, the newest first, each once."""
+    """Return the latest prompts of all chats, newest first, without duplicates."""
     prompts: dict[str, None] = {}
     for (content,) in connection.execute(
         "SELECT content FROM messages WHERE role = 'user' ORDER BY created DESC LIMIT ?",
@@ -116,9 +116,9 @@ def recent_prompts(connection: Connection, limit: int) -> list[str]:
 
 
 def claim_unfinished(connection: Connection, session: int) -> list[UnfinishedAnswer]:
-    """Answers left open by programs that are gone; from now on this one is to follow them.
+    """Claim answers that ended programs left open; this session now follows them.
 
-    Needs a transaction that writes: so two chats that start at once never take up the same answer.
+    Needs a write transaction, so that two chats started at once never claim the same answer.
     """
     rows = connection.execute(
         "SELECT m.row, m.chat, m.id, m.model, g.generation, ifnull(g.session, m.session)"
@@ -140,7 +140,7 @@ def claim_unfinished(connection: Connection, session: int) -> list[UnfinishedAns
 
 
 def model_speeds(connection: Connection) -> dict[str, ModelSpeed]:
-    """What each model reached here, by its name."""
+    """Return the measured speed of each model, by name."""
     from statistics import median
 
     speeds: dict[str, list[float]] = defaultdict(list)
@@ -167,7 +167,7 @@ def model_speeds(connection: Connection) -> dict[str, ModelSpeed]:
 
 
 def route_counts(connection: Connection) -> dict[str, int]:
-    """How many answers of all chats went which way."""
+    """Return the number of answers by route, over all chats."""
     rows = connection.execute(
         "SELECT coalesce(json_extract(facts, '$.route'), 'local'), count(*) FROM endings GROUP BY 1"
     )
@@ -175,7 +175,7 @@ def route_counts(connection: Connection) -> dict[str, int]:
 
 
 def first_prompt(connection: Connection, chat: str) -> str:
-    """What a chat began with."""
+    """Return a chat's first prompt."""
     found = connection.execute(
         "SELECT content FROM messages WHERE chat = ? AND role = 'user' ORDER BY row LIMIT 1",
         (chat,),
@@ -184,7 +184,7 @@ def first_prompt(connection: Connection, chat: str) -> str:
 
 
 def whole_text(connection: Connection, row: int) -> str:
-    """What a message says, with all its pieces, and the text of its attachments in front."""
+    """Return a message's whole text, preceded by the text of its attachments."""
     content, attachments = connection.execute(
         "SELECT content, attachments FROM messages WHERE row = ?", (row,)
     ).fetchone()
@@ -197,13 +197,15 @@ def whole_text(connection: Connection, row: int) -> str:
 
 
 def message_text(connection: Connection, message: str) -> str:
-    """What a message says, "" where there is none."""
+    """Return a message's text, "" if missing."""
     found = connection.execute("SELECT row FROM messages WHERE id = ?", (message,)).fetchone()
     return "" if found is None else whole_text(connection, found[0])
 
 
-def given_lengths(connection: Connection, message: str) -> tuple[int, int]:
-    """The characters of text and of thoughts that a message was added with, before its pieces."""
+def initial_lengths(connection: Connection, message: str) -> tuple[int, int]:
+    """Return the characters of text and reasoning with which a message was added, before later
+    pieces.
+    """
     found = connection.execute(
         "SELECT content, reasoning FROM messages WHERE id = ?", (message,)
     ).fetchone()
@@ -241,7 +243,7 @@ def _summary(
 
 
 def living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
-    """Those of `sessions` whose program still runs."""
+    """Return those of `sessions` whose program is still running."""
     import psutil
 
     alive: set[int] = set()
@@ -253,8 +255,8 @@ def living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
             continue
         try:
             program = psutil.Process(found[0])
-            # A program that began after the session was written down only has its number, and one
-            # that nobody has waited for yet is dead all the same.
+            # A program started after the session was recorded merely reuses its process id; a
+            # zombie is dead too.
             began_before = program.create_time() <= found[1] + 1
             if began_before and program.status() != psutil.STATUS_ZOMBIE:
                 alive.add(session)

@@ -1,4 +1,4 @@
-"""What is noted in the history: each function writes its rows over a connection."""
+"""Database statements that write chats, messages, settings and deletions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def storable(text: str) -> str:
-    """`text` without halves of surrogate pairs, which no database can take."""
+    """Return `text` without unpaired surrogates, which the database rejects."""
     if text.isascii():
         return text
     try:
@@ -28,7 +28,7 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: object) -> str:
-    """A value as a row keeps it."""
+    """Return a value as JSON for a row."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
@@ -53,7 +53,7 @@ def add_chat(
     body: str,
     source: str | None = None,
 ) -> None:
-    """A chat with its settings, unless it is there; `source` names where it was imported from."""
+    """Add a chat with its settings, unless it exists; `source` names the origin of an import."""
     connection.execute(
         "INSERT OR IGNORE INTO chats(id, created, source) VALUES (?, ?, ?)", (id, created, source)
     )
@@ -61,10 +61,10 @@ def add_chat(
 
 
 def add_settings(connection: Connection, chat: str, body: str, known: str | None = None) -> None:
-    """The chat's settings from now on; nothing where they are the same, or there is no chat.
+    """Set the chat's settings, unless they are the same or the chat is missing.
 
-    Where another program has changed them since they were `known`, only what is different from
-    that is changed.
+    If another program changed them since they were `known`, only the differences from `known` are
+    applied.
     """
     last = connection.execute(
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
@@ -78,14 +78,14 @@ def add_settings(connection: Connection, chat: str, body: str, known: str | None
 
 
 def _merged(last: str, body: str, known: dict[str, Any]) -> str:
-    """The `last` settings with what `body` changes in those that were `known`."""
+    """Return the `last` settings with the changes of `body` relative to `known`."""
     said: dict[str, Any] = msgspec.json.decode(body)
     changed = {name: value for name, value in said.items() if known.get(name) != value}
     return storable_json(msgspec.json.decode(last) | changed)
 
 
 class MessageNote(msgspec.Struct, frozen=True):
-    """A message as it was when it was added; later changes are notes of their own."""
+    """A message at the time it was added; later changes are separate rows."""
 
     chat: str
     id: str
@@ -104,7 +104,7 @@ class MessageNote(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, chat: str, message: Message) -> MessageNote:
-        """What there is to note of a message."""
+        """Return the row data of a message."""
         return cls(
             chat,
             message.id,
@@ -123,7 +123,7 @@ class MessageNote(msgspec.Struct, frozen=True):
         )
 
     def write(self, connection: Connection, session: int | None) -> None:
-        """Add its rows; `session` names the program that writes an open answer."""
+        """Insert its rows; `session` identifies the program that writes an open answer."""
         is_open = self.role == "assistant" and self.ending is None
         row = connection.execute(
             "INSERT INTO messages(id, chat, parent, role, created, model, content, reasoning,"
@@ -155,7 +155,7 @@ class MessageNote(msgspec.Struct, frozen=True):
 
 
 def add_piece(connection: Connection, message: str, text: str, reasoning: str) -> None:
-    """An answer grew; nothing where it was deleted meanwhile."""
+    """Append text to an answer, unless it was deleted meanwhile."""
     connection.execute(
         "INSERT INTO pieces(message, number, text, reasoning) SELECT row, 1 + ifnull("
         "(SELECT max(number) FROM pieces WHERE message = row), 0), ?, ? FROM messages WHERE id = ?",
@@ -164,7 +164,7 @@ def add_piece(connection: Connection, message: str, text: str, reasoning: str) -
 
 
 def add_generation(connection: Connection, message: str, generation: str, session: int) -> None:
-    """An answer's name in the daemon, and the program that follows it."""
+    """Set an answer's generation id in the daemon, and the session that follows it."""
     connection.execute(
         "INSERT INTO generations(message, generation, session)"
         " SELECT row, ?, ? FROM messages WHERE id = ?",
@@ -173,7 +173,7 @@ def add_generation(connection: Connection, message: str, generation: str, sessio
 
 
 def add_ending(connection: Connection, message: str, ending: Ending, facts: str) -> None:
-    """An answer is complete; now it can be found."""
+    """Complete an answer, and add it to the full-text index."""
     found = connection.execute(
         "SELECT row, (SELECT ifnull(max(number), 0) FROM pieces WHERE message = row)"
         " FROM messages WHERE id = ?",
@@ -191,7 +191,7 @@ def add_ending(connection: Connection, message: str, ending: Ending, facts: str)
 
 
 def add_choice(connection: Connection, message: str) -> None:
-    """The branch of a message is the one on the screen."""
+    """Record that the message's branch is the one on the screen."""
     connection.execute(
         "INSERT INTO choices(message, after) SELECT row, (SELECT max(row) FROM messages)"
         " FROM messages WHERE id = ?",
@@ -200,7 +200,7 @@ def add_choice(connection: Connection, message: str) -> None:
 
 
 def add_message_pin(connection: Connection, message: str, pinned: bool) -> None:
-    """A message is to be kept word for word, or no longer."""
+    """Pin a message, so that compaction keeps it verbatim, or unpin it."""
     connection.execute(
         "INSERT INTO message_pins(message, pinned) SELECT row, ? FROM messages WHERE id = ?",
         (pinned, message),
@@ -208,7 +208,7 @@ def add_message_pin(connection: Connection, message: str, pinned: bool) -> None:
 
 
 def add_compaction(connection: Connection, chat: str, compaction: CompactionRecord) -> None:
-    """A summary stands for what is before it."""
+    """Record a compaction: its summary replaces the messages before it in requests."""
     connection.execute(
         "INSERT INTO compactions(id, chat, at, body) VALUES (?, ?, ?, ?)",
         (compaction.id, chat, compaction.at, storable_json(compaction)),
@@ -216,12 +216,12 @@ def add_compaction(connection: Connection, chat: str, compaction: CompactionReco
 
 
 def add_undo(connection: Connection, compaction: str) -> None:
-    """The originals are sent again."""
+    """Undo a compaction: the original messages are sent again."""
     connection.execute("INSERT INTO undos(compaction) VALUES (?)", (compaction,))
 
 
 def save_draft(connection: Connection, chat: str, text: str, changed: float) -> None:
-    """Keep what stands in the composer; an empty draft is none."""
+    """Save the draft of a chat; an empty draft is deleted."""
     if text:
         connection.execute(
             "INSERT INTO drafts(chat, text, changed) VALUES (?, ?, ?)"
@@ -233,7 +233,7 @@ def save_draft(connection: Connection, chat: str, text: str, changed: float) -> 
 
 
 def remove_message(connection: Connection, message: str) -> None:
-    """Delete a message and all behind it, with the summaries that tell of them."""
+    """Delete a message and all its descendants, with compactions that cover them."""
     rows = connection.execute(
         "WITH RECURSIVE gone(id) AS (SELECT ? UNION ALL"
         " SELECT messages.id FROM messages JOIN gone ON messages.parent = gone.id)"
@@ -253,32 +253,32 @@ def delete_chat(connection: Connection, chat: str) -> None:
 
 
 def encode_settings(settings: ChatSettings) -> str:
-    """The settings as a row keeps them."""
+    """Return the settings as JSON for a row."""
     return storable_json(settings)
 
 
 def chat_head(chat: Chat) -> tuple[str, float, str]:
-    """Name, beginning and settings of a chat."""
+    """Return id, creation time and settings of a chat."""
     return chat.id, chat.created, encode_settings(chat.settings)
 
 
 def encode_facts(facts: MessageFacts) -> str:
-    """The facts as a row keeps them."""
+    """Return the facts as JSON for a row."""
     return storable_json(facts)
 
 
 def index_message(connection: Connection, row: int) -> None:
-    """Have a message found by its words; it must not be in the index."""
+    """Add a message to the full-text index; it must not be in it yet."""
     _index(connection, row, _indexed_text(connection, row))
 
 
 def _delete_messages(connection: Connection, rows: list[int]) -> None:
     for row in rows:
         _unindex(connection, row)
-    # What was added later first: nothing may stand behind a message that goes.
+    # Descendants first, because of the foreign keys.
     rows.sort(reverse=True)
     connection.executemany("DELETE FROM messages WHERE row = ?", [(row,) for row in rows])
-    # What was deleted is overwritten in the tables at once; in the index, only when it is merged.
+    # Deleted table rows are overwritten at once, index entries only when parts are merged.
     connection.execute("INSERT OR IGNORE INTO chores(name) VALUES ('wipe')")
 
 
@@ -287,7 +287,7 @@ def _index(connection: Connection, row: int | None, text: str) -> None:
 
 
 def _unindex(connection: Connection, row: int) -> None:
-    """Take a message out of the index, which needs the text that it was indexed with."""
+    """Remove a message from the index, which needs the text that was indexed."""
     role = connection.execute("SELECT role FROM messages WHERE row = ?", (row,)).fetchone()[0]
     ended = connection.execute("SELECT 1 FROM endings WHERE message = ?", (row,)).fetchone()
     if role == "user" or ended is not None:
@@ -298,7 +298,7 @@ def _unindex(connection: Connection, row: int) -> None:
 
 
 def _indexed_text(connection: Connection, row: int) -> str:
-    """The text of a message up to its last ending, with its attachments."""
+    """Return the text of a message up to its last ending, with its attachments."""
     from ...chats.message import Attachment, Message
 
     content, attachments = connection.execute(

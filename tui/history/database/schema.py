@@ -1,4 +1,4 @@
-"""`migrate`: the tables of the database, and how an older one becomes a newer one."""
+"""The database schema and its migrations."""
 
 from __future__ import annotations
 
@@ -125,19 +125,19 @@ def _create(connection: Connection) -> None:
 
 
 STEPS: tuple[Callable[[Connection], None], ...] = (_create,)
-"""Each makes the tables of its number from those before; only added to, once released."""
+"""Each creates its version of the tables from the previous one; released steps never change."""
 
 
 def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:
-    """Bring the tables to this version; raises `HistoryError` for those of a newer one.
+    """Migrate to the current version; raises `HistoryError` for a newer one.
 
-    Only drafts and chores may be rewritten: the database itself refuses it for everything else.
+    Only drafts and chores may be updated: triggers reject updates of all other tables.
     """
     if _version(connection) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked with the lock held: another chat may have done it meanwhile.
+        # Checked under the lock: another program may have migrated meanwhile.
         version = _version(connection)
         if version > len(steps):
             raise HistoryError(
@@ -149,7 +149,7 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
         connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk has ended it already
+        if connection.in_transaction:  # a full disk has already ended it
             connection.execute("ROLLBACK")
         raise
 

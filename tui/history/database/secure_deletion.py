@@ -1,4 +1,4 @@
-"""`wipe_deleted`: leaves nothing in the files of what was deleted."""
+"""Removes the traces of deleted messages from the database files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def wipe_deleted(connection: Connection) -> bool:
-    """Do the rest of earlier deletions; False where another program's reading still hinders it.
+    """Finish earlier deletions; return False while another program's reading prevents it.
 
-    SQLite overwrites freed pages (`secure_delete`), but the full-text index keeps deleted words in
-    its older parts until they are merged, the log (WAL) the old pages until it is cut, and a copy
-    all of it. That this is to be done stands in the database, so a crash only puts it off.
+    SQLite overwrites freed pages (`secure_delete`), but the full-text index keeps deleted words
+    until its parts are merged, the log (WAL) keeps old pages until it is truncated, and a backup
+    keeps everything. The pending deletion is recorded in the database, so a crash only delays it.
     """
     try:
         if connection.execute("SELECT 1 FROM chores WHERE name = 'wipe'").fetchone() is None:
@@ -31,6 +31,6 @@ def wipe_deleted(connection: Connection) -> bool:
         connection.execute("DELETE FROM chores WHERE name = 'wipe'")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except (OSError, *database_errors()):
-        # Tried again behind the next note, and at the next start.
+        # Retried after the next write, and at the next start.
         return False
     return True

@@ -1,4 +1,4 @@
-"""The passphrase in the system's keyring, where its owner wants that and `keyring` is installed."""
+"""Stores the passphrase in the system's keyring, if requested and `keyring` is installed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .history_errors import HistoryError
 SERVICE = "ingle chats"
 
 
-def remembered(folder: Path) -> str | None:
-    """The passphrase of the chats in `folder`, None where the keyring has or gives none."""
+def load_passphrase(folder: Path) -> str | None:
+    """Return the passphrase of the chats in `folder`, None if the keyring has none."""
     try:
         found = _call("get_password", folder)
     except HistoryError:
@@ -20,13 +20,13 @@ def remembered(folder: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def remember(folder: Path, passphrase: str) -> None:
-    """Put the passphrase into the keyring; raises `HistoryError`."""
+def store_passphrase(folder: Path, passphrase: str) -> None:
+    """Store the passphrase in the keyring; raises `HistoryError`."""
     _call("set_password", folder, passphrase)
 
 
-def forget(folder: Path) -> None:
-    """Take the passphrase out of the keyring; raises `HistoryError`."""
+def delete_passphrase(folder: Path) -> None:
+    """Delete the passphrase from the keyring; raises `HistoryError`."""
     _call("delete_password", folder)
 
 
@@ -35,7 +35,7 @@ def _load() -> Any:
         return importlib.import_module("keyring")
     except ImportError as error:
         raise HistoryError(
-            "The system's keyring cannot be asked: `keyring` is not installed.",
+            "The system's keyring cannot be used: `keyring` is not installed.",
             "Install it with `pip install keyring`, then start the chat again.",
         ) from error
 
@@ -45,5 +45,5 @@ def _call(name: str, folder: Path, *more: str) -> object:
     try:
         return getattr(module, name)(SERVICE, str(folder), *more)
     except Exception as error:
-        # Every system's keyring has failures of its own, without a common root.
+        # Keyring backends raise their own exceptions, without a common base.
         raise HistoryError(f"The system's keyring refused: {error or type(error)}.") from error

@@ -1,1 +1,1 @@
-"""A chat as a file: Markdown and HTML to read, JSON to take along whole."""
+"""Exports a chat to a file: Markdown and HTML for reading, JSON complete."""

@@ -1,4 +1,4 @@
-"""`export_html`: the branch on the screen as one page that needs nothing else."""
+"""Exports the current branch as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...chats.message import Message
 from ...text.terminal_safe_text import clean
 from .export_markdown import ending_note, iso_time, models_of, sibling_note
 
-# Nothing is fetched and nothing runs, whatever a message says.
+# Nothing is fetched or executed, whatever a message contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #2c2622; --paper: #faf6ef; --muted: #71675b;
@@ -37,10 +37,10 @@ a { color: var(--model); }
 
 
 def export_html(chat: Chat) -> str:
-    """The chosen branch as a page: dark and light, without scripts, everything escaped."""
+    """Return the chosen branch as a page: dark and light, without scripts, everything escaped."""
     from markdown_it import MarkdownIt
 
-    # No raw HTML, and pictures only as links: a page at home asks nobody for anything.
+    # No raw HTML, and pictures only as links: the page makes no network requests.
     renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     renderer.disable("image")
     title = escape(_line(chat.title) or "Untitled")

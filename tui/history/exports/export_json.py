@@ -1,4 +1,4 @@
-"""`export_json`: the whole chat with all its branches, as a file that can be imported again."""
+"""Exports a whole chat with all its branches as JSON, which can be imported again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERSION = 1
 
 
 class ChatFile(msgspec.Struct, kw_only=True):
-    """What the file holds; `chosen` are the messages on the branches that are on the screen."""
+    """The contents of the file; `chosen` are the messages on the visible branches."""
 
     format: str
     version: int
@@ -27,8 +27,8 @@ class ChatFile(msgspec.Struct, kw_only=True):
 
 
 def export_json(chat: Chat) -> str:
-    """The chat as JSON; the same chat gives the same bytes."""
-    chosen = set(chat.chosen_names())
+    """Return the chat as JSON; the same chat gives the same bytes."""
+    chosen = set(chat.chosen_ids())
     file = ChatFile(
         format=FORMAT,
         version=VERSION,
@@ -40,6 +40,6 @@ def export_json(chat: Chat) -> str:
         compactions=list(chat.compactions.values()),
         undone=sorted(chat.undone),
     )
-    # A half of a surrogate pair, which a model may have said, has no bytes.
+    # An unpaired surrogate, which a model may generate, cannot be encoded.
     content = msgspec.json.format(msgspec.json.encode(file), indent=1)
     return content.decode() + "\n"

@@ -1,4 +1,4 @@
-"""`export_markdown`: the branch on the screen, to be read and edited."""
+"""Exports the current branch as Markdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 
 
 def export_markdown(chat: Chat) -> str:
-    """The chosen branch as Markdown, with front matter; thoughts are folded."""
+    """Return the chosen branch as Markdown, with front matter; reasoning is folded."""
     parts = [_front_matter(chat), f"# {_line(chat.title) or 'Untitled'}"]
     if chat.settings.system:
         parts.append("## System\n\n" + clean(chat.settings.system).strip())
@@ -24,7 +24,7 @@ def export_markdown(chat: Chat) -> str:
 
 
 def iso_time(stamp: float) -> str:
-    """A time with its zone, "" where it is none."""
+    """Return a time with its zone, "" for an invalid time."""
     try:
         return datetime.fromtimestamp(stamp).astimezone().isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
@@ -32,12 +32,12 @@ def iso_time(stamp: float) -> str:
 
 
 def models_of(chat: Chat) -> list[str]:
-    """The models that answered on the chosen branch, the first first."""
+    """Return the models that answered on the chosen branch, in order."""
     return list(dict.fromkeys(message.model for message in chat.path if message.model))
 
 
 def sibling_note(chat: Chat, message: Message) -> str:
-    """Which of several it is, "" for the only one."""
+    """Return the position among sibling answers, "" for a single one."""
     siblings = chat.siblings(message)
     if len(siblings) == 1:
         return ""
@@ -45,7 +45,7 @@ def sibling_note(chat: Chat, message: Message) -> str:
 
 
 def ending_note(message: Message) -> str:
-    """How an answer ended, where it did not end by itself."""
+    """Return how an answer ended, "" for a normal end."""
     notes = {
         "length": "cut off at its length limit",
         "stopped": "stopped",
@@ -66,7 +66,7 @@ def _front_matter(chat: Chat) -> str:
         "messages": len(chat.path),
         "id": chat.id,
     }
-    # JSON is YAML, and quotes what a title may contain.
+    # JSON is valid YAML, and quotes what a title may contain.
     lines = [
         f"{name}: {json.dumps(value, ensure_ascii=False)}"
         for name, value in fields.items()
@@ -93,7 +93,7 @@ def _message(chat: Chat, message: Message) -> str:
 
 
 def _fence_around(text: str) -> str:
-    """A fence longer than any in the text."""
+    """Return a fence longer than any in the text."""
     return "`" * max(3, 1 + max((len(mark) for mark in _FENCE.findall(text)), default=0))
 
 

@@ -1,4 +1,4 @@
-"""`write_export`: writes a chat to a file, and never over another one."""
+"""Writes an exported chat to a new file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESERVED = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)\Z")
 
 
 def parse_export(argument: str) -> tuple[str, str]:
-    """Format and path of `/export md|json|html [PATH]`; either may be left out."""
+    """Parse `/export md|json|html [PATH]` into format and path; either may be omitted."""
     first, _, rest = argument.strip().partition(" ")
     path = rest.strip()
     if first in FORMATS:
@@ -26,10 +26,10 @@ def parse_export(argument: str) -> tuple[str, str]:
 
 
 def write_export(chat: Chat, kind: str, path: str, folder: Path) -> Path:
-    """Write the chat; returns where. Raises `HistoryError`.
+    """Write the chat; return the path. Raises `HistoryError`.
 
-    Without a path it is the title in `folder`, with a number where that is taken; a folder as path
-    takes the place of `folder`.
+    Without a path the file is named by the title in `folder`, with a number if the name is taken; a
+    folder as path replaces `folder`.
     """
     target = folder / Path(path.strip("\"'")).expanduser() if path else folder
     content = _exporter(kind)(chat).encode("utf-8", "replace")
@@ -46,7 +46,7 @@ def write_export(chat: Chat, kind: str, path: str, folder: Path) -> Path:
 
 
 def file_name(title: str) -> str:
-    """A title as a name that every file system takes."""
+    """Return a title as a file name that every file system accepts."""
     name = _UNFIT.sub("-", title).strip("-. ")[:60].rstrip("-. ")
     return f"{name or 'chat'}_" if _RESERVED.match(name) else name or "chat"
 
@@ -64,7 +64,7 @@ def _write_beside(folder: Path, name: str, kind: str, content: bytes) -> Path:
 
 
 def _write_new(target: Path, content: bytes) -> None:
-    """Write a file that is not there yet, whole or not at all."""
+    """Create a new file atomically."""
     with target.open("xb") as file:
         try:
             file.write(content)

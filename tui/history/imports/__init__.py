@@ -1,1 +1,1 @@
-"""Chats of other programs: each module reads one program's files into our own tree."""
+"""Importers of other programs' chats: one module per program."""

@@ -1,4 +1,4 @@
-"""`read_chatgpt`: a conversation of ChatGPT's export (`conversations.json`)."""
+"""Imports conversations from ChatGPT's export (`conversations.json`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .imported_chat import (
 
 
 def read_chatgpt(conversation: Json) -> ImportedChat:
-    """The tree in `mapping`, with the branch of `current_node`; raises `MalformedChat`.
+    """Read the tree in `mapping`, with the branch of `current_node`; raises `MalformedChat`.
 
-    What a reader of ChatGPT does not see (system messages, calls of tools and their results) is
-    left out; thoughts go to the answer behind them.
+    What ChatGPT does not show (system messages, tool calls and results) is omitted; reasoning is
+    attached to the answer after it.
     """
     nodes = conversation.get("mapping")
     if not isinstance(nodes, dict):
@@ -62,7 +62,7 @@ def _message(key: str, parent: str | None, message: Json, default_model: str) ->
 
 
 def _parts(parts: Any) -> list[str]:
-    """Texts as they are; of pictures and sound only that they were there."""
+    """Return text parts as they are; pictures and sound as placeholders."""
     texts: list[str] = []
     for part in parts if isinstance(parts, list) else []:  # pyright: ignore[reportUnknownVariableType]
         if isinstance(part, str):

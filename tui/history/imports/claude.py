@@ -1,4 +1,4 @@
-"""`read_claude`: a conversation of Claude's export (`conversations.json`)."""
+"""Imports conversations from Claude's export (`conversations.json`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .imported_chat import (
 
 
 def read_claude(conversation: Json) -> ImportedChat:
-    """The messages in their order, or as a tree where they name their parents."""
+    """Read the messages in order, or as a tree if they name their parents."""
     if not isinstance(conversation.get("chat_messages"), list):
         raise MalformedChat("`chat_messages` is not a list")
     created = seconds(conversation.get("created_at"))

@@ -1,4 +1,4 @@
-"""`import_chats`: puts the chats of a file into the history, each only once."""
+"""Imports the chats of a file into the history, each only once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 COMMIT_SECONDS = 0.3
-"""How long one transaction may grow: what is said meanwhile waits for it."""
+"""Longest time of one transaction, which blocks other writes."""
 MAX_REPORTED = 5
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """What came of an import; `total` is 0 where it is not known."""
+    """The result of an import; `total` is 0 if unknown."""
 
     total: int = 0
     seen: int = 0
@@ -36,7 +36,7 @@ class ImportReport:
     failed: int = 0
 
     def sentence(self) -> str:
-        """The outcome for people."""
+        """Return the result as a sentence."""
         if self.messages == 0 and not self.failed:
             return "Nothing new: all its chats are here already." if self.seen else "No chats."
         parts = [_count(self.chats, "new chat"), _count(self.messages, "message")]
@@ -50,16 +50,16 @@ class ImportReport:
 def import_chats(
     connection: Connection, path: Path, progress: Callable[[ImportReport], bool]
 ) -> ImportReport:
-    """Add what is not there yet; `progress` is told now and then, and stops it with False.
+    """Add the chats that are missing; `progress` is called now and then, and stops it with False.
 
-    Chats and messages have the same names at every import, so what is there already is left
-    alone, and a chat that grew in the other program gets what is new. Raises `HistoryError`.
+    Chats and messages get the same ids at every import, so existing ones are skipped, and a chat
+    that grew in the other program gets its new messages. Raises `HistoryError`.
     """
     report = ImportReport()
     try:
         _add_all(connection, path, report, progress)
     finally:
-        # Each chat is whole or not there at all, so what is done is kept even after a failure.
+        # Each chat is imported atomically, so finished ones are kept even after a failure.
         if connection.in_transaction:
             connection.execute("COMMIT")
     if report.failed and report.failed == report.seen:
@@ -132,13 +132,14 @@ def _add(connection: Connection, found: ImportedChat | Chat, report: ImportRepor
 
 
 def leaves(chat: Chat) -> Iterator[Message]:
-    """The ends of all branches, in the order in which choosing them gives the chat's own choice.
+    """Yield the ends of all branches, ordered so that choosing each in turn restores the chat's
+    choices.
 
-    At every fork the chosen branch comes last. Nothing for a chat without forks.
+    At every fork the chosen branch comes last. Yields nothing for a chat without forks.
     """
     if all(len(chat.children(name)) <= 1 for name in (None, *chat.messages)):
         return
-    chosen = set(chat.chosen_names())
+    chosen = set(chat.chosen_ids())
     waiting = sorted(chat.children(None), key=lambda message: message.id not in chosen)
     while waiting:
         message = waiting.pop()

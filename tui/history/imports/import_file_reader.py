@@ -1,4 +1,4 @@
-"""`read_chats`: the chats in a file, whichever program wrote it."""
+"""Detects the program that wrote an import file, and reads its chats."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..exports.export_json import FORMAT
 from .chatgpt import read_chatgpt
 from .claude import read_claude
 from .imported_chat import ImportedChat, Json, MalformedChat
-from .ingle_json import read_own
+from .ingle_json import read_ingle_chat
 from .open_webui import read_open_webui
 from .terminal_chats import read_terminal_chats
 
 MAX_BYTES = 1 << 30
-"""Of JSON, unpacked: more than any export has, and less than what fills the memory."""
+"""Bytes of unpacked JSON: more than any export has, and less than fills the memory."""
 MAX_MEMBERS = 10_000
 KNOWN = (
     "Known are ChatGPT's and Claude's conversations.json and their zip, Open WebUI's export, "
@@ -32,10 +32,9 @@ Entry = Callable[[], ImportedChat | Chat]
 
 
 def read_chats(path: Path) -> Iterator[tuple[int, Entry]]:
-    """Yields how many chats there are (0 where that is not known), and a way to read each.
+    """Yield the number of chats (0 if unknown) and a reader for each.
 
-    Raises `HistoryError` with a sentence where the file is of no known kind; reading one chat
-    raises `MalformedChat`.
+    Raises `HistoryError` if the file is of no known kind; reading one chat raises `MalformedChat`.
     """
     try:
         with path.open("rb") as file:
@@ -63,7 +62,7 @@ def _bounded(path: Path) -> bytes:
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The files with conversations in an archive, unpacked in memory and never onto the disk."""
+    """Yield the conversation files in an archive, unpacked in memory only."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         if len(names) > MAX_MEMBERS:
@@ -78,7 +77,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
         left = MAX_BYTES
         for name in wanted:
             with archive.open(name) as member:
-                # What the archive says of its sizes need not be true.
+                # The sizes stated in the archive may be false.
                 content = member.read(left + 1)
             left -= len(content)
             if left < 0:
@@ -123,7 +122,7 @@ def _reading(reader: Reader, entry: Json) -> Entry:
 
 def _reader(entry: Json) -> Reader | None:
     if entry.get("format") == FORMAT:
-        return read_own
+        return read_ingle_chat
     if "mapping" in entry:
         return read_chatgpt
     if "chat_messages" in entry:

@@ -1,4 +1,4 @@
-"""`ImportedChat`: a chat of another program, on its way to becoming ours."""
+"""Builds a chat of ours from the messages of another program's chat."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ...chats.message import Attachment, Message, Role
 
 Json = dict[str, Any]
 MAX_MESSAGES = 100_000
-"""In one chat; what has more is no chat."""
+"""Most messages of one chat."""
 
 
 class MalformedChat(Exception):
-    """Something in a file is not as its program writes it; the text says what."""
+    """A file deviates from its program's format; the text says how."""
 
 
 @dataclass(slots=True)
 class ForeignMessage:
-    """A message by the names of the other program; one without a role only hands its place on."""
+    """A message with the other program's ids; one without a role is only a link in the tree."""
 
     key: str
     parent: str | None
@@ -36,7 +36,9 @@ class ForeignMessage:
 
 
 class ImportedChat:
-    """Collects a chat; `source` names it for ever, so that a second import finds it again."""
+    """Collects a chat; `source` identifies it permanently, so that a second import
+    recognises it.
+    """
 
     def __init__(self, source: str, title: str, created: float | None) -> None:
         self.source = source
@@ -47,13 +49,13 @@ class ImportedChat:
         self._children: Counter[str | None] = Counter()
 
     def add(self, message: ForeignMessage) -> None:
-        """Take note of a message; parents may come later."""
+        """Add a message; parents may come later."""
         if len(self._messages) >= MAX_MESSAGES:
             raise MalformedChat(f"a chat has more than {MAX_MESSAGES} messages")
         self._messages[message.key] = message
 
     def build(self) -> Chat | None:
-        """The chat in our form, None where nobody says anything in it."""
+        """Return the chat in our form, None if it has no messages."""
         created = self.created
         if created is None:
             times = [each.created for each in self._messages.values() if each.created]
@@ -72,12 +74,12 @@ class ImportedChat:
         return chat
 
     def _in_order(self) -> Iterable[ForeignMessage]:
-        """Parents before children; a message whose parent is missing begins a branch."""
+        """Yield parents before children; a message whose parent is missing begins a branch."""
         children: dict[str | None, list[ForeignMessage]] = {}
         for message in self._messages.values():
             parent = message.parent if message.parent in self._messages else None
             children.setdefault(parent, []).append(message)
-        # What hangs in a circle is never reached, and so is left out.
+        # Cycles are never reached, and so are omitted.
         waiting = list(reversed(children.get(None, [])))
         while waiting:
             message = waiting.pop()
@@ -100,7 +102,7 @@ class ImportedChat:
             return
         is_alone = self._children[foreign.parent] == 1
         if foreign.role == "assistant" and parent and parent.role == "assistant" and is_alone:
-            # Parts of one answer, with calls of tools between them that are left out.
+            # Parts of one answer, with omitted tool calls between them.
             parent.content += "\n\n" + foreign.text
             parent.reasoning = "\n\n".join(filter(None, (parent.reasoning, reasoning)))
             kept[foreign.key] = parent
@@ -121,7 +123,7 @@ class ImportedChat:
 
 
 def seconds(value: object) -> float | None:
-    """A time as programs write it (seconds, milliseconds, nanoseconds or ISO 8601) since 1970."""
+    """Parse a timestamp (seconds, milliseconds, nanoseconds or ISO 8601) into Unix seconds."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -143,19 +145,19 @@ def seconds(value: object) -> float | None:
 
 
 def text_in(value: Json, key: str) -> str:
-    """The text under `key`, "" where there is none."""
+    """Return the text under `key`, "" if missing."""
     found = value.get(key)
     return found if isinstance(found, str) else ""
 
 
 def object_in(value: Json, key: str) -> Json:
-    """The object under `key`, an empty one where there is none."""
+    """Return the object under `key`, an empty one if missing."""
     found = value.get(key)
     return cast("Json", found) if isinstance(found, dict) else {}
 
 
 def objects_in(value: Json, key: str) -> list[Json]:
-    """The objects in the list under `key`."""
+    """Return the objects in the list under `key`."""
     found = value.get(key)
     if not isinstance(found, list):
         return []
@@ -163,5 +165,5 @@ def objects_in(value: Json, key: str) -> list[Json]:
 
 
 def _name(source: str) -> str:
-    """The same name for the same thing at every import, in the form of ours."""
+    """Return a stable id in our form for the other program's id."""
     return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:22]

@@ -1,4 +1,4 @@
-"""`read_own`: a chat that was exported as JSON by ingle."""
+"""Imports chats that ingle exported as JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..exports.export_json import VERSION, ChatFile
 from .imported_chat import Json, MalformedChat
 
 LAST_TIME = 250_000_000_000.0
-"""In the year 9892; what is further off no calendar can show."""
+"""A time in the year 9892; calendars cannot show later ones."""
 
 
-def read_own(entry: Json) -> Chat:
-    """The chat with all its branches; raises `MalformedChat`."""
+def read_ingle_chat(entry: Json) -> Chat:
+    """Return the chat with all its branches; raises `MalformedChat`."""
     try:
         file = msgspec.convert(entry, ChatFile)
     except msgspec.ValidationError as error:
@@ -34,7 +34,7 @@ def read_own(entry: Json) -> Chat:
         raise MalformedChat(f"message {error} is missing before its children") from error
     for compaction in file.compactions:
         if compaction.after is not None and compaction.after not in chat.compactions:
-            raise MalformedChat("a summary stands behind one that is not before it")
+            raise MalformedChat("a summary refers to one that does not precede it")
         chat.add_compaction(compaction)
     for name in file.undone:
         chat.undo_compaction(name)
@@ -42,5 +42,5 @@ def read_own(entry: Json) -> Chat:
 
 
 def _time(stamp: float) -> float:
-    """A time that can be shown."""
+    """Return a time limited to what can be shown."""
     return min(max(stamp, 0.0), LAST_TIME)

@@ -1,4 +1,4 @@
-"""`read_open_webui`: a chat of Open WebUI's export."""
+"""Imports chats from Open WebUI's export."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THOUGHTS = re.compile(
 
 
 def read_open_webui(entry: Json) -> ImportedChat:
-    """The tree in `chat.history`, or the list of an old export; raises `MalformedChat`."""
+    """Read the tree in `chat.history`, or the list of an old export; raises `MalformedChat`."""
     inner = object_in(entry, "chat")
     history = object_in(inner, "history")
     messages = object_in(history, "messages")
@@ -72,6 +72,6 @@ def _message(key: str, parent: str | None, message: Json) -> ForeignMessage:
 
 
 def _plain(thoughts: str) -> str:
-    """Thoughts without the quotation marks they are stored with."""
+    """Return reasoning without the quotation marks it is stored with."""
     lines = html.unescape(thoughts).strip().splitlines()
     return "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines)

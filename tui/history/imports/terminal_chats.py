@@ -1,4 +1,4 @@
-"""`read_terminal_chats`: the databases of the terminal programs oterm and elia."""
+"""Imports the databases of the terminal programs oterm and elia."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASSISTANTS = ("assistant", "ollama", "ai")
 
 
 def read_terminal_chats(path: Path) -> Iterator[ImportedChat]:
-    """Every chat in oterm's `store.db` or elia's `elia.sqlite`; raises `MalformedChat`."""
+    """Yield every chat in oterm's `store.db` or elia's `elia.sqlite`; raises `MalformedChat`."""
     import sqlite3
 
     try:
@@ -36,7 +36,7 @@ def read_terminal_chats(path: Path) -> Iterator[ImportedChat]:
 
 
 def _oterm(connection: Connection, path: Path) -> Iterator[ImportedChat]:
-    # oterm keeps no times; what the file says is the best there is.
+    # oterm stores no times; the file's time is the best estimate.
     changed = path.stat().st_mtime
     for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
         number, name = chat["id"], str(chat.get("name") or "")
@@ -85,7 +85,7 @@ def _placed(key: str, parent: str | None, role: object, text: object) -> Foreign
 
 
 def _columns(connection: Connection, table: str) -> set[str]:
-    """The columns of a real table; a view could take as long as it likes."""
+    """Return the columns of a real table; evaluating a view could take arbitrarily long."""
     real = connection.execute(
         "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()

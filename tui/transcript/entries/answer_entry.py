@@ -1,4 +1,4 @@
-"""`AnswerEntry`: what the model thought, called and said."""
+"""Transcript entry of an answer: reasoning, tool calls and text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARET = "▍"
 
 
 class AnswerEntry(MessageEntry):
-    """What the model says; it grows until `finish`."""
+    """A model's answer; it grows until `finish`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class AnswerEntry(MessageEntry):
         self._reasoning: ReasoningBlock | None = None
         self._tools: list[ToolCallBlock] | None = None
         self._stream: MarkdownStream | None = None
-        self._stream_look: RenderOptions | None = None
+        self._stream_options: RenderOptions | None = None
 
     def complete(
         self,
@@ -60,7 +60,7 @@ class AnswerEntry(MessageEntry):
         reasoning_tokens: int = 0,
         reasoning_seconds: float | None = None,
     ) -> AnswerEntry:
-        """Be an answer of which nothing more comes; its text is cleaned when it is shown."""
+        """Set the complete answer; its text is cleaned when it is first shown."""
         self._text = text
         if reasoning:
             thoughts = ReasoningBlock.complete(reasoning, reasoning_tokens, reasoning_seconds)
@@ -71,7 +71,7 @@ class AnswerEntry(MessageEntry):
         return self
 
     def answered_by(self, model: str) -> None:
-        """Another model writes it than was asked."""
+        """Set the model that answers, if it differs from the one requested."""
         self.model = clean(model).replace("\n", " ")
         self._changed()
 
@@ -83,25 +83,25 @@ class AnswerEntry(MessageEntry):
 
     @property
     def reasoning(self) -> str:
-        """What was thought, "" where nothing was."""
+        """Return the reasoning, "" without any."""
         return "" if self._reasoning is None else self._reasoning.text
 
     @property
     def finished(self) -> bool:
-        """Whether no more text will come."""
+        """Return whether the answer is complete."""
         return self._finished
 
     def block_text(self, block: EntryBlock) -> str:
         if block.kind == "thought":
             return self.reasoning
-        if block.kind == "fence" and not block.text and self._look is not None:
-            return self._code_so_far(block.key, self._look)
+        if block.kind == "fence" and not block.text and self._options is not None:
+            return self._code_so_far(block.key, self._options)
         return block.text
 
-    def _code_so_far(self, key: str, look: RenderOptions) -> str:
+    def _code_so_far(self, key: str, options: RenderOptions) -> str:
         from ..markdown.markdown_stream import render_markdown
 
-        lines = render_markdown(self._text, look.styles, look.width - 2)
+        lines = render_markdown(self._text, options.styles, options.width - 2)
         return next((line.block.text for line in lines if line.block and line.block.key == key), "")
 
     def _source(self) -> str:
@@ -116,7 +116,7 @@ class AnswerEntry(MessageEntry):
         self._add(self._cleaner.feed(text))
 
     def append_reasoning(self, text: str, tokens: int = 0) -> None:
-        """Add what was thought, which stands apart from the answer."""
+        """Add reasoning, which is shown apart from the answer."""
         if self._reasoning is None:
             self._reasoning = ReasoningBlock()
         self._reasoning.append(text, tokens)
@@ -128,12 +128,12 @@ class AnswerEntry(MessageEntry):
         self._changed()
 
     def set_tool_result(self, call: ToolCallBlock, result: str) -> None:
-        """A tool has answered."""
+        """Set the result of a tool call."""
         call.set_result(result)
         self._changed()
 
     def finish(self, ending: str = "") -> None:
-        """No more text will come; `ending` says why where the text does not end by itself."""
+        """Complete the answer; `ending` explains an abnormal end."""
         if self._reasoning is not None:
             self._reasoning.close()
         if self._cleaner is not None:
@@ -145,53 +145,53 @@ class AnswerEntry(MessageEntry):
     def fold(self, key: str, folded: bool) -> None:
         super().fold(key, folded)
         if key != THOUGHT:
-            # What was rendered of the text has settled lines that may be of this block.
-            self._stream_look = None
+            # Settled lines of the rendered text may belong to this block.
+            self._stream_options = None
 
     def _add(self, clean_text: str) -> None:
         self._text += clean_text
         self._pending += clean_text
         self._changed()
 
-    def _who(self, look: RenderOptions) -> tuple[str, Style]:
-        # A model that is named by its file goes by the file's name.
+    def _name_and_style(self, options: RenderOptions) -> tuple[str, Style]:
+        # A model known by its file is shown by the file's name.
         is_path = self.model.startswith(("/", "~", "./")) or "\\" in self.model
         name = re.split(r"[/\\]", self.model)[-1] if is_path else self.model
-        return name, look.styles.model
+        return name, options.styles.model
 
-    def _render(self, look: RenderOptions) -> list[RenderedLine]:
-        lines = self._header(look)
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        lines = self._header(options)
         parts: list[list[RenderedLine]] = []
         if self._reasoning is not None:
             alone = not self._text and not self._finished
-            folded = self.is_folded(THOUGHT, look.folds_thoughts and not alone)
-            parts.append(self._reasoning.lines(look, folded))
+            folded = self.is_folded(THOUGHT, options.folds_reasoning and not alone)
+            parts.append(self._reasoning.lines(options, folded))
         if self._text or not self._finished:
-            parts.append(self._body(look))
+            parts.append(self._body(options))
         for index, call in enumerate(self._tools or ()):
             key = f"tool:{index}"
-            parts.append(call.lines(look, key, self.is_folded(key, True)))
+            parts.append(call.lines(options, key, self.is_folded(key, True)))
         for part in parts:
             if part and len(lines) > 1:
                 lines.append(BLANK)
             lines += part
         if self._ending:
-            ending = wrap(Text(self._ending, look.styles.muted, end=""), look.width - 2)
+            ending = wrap(Text(self._ending, options.styles.muted, end=""), options.width - 2)
             lines += [line.prefixed(INDENT) for line in ending]
         return [*lines, BLANK]
 
-    def _body(self, look: RenderOptions) -> list[RenderedLine]:
-        """The text's lines; while it grows only its end is rendered again."""
-        # Imported with the first answer: the parser would hold up the first key.
+    def _body(self, options: RenderOptions) -> list[RenderedLine]:
+        """Return the text's lines; while it grows, only its end is rendered again."""
+        # Imported with the first answer: the parser would delay the first key.
         from ..markdown.markdown_stream import MarkdownStream, render_markdown
 
         folding = BlockFolding(self.is_folded, long_code=self._cleaner is None)
-        stream = self._stream if look is self._stream_look else None
+        stream = self._stream if options is self._stream_options else None
         if self._finished and stream is None:
-            return render_markdown(self.text, look.styles, look.width - 2, INDENT, folding)
+            return render_markdown(self.text, options.styles, options.width - 2, INDENT, folding)
         if stream is None:
-            stream = MarkdownStream(look.styles, look.width - 2, INDENT, folding)
-            self._stream, self._stream_look = stream, look
+            stream = MarkdownStream(options.styles, options.width - 2, INDENT, folding)
+            self._stream, self._stream_options = stream, options
             self._pending = self._text
         pending, self._pending = self._pending, ""
         if pending or not stream.lines:
@@ -200,15 +200,15 @@ class AnswerEntry(MessageEntry):
             stream.finish()
             self._stream = None
             return stream.lines
-        return _with_caret(stream.lines, look)
+        return _with_caret(stream.lines, options)
 
 
-def _with_caret(lines: list[RenderedLine], look: RenderOptions) -> list[RenderedLine]:
-    """The lines with a mark where the next text will come."""
-    caret = Segment(CARET, look.styles.caret)
+def _with_caret(lines: list[RenderedLine], options: RenderOptions) -> list[RenderedLine]:
+    """Return the lines with a caret at the end."""
+    caret = Segment(CARET, options.styles.caret)
     if not lines:
         return [RenderedLine((Segment(INDENT), caret), indent=len(INDENT))]
     last = lines[-1]
-    if sum(segment.cell_length for segment in last.segments) >= look.width:
+    if sum(segment.cell_length for segment in last.segments) >= options.width:
         return lines
     return [*lines[:-1], RenderedLine((*last.segments, caret), last.soft, last.indent, last.block)]

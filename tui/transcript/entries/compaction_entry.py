@@ -1,4 +1,4 @@
-"""`CompactionEntry`: where a summary begins to stand for what is above."""
+"""Transcript entry of a compaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = "▸ enter summary · u undo · o originals"
 
 
 class CompactionEntry(Entry):
-    """A compaction: what it left out and saved; `kept` says what goes on word for word."""
+    """A compaction with what it saved; `kept` describes the messages kept verbatim."""
 
     def __init__(
         self, compaction: CompactionRecord, kept: str = "", *, undone: bool = False
@@ -39,25 +39,25 @@ class CompactionEntry(Entry):
         return ""
 
     def _facts(self) -> list[str]:
-        return seam_facts(self.compaction, self._kept, undone=self._undone)
+        return compaction_facts(self.compaction, self._kept, undone=self._undone)
 
-    def _render(self, look: RenderOptions) -> list[RenderedLine]:
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
         block = EntryBlock("seam", "seam", self.text)
         facts = self._facts()
-        while len(facts) > 1 and cell_len(" · ".join(facts)) > look.width - 6:
+        while len(facts) > 1 and cell_len(" · ".join(facts)) > options.width - 6:
             facts.pop()
-        words = Text(f"┄┄ {' · '.join(facts)} ┄┄", look.styles.seam, end="")
-        words.truncate(look.width, overflow="ellipsis")
-        keys = Text(f"   {'' if self._undone else KEYS}", look.styles.muted, end="")
-        keys.truncate(look.width, overflow="ellipsis")
-        rows = [*wrap(words, look.width + 1)[:1]]
+        words = Text(f"┄┄ {' · '.join(facts)} ┄┄", options.styles.seam, end="")
+        words.truncate(options.width, overflow="ellipsis")
+        keys = Text(f"   {'' if self._undone else KEYS}", options.styles.muted, end="")
+        keys.truncate(options.width, overflow="ellipsis")
+        rows = [*wrap(words, options.width + 1)[:1]]
         if not self._undone:
-            rows += wrap(keys, look.width + 1)[:1]
+            rows += wrap(keys, options.width + 1)[:1]
         return [*(line.within(block) for line in rows), BLANK]
 
 
-def seam_facts(made: CompactionRecord, kept: str = "", *, undone: bool = False) -> list[str]:
-    """What is said of a compaction, the most important first."""
+def compaction_facts(made: CompactionRecord, kept: str = "", *, undone: bool = False) -> list[str]:
+    """Return the facts about a compaction, the most important first."""
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     verb = "trimmed" if made.trims else "compacted"
     facts = [f"{verb} {turns}"]

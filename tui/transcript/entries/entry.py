@@ -1,4 +1,4 @@
-"""`Entry`: something in the transcript, which renders itself to lines."""
+"""Base class of transcript entries, which render themselves to lines."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What rendering depends on: the styles, the width in cells, and what the reader set."""
+    """What rendering depends on: the styles, the width in cells, and display settings."""
 
     styles: TranscriptStyles
     width: int
     shows_times: bool = True
-    folds_thoughts: bool = True
+    folds_reasoning: bool = True
 
 
 class Entry(ABC):
-    """Something in the transcript; its lines are kept until its content or the look changes.
+    """A transcript entry; its lines are cached until its content or the options change.
 
-    `id` names the message or compaction it shows, "" where there is none.
+    `id` is that of its message or compaction, "" without one.
     """
 
     walkable: ClassVar[bool] = True
@@ -34,48 +34,48 @@ class Entry(ABC):
 
     def __init__(self, id: str = "") -> None:  # noqa: A002
         self.id = id
-        self._look: RenderOptions | None = None
+        self._options: RenderOptions | None = None
         self._lines: list[RenderedLine] = []
         self._folds: dict[str, bool] | None = None
 
-    def lines(self, look: RenderOptions) -> list[RenderedLine]:
-        """The rendered lines, a blank one last."""
-        if look is not self._look:
-            self._lines = self._render(look)
-            self._look = look
+    def lines(self, options: RenderOptions) -> list[RenderedLine]:
+        """Return the rendered lines, a blank one last."""
+        if options is not self._options:
+            self._lines = self._render(options)
+            self._options = options
         return self._lines
 
     @property
     def previous_lines(self) -> list[RenderedLine]:
-        """The lines as they were rendered last, maybe before a change."""
+        """Return the lines of the last rendering, perhaps before a change."""
         return self._lines
 
     def forget_lines(self) -> None:
-        """Give the memory of the lines back; they are rendered again when they are needed."""
-        self._look = None
+        """Free the cached lines; they are rendered again on demand."""
+        self._options = None
         self._lines = []
 
     def estimated_height(self, width: int) -> int:
-        """About how many lines there will be, without rendering."""
+        """Estimate the number of lines without rendering."""
         text = self._source()
         return 3 + text.count("\n") + len(text) // max(8, width - 4)
 
     def is_folded(self, key: str, by_default: bool) -> bool:
-        """Whether a block of the entry is folded."""
+        """Return whether a block of the entry is folded."""
         return by_default if self._folds is None else self._folds.get(key, by_default)
 
     @property
     def has_foldable(self) -> bool:
-        """Whether any block of it, as rendered last, can be folded."""
+        """Return whether any block of the last rendering can be folded."""
         return any(line.block is not None and line.block.folded is not None for line in self._lines)
 
     @property
     def was_folded(self) -> bool:
-        """Whether the reader folded or unfolded anything in it."""
+        """Return whether the user folded or unfolded anything in it."""
         return self._folds is not None
 
-    def take_folds(self, other: Entry) -> None:
-        """Have folded what is in `other`, which shows the same message."""
+    def copy_folds(self, other: Entry) -> None:
+        """Copy the fold state of `other`, which shows the same message."""
         if other is not self and other._folds is not None:
             self._folds = dict(other._folds)
             self._changed()
@@ -90,18 +90,18 @@ class Entry(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What a reader would copy."""
+        """Return the text to copy."""
 
     def block_text(self, block: EntryBlock) -> str:
-        """What copying a block of the entry gives."""
+        """Return the text to copy for a block of the entry."""
         return block.text
 
     def _source(self) -> str:
-        """Something as long as what is shown, without work."""
+        """Return a cheap text about as long as what is shown."""
         return self.text
 
     @abstractmethod
-    def _render(self, look: RenderOptions) -> list[RenderedLine]: ...
+    def _render(self, options: RenderOptions) -> list[RenderedLine]: ...
 
     def _changed(self) -> None:
-        self._look = None
+        self._options = None

@@ -1,4 +1,4 @@
-"""`MessageEntry`: what prompts and answers have in common: the line that says who and when."""
+"""Base class of prompt and answer entries, with their header line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..lines.line_wrapping import wrap
 from .entry import Entry, RenderOptions
 
 MIN_NOTE = 12
-"""Cells below which a note is left out rather than cut."""
+"""Cells below which a note is omitted rather than cut."""
 
 
 class MessageEntry(Entry):
-    """A message with its header; `created` is in seconds since 1970, None where it is not known."""
+    """A message with its header; `created` is in Unix seconds, None if unknown."""
 
     def __init__(
         self,
@@ -38,41 +38,42 @@ class MessageEntry(Entry):
 
     @property
     def pinned(self) -> bool:
-        """Whether it is kept word for word in every compaction."""
+        """Return whether it is kept verbatim in every compaction."""
         return self._pinned
 
     def annotate(self, note: str) -> None:
-        """Say something beside the name, such as the speed."""
+        """Set the note beside the name, such as the speed."""
         if note != self._note:
             self._note = note
             self._changed()
 
     def set_place(self, place: tuple[int, int] | None) -> None:
-        """Say which of how many siblings this is, counted from one; None where it has none."""
+        """Set its position among its siblings, counted from one; None without siblings."""
         if place != self._place:
             self._place = place
             self._changed()
 
     def set_pinned(self, pinned: bool) -> None:
-        """Mark it as kept word for word, or no longer."""
+        """Mark it as pinned or not."""
         if pinned != self._pinned:
             self._pinned = pinned
             self._changed()
 
     @abstractmethod
-    def _who(self, look: RenderOptions) -> tuple[str, Style]:
-        """The name in the header and its style."""
+    def _name_and_style(self, options: RenderOptions) -> tuple[str, Style]:
+        """Return the name in the header and its style."""
 
-    def _header(self, look: RenderOptions) -> list[RenderedLine]:
-        """One line: who speaks and what is known about it; where it is tight the hint goes first,
-        then the end of the note."""
-        name, style = self._who(look)
+    def _header(self, options: RenderOptions) -> list[RenderedLine]:
+        """Return the header: name and facts; if space is short, the hint is dropped first, then the
+        end of the note.
+        """
+        name, style = self._name_and_style(options)
         head = Text.assemble(("▌ ", style), (name, style), end="")
-        room = look.width - head.cell_len
+        room = options.width - head.cell_len
         if room < 8:
-            head.truncate(look.width, overflow="ellipsis")
-            return wrap(head, look.width + 1)[:1]
-        timed = self._created and look.shows_times
+            head.truncate(options.width, overflow="ellipsis")
+            return wrap(head, options.width + 1)[:1]
+        timed = self._created and options.shows_times
         when = time.strftime("%H:%M", time.localtime(self._created)) if timed else ""
         pin = "◆ pinned" if self._pinned else ""
         place = "" if self._place is None else f"{self._place[0]}/{self._place[1]}"
@@ -85,9 +86,9 @@ class MessageEntry(Entry):
         else:
             facts = _cut_note([when, note, place, pin], room)
         if facts:
-            head.append("  " + " · ".join(facts), look.styles.muted)
-        head.truncate(look.width, overflow="ellipsis")
-        return wrap(head, look.width + 1)[:1]
+            head.append("  " + " · ".join(facts), options.styles.muted)
+        head.truncate(options.width, overflow="ellipsis")
+        return wrap(head, options.width + 1)[:1]
 
 
 def _cut_note(facts: list[str], room: int) -> list[str]:

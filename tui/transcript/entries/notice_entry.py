@@ -1,4 +1,4 @@
-"""`NoticeEntry`: a sentence from the chat itself."""
+"""Transcript entry of a message from the program itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .entry import INDENT, Entry, RenderOptions
 
 
 class NoticeEntry(Entry):
-    """A sentence from the chat itself: what failed or what is offered, and what to do next."""
+    """A message from the program: what failed or is offered, and what to do next."""
 
     walkable: ClassVar[bool] = False
 
@@ -29,11 +29,11 @@ class NoticeEntry(Entry):
     def text(self) -> str:
         return self._message if self._hint is None else f"{self._message}\n{self._hint}"
 
-    def _render(self, look: RenderOptions) -> list[RenderedLine]:
-        style = look.styles.error if self.kind == "error" else look.styles.notice
-        lines = wrap(Text(self._message, style, end=""), look.width - 2)
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        style = options.styles.error if self.kind == "error" else options.styles.notice
+        lines = wrap(Text(self._message, style, end=""), options.width - 2)
         if self._hint:
-            lines += wrap(Text(self._hint, look.styles.muted, end=""), look.width - 2)
+            lines += wrap(Text(self._hint, options.styles.muted, end=""), options.width - 2)
         first, *others = lines
         mark = "✗ " if self.kind == "error" else "· "
         head = first.prefixed(mark, style)

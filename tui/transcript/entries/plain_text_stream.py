@@ -1,4 +1,4 @@
-"""`PlainStream`: plain text that grows, wrapped so that only its last line is done again."""
+"""Growing plain text, of which only the last line is wrapped again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..lines.line_wrapping import wrap
 
 
 class PlainStream:
-    """Text and its lines at one width and in one style, behind a prefix and as part of a block."""
+    """Text and its lines at one width and in one style, with a prefix, as part of a block."""
 
     def __init__(self, width: int, style: Style, prefix: str, block: EntryBlock) -> None:
         self._width = width
@@ -24,7 +24,7 @@ class PlainStream:
 
     @property
     def lines(self) -> list[RenderedLine]:
-        """All lines as of the last `append`."""
+        """Return all lines as of the last `append`."""
         return [*self._settled, *self._tail_lines]
 
     def append(self, text: str) -> None:

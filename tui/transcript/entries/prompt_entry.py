@@ -1,4 +1,4 @@
-"""`PromptEntry`: what the user asked, with the files that went along."""
+"""Transcript entry of a prompt, with its attachments."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ...chats.message import Attachment
 
 MAX_SHOWN = 400
-"""Lines of an unfolded attachment; more would only be scrolled past."""
+"""Most lines shown of an unfolded attachment."""
 
 
 class PromptEntry(MessageEntry):
-    """What the user asked."""
+    """A prompt of the user."""
 
     def __init__(
         self,
@@ -49,37 +49,37 @@ class PromptEntry(MessageEntry):
     def _source(self) -> str:
         return self._text
 
-    def _who(self, look: RenderOptions) -> tuple[str, Style]:
-        return "you", look.styles.you
+    def _name_and_style(self, options: RenderOptions) -> tuple[str, Style]:
+        return "you", options.styles.you
 
-    def _render(self, look: RenderOptions) -> list[RenderedLine]:
-        lines = self._header(look)
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        lines = self._header(options)
         for index, attachment in enumerate(self._attachments):
-            lines += self._attachment(f"attachment:{index}", attachment, look)
+            lines += self._attachment(f"attachment:{index}", attachment, options)
         if self.text:
-            lines += [line.prefixed(INDENT) for line in wrap_plain(self.text, look.width - 2)]
+            lines += [line.prefixed(INDENT) for line in wrap_plain(self.text, options.width - 2)]
         return [*lines, BLANK]
 
     def _attachment(
-        self, key: str, attachment: Attachment, look: RenderOptions
+        self, key: str, attachment: Attachment, options: RenderOptions
     ) -> list[RenderedLine]:
-        """A chip, and below it the text when it is unfolded."""
+        """Return a chip, followed by the text if unfolded."""
         folded = self.is_folded(key, True)
         block = EntryBlock("attachment", key, attachment.text, folded)
         name = clean(attachment.name).replace("\n", " ")
         size = f" · {number_format.tokens(len(attachment.text))} characters"
         facts = size + ("" if folded else " ▾")
-        label = Text(f"⊞ {name}", look.styles.chip, end="")
-        label.truncate(max(6, look.width - 2 - len(facts)), overflow="ellipsis")
-        label.append(facts, look.styles.muted)
-        label.truncate(look.width - 2, overflow="ellipsis")
-        chip = wrap(label, look.width)[0].prefixed(INDENT).within(block, handle="fold")
+        label = Text(f"⊞ {name}", options.styles.chip, end="")
+        label.truncate(max(6, options.width - 2 - len(facts)), overflow="ellipsis")
+        label.append(facts, options.styles.muted)
+        label.truncate(options.width - 2, overflow="ellipsis")
+        chip = wrap(label, options.width)[0].prefixed(INDENT).within(block, handle="fold")
         if folded:
             return [chip]
         rows = clean(attachment.text[: MAX_SHOWN * 200]).expandtabs(4).split("\n")
-        body = wrap_plain("\n".join(rows[:MAX_SHOWN]), look.width - 4)
+        body = wrap_plain("\n".join(rows[:MAX_SHOWN]), options.width - 4)
         if len(rows) > MAX_SHOWN:
             more = f"… {number_format.tokens(len(rows) - MAX_SHOWN)} more lines"
-            body += wrap(Text(more, look.styles.muted, end=""), look.width - 4)
-        bar = look.styles.quote
+            body += wrap(Text(more, options.styles.muted, end=""), options.width - 4)
+        bar = options.styles.quote
         return [chip, *(line.prefixed(f"{INDENT}▏ ", bar).within(block) for line in body)]

@@ -1,4 +1,4 @@
-"""`ReasoningBlock`: what a model thought before it answered, apart from the answer."""
+"""The reasoning of an answer, shown apart from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "thought"
 
 
 class ReasoningBlock:
-    """Thoughts that grow until the answer begins; one line when folded."""
+    """Reasoning that grows until the answer begins; one line when folded."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -27,12 +27,12 @@ class ReasoningBlock:
         self._seconds: float | None = None
         self._began: float | None = None
         self._stream: PlainStream | None = None
-        self._stream_look: RenderOptions | None = None
+        self._stream_options: RenderOptions | None = None
         self._pending = ""
 
     @classmethod
     def complete(cls, text: str, tokens: int = 0, seconds: float | None = None) -> ReasoningBlock:
-        """Thoughts of which no more come; they are cleaned when they are shown."""
+        """Return complete reasoning; it is cleaned when it is first shown."""
         block = cls()
         block._text = text
         block._tokens = tokens
@@ -41,18 +41,18 @@ class ReasoningBlock:
 
     @property
     def text(self) -> str:
-        """The thoughts so far."""
+        """Return the reasoning so far."""
         if self._cleaner is None:
             self._text = clean(self._text)
         return self._text
 
     @property
     def is_open(self) -> bool:
-        """Whether more may come."""
+        """Return whether more may come."""
         return self._began is not None and self._seconds is None
 
     def append(self, text: str, tokens: int = 0) -> None:
-        """Add what was thought."""
+        """Add reasoning."""
         if self._cleaner is None:
             self._text = clean(self._text)
             self._cleaner = StreamCleaner()
@@ -62,23 +62,23 @@ class ReasoningBlock:
         self._tokens += tokens
 
     def close(self) -> None:
-        """The answer begins, or nothing more comes."""
+        """End the reasoning."""
         if self._cleaner is not None:
             self._add(self._cleaner.flush())
         if self.is_open and self._began is not None:
             self._seconds = time.monotonic() - self._began
 
-    def lines(self, look: RenderOptions, folded: bool) -> list[RenderedLine]:
-        """The line that says how much was thought and, unless folded, the thoughts."""
-        # Without the text: it grows, and lines that are done stay as they are.
+    def lines(self, options: RenderOptions, folded: bool) -> list[RenderedLine]:
+        """Return the summary line and, unless folded, the reasoning."""
+        # Without the text: it grows, and finished lines stay as they are.
         block = EntryBlock("thought", KEY, "", folded)
-        head = Text(f"{'▸' if folded else '▾'} {self._facts()}", look.styles.thought, end="")
-        head.truncate(look.width - 2, overflow="ellipsis")
-        lines = wrap(head, look.width)[:1]
+        head = Text(f"{'▸' if folded else '▾'} {self._facts()}", options.styles.thought, end="")
+        head.truncate(options.width - 2, overflow="ellipsis")
+        lines = wrap(head, options.width)[:1]
         handle = lines[0].prefixed(INDENT).within(block, handle="fold")
         if folded:
             return [handle]
-        return [handle, *self._body(look, block)]
+        return [handle, *self._body(options, block)]
 
     def _add(self, text: str) -> None:
         self._text += text
@@ -92,11 +92,11 @@ class ReasoningBlock:
             return f"thought{count}"
         return f"thought for {number_format.duration(self._seconds)}{count}"
 
-    def _body(self, look: RenderOptions, block: EntryBlock) -> list[RenderedLine]:
-        if self._stream is None or self._stream_look is not look:
-            style = look.styles.thought
-            self._stream = PlainStream(look.width - 4, style, f"{INDENT}▏ ", block)
-            self._stream_look = look
+    def _body(self, options: RenderOptions, block: EntryBlock) -> list[RenderedLine]:
+        if self._stream is None or self._stream_options is not options:
+            style = options.styles.thought
+            self._stream = PlainStream(options.width - 4, style, f"{INDENT}▏ ", block)
+            self._stream_options = options
             self._pending = self.text.lstrip("\n")
         pending, self._pending = self._pending, ""
         if pending:

@@ -1,4 +1,4 @@
-"""`SystemEntry`: the system prompt, as one line that unfolds."""
+"""Transcript entry of the system prompt, as one line that unfolds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = "system"
 
 
 class SystemEntry(Entry):
-    """How the model was told to be; `tokens` is None where they were not counted."""
+    """The system prompt; `tokens` is None if not counted."""
 
     def __init__(self, text: str, tokens: int | None = None) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class SystemEntry(Entry):
         return 2
 
     def count(self, tokens: int | None) -> None:
-        """Say how many tokens it is."""
+        """Set the number of tokens."""
         if tokens != self._tokens:
             self._tokens = tokens
             self._changed()
 
-    def _render(self, look: RenderOptions) -> list[RenderedLine]:
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
         folded = self.is_folded(KEY, True)
         block = EntryBlock("system", KEY, self._text, folded)
         size = (
@@ -44,10 +44,10 @@ class SystemEntry(Entry):
             else f"{number_format.tokens(self._tokens)} tok"
         )
         mark = "▸" if folded else "▾"
-        words = Text(f"── system prompt · {size} {mark} ──", look.styles.seam, end="")
-        words.truncate(look.width, overflow="ellipsis")
-        lines = [wrap(words, look.width + 1)[0].within(block, handle="fold")]
+        words = Text(f"── system prompt · {size} {mark} ──", options.styles.seam, end="")
+        words.truncate(options.width, overflow="ellipsis")
+        lines = [wrap(words, options.width + 1)[0].within(block, handle="fold")]
         if not folded:
-            body = wrap_plain(self._text, look.width - 2)
+            body = wrap_plain(self._text, options.width - 2)
             lines += [line.prefixed(INDENT).within(block) for line in body]
         return [*lines, BLANK]

@@ -1,4 +1,4 @@
-"""`EntryBlock`: a part of an entry that can be walked to, folded and copied by itself."""
+"""A part of an entry that can be navigated to, folded and copied."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ BlockKind = Literal["fence", "table", "thought", "tool", "attachment", "seam", "
 
 @dataclass(frozen=True, slots=True)
 class EntryBlock:
-    """What a part of an entry is.
+    """Kind and content of a part of an entry.
 
-    `key` names it within its entry and stays while the entry grows; `text` is what copying it
-    gives; `folded` is None where nothing can be folded.
+    `key` identifies it within its entry and stays while the entry grows; `text` is what copying it
+    gives; `folded` is None if it cannot be folded.
     """
 
     kind: BlockKind

@@ -1,4 +1,4 @@
-"""`BlockFolding`: which blocks of a text are folded."""
+"""Decides which blocks of a text are folded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MAX_LINES = 40
-"""Code with more lines is folded, where long code is."""
+"""Lines above which long code is folded."""
 SHOWN_LINES = 20
 """Lines that folded code still shows."""
 
@@ -17,10 +17,10 @@ def _as_by_default(_key: str, by_default: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BlockFolding:
-    """`is_folded` is asked with a block's key and what holds where the reader said nothing.
+    """`is_folded` takes a block's key and the default for blocks that the user did not fold.
 
-    `long_code` says whether that is folding for long code: not in an answer that was watched as it
-    grew, where it would pull the text away from under the reader's eyes.
+    `long_code` says whether long code is folded by default: not in an answer that was watched as it
+    grew, whose text would jump.
     """
 
     is_folded: Callable[[str, bool], bool] = _as_by_default

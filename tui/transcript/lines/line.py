@@ -1,4 +1,4 @@
-"""`RenderedLine`: one rendered line of the transcript."""
+"""One rendered line of the transcript."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Handle = Literal["fold", "copy"]
 
 @dataclass(frozen=True, slots=True)
 class RenderedLine:
-    """Segments, and whether the line continues the one above after a soft wrap.
+    """Segments, and whether the line continues the previous one after a soft wrap.
 
-    `indent` cells at its start are layout rather than text, so copying leaves them out. `block` is
-    the part of its entry that the line belongs to, None for the entry's own words; `handle` is
-    what a click on the line does to it.
+    `indent` cells at its start are layout rather than text, so copying omits them. `block` is the
+    part of its entry that the line belongs to, None for the entry's own text; `handle` is the
+    action of a click on the line.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -33,19 +33,19 @@ class RenderedLine:
 
     @property
     def text(self) -> str:
-        """The characters on the line."""
+        """Return the characters on the line."""
         return "".join(segment.text for segment in self.segments)
 
     def prefixed(
         self, prefix: str, style: Style | None = None, *, layout: bool = True
     ) -> RenderedLine:
-        """The line behind `prefix`, which counts as layout unless said otherwise."""
+        """Return the line with `prefix`, which counts as layout by default."""
         indent = self.indent + len(prefix) if layout else 0
         segments = (Segment(prefix, style), *self.segments)
         return RenderedLine(segments, self.soft, indent, self.block, self.handle)
 
     def within(self, block: EntryBlock, *, handle: Handle | None = None) -> RenderedLine:
-        """The line as part of `block`."""
+        """Return the line as part of `block`."""
         return RenderedLine(self.segments, self.soft, self.indent, block, handle)
 
 
@@ -53,7 +53,7 @@ BLANK = RenderedLine()
 
 
 def joined(blocks: Iterable[list[RenderedLine]]) -> list[RenderedLine]:
-    """The blocks with one blank line between them."""
+    """Join blocks with one blank line between them."""
     lines: list[RenderedLine] = []
     for block in blocks:
         if not block:

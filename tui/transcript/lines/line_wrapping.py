@@ -1,4 +1,4 @@
-"""From styled text to lines of a given width."""
+"""Wraps styled text to lines of a given width."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _console() -> Console:
 
 
 def wrap(text: Text, width: int) -> list[RenderedLine]:
-    """The text in lines of at most `width` cells; words too long for one line are cut."""
+    """Wrap text to lines of at most `width` cells; longer words are cut."""
     console = _console()
     lines: list[RenderedLine] = []
     for paragraph in text.split("\n", allow_blank=True):
@@ -25,7 +25,7 @@ def wrap(text: Text, width: int) -> list[RenderedLine]:
             lines.append(BLANK)
             continue
         if paragraph.style:
-            # Rendering leaves out the style of a text that has no spans.
+            # Rendering omits the style of a text without spans.
             paragraph.stylize_before(paragraph.style)
         wrapped = paragraph.wrap(console, max(1, width), overflow="fold", tab_size=4)
         for index, part in enumerate(wrapped):
@@ -34,5 +34,5 @@ def wrap(text: Text, width: int) -> list[RenderedLine]:
 
 
 def wrap_plain(plain: str, width: int) -> list[RenderedLine]:
-    """Plain text in lines of at most `width` cells."""
+    """Wrap plain text to lines of at most `width` cells."""
     return wrap(Text(plain, end=""), width)

@@ -1,4 +1,4 @@
-"""`TranscriptStyles`: the looks of everything in the transcript, taken from the stylesheet."""
+"""The styles of all parts of the transcript, from the stylesheet."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class TranscriptStyles:
 
     @classmethod
     def resolve(cls, get_style: Callable[[str], Style]) -> TranscriptStyles:
-        """Look each style up by its component class."""
+        """Resolve each style by its component class."""
         return cls(**{name: get_style(class_name) for name, class_name in component_classes()})
 
 
 def component_classes() -> list[tuple[str, str]]:
-    """Field names with their component classes."""
+    """Return field names with their component classes."""
     return [
         (field.name, f"transcript--{field.name.replace('_', '-')}")
         for field in fields(TranscriptStyles)

@@ -1,1 +1,1 @@
-"""Markdown to lines, also while it grows."""
+"""Renders Markdown to lines, including Markdown that is still growing."""

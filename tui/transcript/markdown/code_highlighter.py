@@ -1,4 +1,4 @@
-"""Colours for source code, in the few tones of the theme."""
+"""Syntax highlighting in the theme's few colours."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from rich.style import Style
 from ..lines.transcript_styles import TranscriptStyles
 
 MAX_HIGHLIGHTED = 64 * 1024
-"""Longer blocks (in characters) stay plain: colouring them would hold up the keyboard."""
+"""Longer blocks (in characters) stay plain: highlighting them would delay keys."""
 
 
 @lru_cache(128)
 def highlight(code: str, language: str, styles: TranscriptStyles) -> list[list[Segment]]:
-    """The code's lines as coloured segments, not to be changed; plain in an unknown language."""
+    """Return the code's lines as coloured segments, not to be modified; plain in an unknown
+    language.
+    """
     lexer = _lexer(language) if len(code) <= MAX_HIGHLIGHTED else None
     if lexer is None:
         return [[Segment(line)] for line in code.split("\n")]
@@ -46,7 +48,7 @@ def highlight(code: str, language: str, styles: TranscriptStyles) -> list[list[S
 
 
 def prepare(languages: Iterable[str]) -> None:
-    """Load the lexers of these languages: the first block of code need not wait for them."""
+    """Load the lexers of these languages, so that the first code block does not wait."""
     for language in languages:
         _lexer(language)
 

@@ -1,8 +1,8 @@
-"""Parses Markdown, and text that breaks off in mid-Markdown as if its author had finished it.
+"""Markdown parser that also completes unfinished Markdown.
 
 While an answer streams in, its end is nearly always unfinished: `**bol`, a table with half a
-header, two of three backticks. `parse(..., live=True)` closes what is open and holds back
-characters that may turn out to be markers, so that none of them flashes on the screen.
+header, two of three backticks. `parse(..., live=True)` closes open constructs and holds back
+characters that may turn out to be markers, so that they never flash on the screen.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from markdown_it.tree import SyntaxTreeNode
 from ..math.math_delimiters import add_math
 
 MAX_NESTING = 40
-"""Lists and quotes within each other; text that nests deeper is shown as it is."""
+"""Nesting limit of lists and quotes; deeper text is shown as plain text."""
 
 PIECE = 1000
-"""Characters of a growing paragraph that are parsed once, where all that opens in them closes."""
+"""Characters of a growing paragraph that are parsed once, if all constructs opened in them are
+closed.
+"""
 _MAYBE_OPEN = re.compile(r"[*_~`\[\]<&$\\]")
-# What a line may consist of before its first real character: list, quote, heading, fence and table
-# markers, underlines of headings, delimiter rows, boxes of tasks.
+# The characters a line may consist of before its content: list, quote, heading, fence and table
+# markers, heading underlines, delimiter rows, task boxes.
 _ONLY_MARKERS = re.compile(
     r"(?:[\s>\-+*_=~`#|:$]|\d{1,3}(?:[.)](?=\s|\Z)|\Z))*(?:\[(?:[ xX]\]?\s*)?)?\Z"
 )
@@ -56,10 +58,11 @@ class MarkdownParser:
     def parse(
         self, source: str, *, live: bool = False, known: dict[str, list[Token]] | None = None
     ) -> list[SyntaxTreeNode]:
-        """The top-level blocks; the tokens of inline nodes are a flat list in `meta["inline"]`.
+        """Return the top-level blocks; the tokens of inline nodes are a flat list in
+        `meta["inline"]`.
 
-        `live` says that the text may go on at its end. `known` keeps what was parsed, so that a
-        block that grows is not parsed from its beginning each time.
+        `live` means that the text may continue. `known` caches parsed pieces, so that a growing
+        block is not parsed from its beginning each time.
         """
         text = _hold_back_line(source, self._blocks) if live else source
         env: dict[str, object] = {}
@@ -77,13 +80,13 @@ class MarkdownParser:
         return SyntaxTreeNode(tokens).children
 
     def defines_references(self, source: str) -> bool:
-        """Whether a link in one block can depend on another block."""
+        """Return whether links in one block can depend on another block."""
         env: dict[str, object] = {}
         self._blocks.parse(source, env)
         return bool(env.get("references"))
 
     def settled_length(self, source: str) -> int:
-        """How many characters at the start are blocks that no further text can change."""
+        """Return the length of the leading blocks that no further text can change."""
         whole_lines = source[: source.rfind("\n") + 1]
         if not _may_have_two_blocks(whole_lines):
             return 0
@@ -112,7 +115,7 @@ class MarkdownParser:
                     break
                 children += known[piece]
                 content = content[len(piece) :]
-            # Into a list of its own: the parser joins the tokens of a list where it can.
+            # Into a list of its own: the parser joins adjacent tokens of a list.
             rest: list[Token] = []
             self._live_inline.inline.parse(content, self._live_inline, env, rest)
             children += rest
@@ -120,7 +123,7 @@ class MarkdownParser:
             self._inline.inline.parse(content, self._inline, env, children)
         else:
             children = self._known_inline(content, env, known)
-        # Not as children: a tree of them could be thousands deep, and is built by recursion.
+        # Not as children: their tree could be thousands deep, and is built by recursion.
         token.children = []
         token.meta["inline"] = children
 
@@ -136,7 +139,7 @@ class MarkdownParser:
     def _settled_piece(
         self, content: str, env: dict[str, object], known: dict[str, list[Token]]
     ) -> str | None:
-        """The start of a long paragraph, up to a space, if nothing in it is open any more."""
+        """Return the start of a long paragraph, up to a space, if nothing in it is open."""
         end = PIECE
         while (end := content.find(" ", end)) >= 0 and end < len(content) - PIECE:
             tokens = self._known_inline(content[:end], env, known)
@@ -155,7 +158,7 @@ def _markdown_it() -> MarkdownIt:
 
 
 def _may_have_two_blocks(source: str) -> bool:
-    """False where a look shows that all lines belong to one list or table."""
+    """Return False if all lines obviously belong to one list or table."""
     first, *others = source.split("\n", 1)
     if _LIST_ITEM.match(first):
         return any(_OUTSIDE_LIST.match(line) for line in (others[0] if others else "").split("\n"))
@@ -165,23 +168,25 @@ def _may_have_two_blocks(source: str) -> bool:
 
 
 def _as_plain(source: str) -> list[Token]:
-    """The source as one paragraph without markup: the parser drops what lies too deep."""
+    """Return the source as one paragraph without markup: the parser drops nesting beyond
+    its limit.
+    """
     text = Token("text", "", 0, content=source)
     inline = Token("inline", "", 0, children=[], meta={"inline": [text]})
     return [Token("paragraph_open", "p", 1), inline, Token("paragraph_close", "p", -1)]
 
 
 def _hold_back(text: str) -> str:
-    """`text` without characters at its end that may be half of a marker."""
+    """Return `text` without trailing characters that may be half of a marker."""
     text = text.rstrip(_HELD_CHARACTERS)
     entity = _HELD_ENTITY.search(text, max(0, len(text) - 14))
     return text if entity is None else text[: entity.start()].rstrip(_HELD_CHARACTERS)
 
 
 def _hold_back_line(source: str, blocks: MarkdownIt) -> str:
-    """Drop a last line that is only markers so far, and complete the header of a table."""
+    """Drop a last line that consists of markers so far, and complete the header of a table."""
     head, newline, last = source.rpartition("\n")
-    # Only these can be code; most text is parsed once less.
+    # Only these can be code, which most text does not contain.
     maybe_code = "```" in source or "~~~" in source or last.startswith(("    ", "\t", " \t"))
     leaf = _last_leaf(blocks.parse(source)) if maybe_code or "\t" in last else None
     if leaf is not None and leaf.type in ("fence", "code_block"):
@@ -223,10 +228,10 @@ def _ends_in_table(blocks: MarkdownIt, source: str) -> bool:
 
 
 def _open_inline(tokens: list[Token], text: str) -> Token | None:
-    """The inline token that text appended to `text` would go into."""
+    """Return the inline token that text appended to `text` would belong to."""
     if not tokens or text.endswith(("\n\n", "\n \n")):
         return None
-    # Cells that a row does not have yet are there, but empty.
+    # Missing cells of a row exist, but empty.
     inlines = (token for token in reversed(tokens) if token.type == "inline" and token.content)
     return next(inlines, None)
 
@@ -243,14 +248,14 @@ def _hold_back_fence(tokens: list[Token]) -> None:
 
 
 def is_closed(fence: Token) -> bool:
-    """Whether the fence's closing line is there."""
+    """Return whether the fence's closing line is present."""
     assert fence.map is not None
     lines = fence.content.removesuffix("\n").count("\n") + 1 if fence.content else 0
     return lines <= fence.map[1] - fence.map[0] - 2
 
 
 def _open_code(state: StateInline, silent: bool) -> bool:
-    """A code span whose end has not come yet runs to the end."""
+    """Parse a code span without an end, up to the end of the text."""
     if state.src[state.pos] != "`":
         return False
     start = state.pos
@@ -267,7 +272,7 @@ def _open_code(state: StateInline, silent: bool) -> bool:
 
 
 def _open_link(state: StateInline, silent: bool) -> bool:
-    """A link or image that may still be completed shows its label only."""
+    """Parse an incomplete link or image as its label only."""
     start = state.pos + 1 if state.src.startswith("![", state.pos) else state.pos
     if start >= state.posMax or state.src[start] != "[":
         return False
@@ -287,7 +292,7 @@ def _open_link(state: StateInline, silent: bool) -> bool:
 
 
 def _open_autolink(state: StateInline, silent: bool) -> bool:
-    """An address in angle brackets that may still be completed shows without the bracket."""
+    """Parse an incomplete autolink as its address without the bracket."""
     rest = state.src[state.pos : state.posMax]
     if not re.match(r"<[a-zA-Z][^\s<>]*\Z", rest):
         return False
@@ -298,7 +303,7 @@ def _open_autolink(state: StateInline, silent: bool) -> bool:
 
 
 def _close_open(state: StateInline) -> None:
-    """Match every opening marker that has no closing one with a closing marker at the end."""
+    """Match every unclosed opening marker with a closing marker at the end."""
     for opener in reversed(list(state.delimiters)):
         if not opener.open or opener.end >= 0:
             continue

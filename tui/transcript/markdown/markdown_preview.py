@@ -1,4 +1,4 @@
-"""`preview`: the words of a Markdown text on one line, for lists."""
+"""One-line plain-text previews of Markdown, for lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .markdown_parser import MarkdownParser
 
 LENGTH = 200
 _MARKS = 2
-"""How many times as much source is read: marks and addresses are left out."""
+"""Factor of source characters read, since marks and addresses are omitted."""
 
 
 @lru_cache(1)
@@ -23,14 +23,14 @@ def _parser() -> MarkdownParser:
 
 
 def preview(source: str, length: int = LENGTH) -> str:
-    """At most the first `length` characters of what a reader sees of `source`, in one line."""
+    """Return at most the first `length` visible characters of `source` on one line."""
     blocks = _parser().parse(clean(source[: _MARKS * length]), live=True)
     words = " ".join(part for block in blocks for part in _parts(block))
     return " ".join(words.split())[:length]
 
 
 def _parts(node: SyntaxTreeNode) -> Iterator[str]:
-    """The words of a block, and of those in it."""
+    """Yield the words of a block and its children."""
     if node.type == "inline":
         yield "".join(map(_words, node.meta.get("inline", [])))
     elif node.type in ("fence", "code_block", "math_block"):

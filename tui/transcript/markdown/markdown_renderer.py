@@ -1,4 +1,4 @@
-"""`MarkdownRenderer`: parsed Markdown to lines of a given width."""
+"""Renders parsed Markdown to lines of a given width."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..lines.line import BLANK, RenderedLine, joined
 from ..lines.line_wrapping import wrap
 from ..lines.transcript_styles import TranscriptStyles
 from ..math.math_symbols import RAISED
-from ..math.math_text import begun_math, math_line, math_lines
+from ..math.math_text import math_line, math_lines, partial_math
 from .markdown_parser import is_closed
 from .safe_links import safe_link
 from .table_renderer import render_table
@@ -27,7 +27,7 @@ BULLETS = "•◦▪"
 _NOTE = re.compile(r"\[\^(\w{1,12})\](:\s)?")
 _TASK = re.compile(r"\[([ xX])\](?:\s+|\Z)")
 MIN_WIDTH = 8
-"""Where less is left for text, what is nested deeper is not indented any more."""
+"""If less width is left for text, deeper nesting is not indented."""
 
 
 class MarkdownRenderer:
@@ -40,13 +40,13 @@ class MarkdownRenderer:
         self._width = max(8, width)
         self._folding = folding
         self._first_line = 0
-        # What was rendered of a block that grows, by what it was rendered from.
+        # Cached renderings of a growing block, by its source.
         self._texts: dict[int, tuple[list[Token], Text]] = {}
         self._wraps: dict[tuple[int, int], tuple[Text, list[RenderedLine]]] = {}
         self._code_rows: tuple[str, int, list[list[RenderedLine]]] = ("", 0, [])
 
     def forget(self) -> None:
-        """Give back what was kept for a block that grew and does no longer."""
+        """Free the cache of a block that no longer grows."""
         self._texts.clear()
         self._wraps.clear()
         self._code_rows = ("", 0, [])
@@ -54,7 +54,7 @@ class MarkdownRenderer:
     def render(
         self, blocks: list[SyntaxTreeNode], *, live: bool = False, first_line: int = 0
     ) -> list[RenderedLine]:
-        """The blocks' lines; `live` leaves code that still grows without colours.
+        """Return the blocks' lines; `live` leaves growing code without colours.
 
         `first_line` is the line of the whole text at which the blocks begin.
         """
@@ -95,12 +95,12 @@ class MarkdownRenderer:
         return [row.within(block) for row in rows]
 
     def _math(self, node: SyntaxTreeNode, width: int, live: bool) -> list[RenderedLine]:
-        """A formula that stands alone, or its source where it cannot be shown."""
+        """Return a display formula, or its source if it cannot be rendered."""
         source = clean(node.content)
         if node.info == "open" and not live:
             return wrap(Text(f"{node.markup}{source}", end=""), width)
         if node.info == "open":
-            source = begun_math(source)
+            source = partial_math(source)
         if not source:
             return []
         laid_out = math_lines(source, width - 2)
@@ -156,7 +156,7 @@ class MarkdownRenderer:
         return [line.prefixed("▎ ", self._styles.quote) for line in lines]
 
     def _code(self, node: SyntaxTreeNode, width: int, live: bool) -> list[RenderedLine]:
-        """A block on a tinted ground, its language above; long lines go on below themselves."""
+        """Return a block on a tinted background with its language above; long lines are wrapped."""
         code = clean(node.content).expandtabs(4).removesuffix("\n")
         language = clean(node.info).split()[0] if node.info.strip() else ""
         finished = node.type == "code_block" or not live or is_closed(node.to_tokens()[0])
@@ -191,9 +191,9 @@ class MarkdownRenderer:
         return [_ground(part, width, ground).within(block) for part in _fold(row, width - 2)]
 
     def _growing_code(self, code: str, language: str, key: str, width: int) -> list[RenderedLine]:
-        """Code whose end is not there yet: plain, and only its last row is rendered again.
+        """Return unfinished code: plain, with only its last row rendered again.
 
-        The block is without its text, which grows; see `AnswerEntry.block_text`.
+        The block has no text, since it grows; see `AnswerEntry.block_text`.
         """
         block = EntryBlock("fence", key, "")
         before, before_width, lines = self._code_rows
@@ -213,7 +213,7 @@ class MarkdownRenderer:
         return kept[1]
 
     def _inline(self, node: SyntaxTreeNode) -> Text:
-        """The styled text of a leaf block, not to be changed."""
+        """Return the styled text of a leaf block, not to be modified."""
         if len(node.children) == 1:
             tokens: list[Token] = node.children[0].meta.get("inline", [])
             kept = self._texts.get(id(tokens))
@@ -247,7 +247,7 @@ class MarkdownRenderer:
                 self._append_leaf(text, token, stack[-1])
 
     def _link(self, address: str) -> Style:
-        """How a link looks; the terminal is told where it leads if that is safe."""
+        """Return the style of a link, with its target as a terminal hyperlink if that is safe."""
         safe = safe_link(address)
         return self._styles.link + Style(link=safe) if safe else self._styles.link
 
@@ -261,7 +261,7 @@ class MarkdownRenderer:
                 text.append(clean(token.content), style + self._styles.code)
             case "math_inline":
                 source = clean(token.content)
-                shown = math_line(begun_math(source) if token.info == "open" else source)
+                shown = math_line(partial_math(source) if token.info == "open" else source)
                 if shown is None:
                     code = "" if token.info == "open" else source
                     text.append(code, style + self._styles.code)
@@ -278,14 +278,14 @@ class MarkdownRenderer:
                 text.append(_NOTE.sub(_raised, clean(token.content)), style)
 
     def _append_address(self, text: Text, start: int, address: str, style: Style) -> None:
-        """Say where a link leads unless its label does: nothing hides behind a word."""
+        """Append a link's target unless the label shows it, so that no target is hidden."""
         label = text.plain[start:]
         if address and address not in (label, f"mailto:{label}", f"http://{label}"):
             text.append(f" ({address})", style + self._styles.muted)
 
 
 def _raised(note: re.Match[str]) -> str:
-    """The mark of a footnote."""
+    """Return the mark of a footnote."""
     name, behind = note[1], " " if note[2] else ""
     if not name.isdecimal():
         return f"[{name}]{behind}"
@@ -293,7 +293,7 @@ def _raised(note: re.Match[str]) -> str:
 
 
 def _checked(item: SyntaxTreeNode) -> str | None:
-    """The box of an item of a list of tasks, which is taken off its text."""
+    """Remove the check box from an item of a task list, and return it."""
     first = item.children[0] if item.children else None
     if first is None or first.type != "paragraph" or not first.children:
         return None
@@ -304,7 +304,7 @@ def _checked(item: SyntaxTreeNode) -> str | None:
     match = _TASK.match(head.content)
     if match is None:
         return None
-    # The tokens may be kept and rendered again: they stay as they are.
+    # The tokens may be cached and rendered again, so they are not modified.
     rest = head.copy(content=head.content[match.end() :])
     first.children[0].meta["inline"] = [rest, *tokens[1:]]
     return "☑" if match[1] in "xX" else "☐"
@@ -315,7 +315,7 @@ def _address(token: Token, name: str) -> str:
 
 
 def _is_loose(node: SyntaxTreeNode) -> bool:
-    """Whether blank lines stand between the parts of a list or item."""
+    """Return whether blank lines separate the parts of a list or item."""
     items = node.children if node.type != "list_item" else [node]
     return any(
         child.type == "paragraph" and not child.hidden for item in items for child in item.children
@@ -323,7 +323,7 @@ def _is_loose(node: SyntaxTreeNode) -> bool:
 
 
 def _label(language: str, width: int) -> str:
-    """What stands above code: its language, and how to copy it."""
+    """Return the line above code: its language, and how to copy it."""
     left, right = f" {language}", "copy y "
     if cell_len(left) + len(right) + 1 > width:
         return left.ljust(width)[:width]
@@ -335,14 +335,14 @@ def _plain(code: str) -> list[list[Segment]]:
 
 
 def _highlight(code: str, language: str, styles: TranscriptStyles) -> list[list[Segment]]:
-    # Imported when the first block closes: the lexers are a slow import.
+    # Imported when the first block closes, since the lexers are slow to import.
     from .code_highlighter import highlight
 
     return highlight(code, language, styles)
 
 
 def _fold(row: list[Segment], width: int) -> list[list[Segment]]:
-    """Cut a row of code after every `width` cells."""
+    """Split a row of code after every `width` cells."""
     width = max(4, width)
     parts: list[list[Segment]] = [[]]
     room = width

@@ -1,4 +1,4 @@
-"""`MarkdownStream`: Markdown that grows, of which only the end is rendered again."""
+"""Growing Markdown, of which only the end is rendered again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _parser() -> MarkdownParser:
 
 
 class MarkdownStream:
-    """Source text and its lines at one width; blocks that cannot change any more are kept."""
+    """Source text and its lines at one width; settled blocks are cached."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class MarkdownStream:
 
     @property
     def lines(self) -> list[RenderedLine]:
-        """All lines as of the last `append` or `finish`."""
+        """Return all lines as of the last `append` or `finish`."""
         return self._lines
 
     def append(self, text: str) -> None:
@@ -53,11 +53,10 @@ class MarkdownStream:
         self._show(self._renderer.render(parsed, live=True, first_line=self._first_line))
 
     def finish(self) -> None:
-        """Render the end as it stands: nothing more will come."""
+        """Render the final end."""
         source = self._settled_source + self._tail
         if _parser().defines_references(source) or any(mark in source for mark in DISPLAY_MATHS):
-            # A definition below gives links above it their addresses, and maths that was never
-            # closed is text.
+            # A definition below defines links above it, and unclosed maths is text.
             self._settled, self._settled_source, self._tail = [], "", source
             self._first_line = 0
             self._known.clear()
@@ -74,7 +73,7 @@ class MarkdownStream:
         self._first_line += self._tail.count("\n", 0, length)
         self._settled_source += self._tail[:length]
         self._tail = self._tail[length:]
-        # What comes next is another block.
+        # The next text begins another block.
         self._known.clear()
         self._renderer.forget()
 
@@ -94,6 +93,6 @@ def render_markdown(
     indent: str = "",
     folding: BlockFolding = DEFAULT_FOLDING,
 ) -> list[RenderedLine]:
-    """The lines of a whole document."""
+    """Return the lines of a whole document."""
     lines = MarkdownRenderer(styles, width, folding).render(_parser().parse(source))
     return [line.prefixed(indent) for line in lines] if indent else lines

@@ -1,16 +1,16 @@
-"""`safe_link`: which addresses may become hyperlinks of the terminal, and be opened."""
+"""Decides which addresses may become terminal hyperlinks, and be opened."""
 
 from __future__ import annotations
 
 import re
 
 MAX_LENGTH = 2048
-# What is not a visible ASCII character would have to be told apart from the sequence around it.
+# Other characters could be confused with the escape sequence around the address.
 _SAFE = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)
 
 
 def safe_link(address: str) -> str | None:
-    """The address if it leads to the web or a mailbox and holds nothing but visible ASCII."""
+    """Return a web or mail address of visible ASCII characters, None for any other."""
     if len(address) > MAX_LENGTH or not _SAFE.fullmatch(address):
         return None
     return address

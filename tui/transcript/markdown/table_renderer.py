@@ -1,4 +1,4 @@
-"""Tables: columns as wide as they need, or one field a line where that is too tight."""
+"""Renders tables as columns, or as one field per line if space is short."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def render_table(
     inline: Callable[[SyntaxTreeNode], Text],
     wrapped: Callable[[Text, int], list[RenderedLine]],
 ) -> list[RenderedLine]:
-    """The table's lines; `inline` gives the styled text of a cell, `wrapped` its lines."""
+    """Return the table's lines; `inline` returns the styled text of a cell, `wrapped` its lines."""
     rows = [
         [inline(cell) for cell in row.children]
         for section in node.children
@@ -49,7 +49,7 @@ def render_table(
 
 
 def column_widths(natural: list[int], room: int) -> list[int]:
-    """Cells for each column: what it needs, the widest giving way when `room` is short."""
+    """Return the width of each column: its natural width, the widest reduced if `room` is short."""
     widths = [max(1, width) for width in natural]
     excess = sum(widths) - room
     while excess > 0:

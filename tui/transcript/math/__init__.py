@@ -1,1 +1,1 @@
-"""TeX maths as text."""
+"""Renders TeX maths as text."""

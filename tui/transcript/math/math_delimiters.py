@@ -1,4 +1,6 @@
-"""Finds maths in Markdown: `$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`, and never an amount of dollars."""
+"""Markdown plugin that finds maths: `$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`, but not dollar
+amounts.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from markdown_it.rules_inline import StateInline
 
 _CLOSERS = {"$$": "$$", "\\[": "\\]", "\\(": "\\)", "$": "$"}
 _DISPLAY = ("$$", "\\[")
-# Words beside each other are prose between two amounts, not maths.
+# Adjacent words are prose between two amounts, not maths.
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}[,.;:]?\s+[A-Za-z]{2,}")
 _COMMANDS = re.compile(r"\\[A-Za-z]+\*?(?:\s*\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-# How maths begins that is still being written: not an amount, not a word.
+# The beginning of unfinished maths: not an amount, not a word.
 _BEGUN = re.compile(r"\\[A-Za-z]|[A-Za-z](?:[\s^_=+*/<>|(),{}'-]|\Z)|[-(|{]\s*[\\A-Za-z]")
 
 
 def add_math(parser: MarkdownIt, *, live: bool = False) -> None:
-    """Teach a parser maths; `live` text may break off in the middle of it."""
+    """Add maths to a parser; `live` text may end within it."""
     parser.block.ruler.before(
         "fence", "math_block", _math_block, {"alt": ["paragraph", "reference", "blockquote"]}
     )
@@ -27,19 +29,19 @@ def add_math(parser: MarkdownIt, *, live: bool = False) -> None:
 
 
 def is_prose(source: str) -> bool:
-    """Whether there are words in it, or marks of Markdown, that maths does not have."""
+    """Return whether it contains words or Markdown that maths does not have."""
     bare = _COMMANDS.sub(lambda match: "\\" + "x" * (len(match[0]) - 1), source)
     amount = bare[:1].isdigit() and _WORD.search(bare)
     return bool("`" in source or "**" in source or amount or _PROSE.search(bare))
 
 
 def is_math(source: str) -> bool:
-    """Whether what stands between two dollar signs reads as maths."""
+    """Return whether the text between two dollar signs is maths."""
     return bool(source) and source == source.strip() and not is_prose(source)
 
 
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """Lines from `$$` or `\\[` to their closing, which a blank line must not come before.
+    """Parse lines from `$$` or `\\[` to their closing, without a blank line between.
 
     Without a closing so far the lines are one block of text, so that nothing settles too early.
     """
@@ -56,7 +58,7 @@ def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
         stripped = rest.rstrip()
         at = stripped.find(closer)
         if at >= 0 and at + 2 < len(stripped):
-            return False  # text goes on behind the formula: it is one within a paragraph
+            return False  # text follows the formula: it belongs to a paragraph
         closed = at >= 0
         inside.append(stripped[:at] if closed else rest)
         line += 1
@@ -100,7 +102,7 @@ def _inline(state: StateInline, silent: bool) -> bool:
 
 
 def _live_inline(state: StateInline, silent: bool) -> bool:
-    """What is closed, and maths that goes on to the end of what is there."""
+    """Parse closed maths, and unfinished maths up to the end of the text."""
     if _inline(state, silent):
         return True
     opener = _opener(state)
@@ -122,7 +124,7 @@ def _live_inline(state: StateInline, silent: bool) -> bool:
 
 
 def _closing(state: StateInline, opener: str, start: int) -> int | None:
-    """Where the closing sign stands, None where this is no maths."""
+    """Return where the closing sign is, None if this is not maths."""
     closer = _CLOSERS[opener]
     if opener == "$" and not _may_open(state):
         return None
@@ -140,7 +142,7 @@ def _closing(state: StateInline, opener: str, start: int) -> int | None:
 
 
 def _may_open(state: StateInline) -> bool:
-    """Whether a dollar sign can begin maths: not within a word, and something follows at once."""
+    """Return whether a dollar sign can begin maths: not within a word, and not before a blank."""
     before = state.src[state.pos - 1 : state.pos]
     behind = state.src[state.pos + 1 : state.pos + 2]
     return not before.isalnum() and before != "$" and bool(behind) and not behind.isspace()

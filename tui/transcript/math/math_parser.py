@@ -1,4 +1,4 @@
-"""Parses TeX's maths into a small tree; what it does not know it refuses as a whole."""
+"""Parses TeX maths into a tree; unsupported commands reject the whole source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BRACED = re.compile(r"\s*\{([^{}]*)\}")
 
 
 class Untranslatable(Exception):
-    """The source holds something that has no form as text here."""
+    """The source cannot be shown as text."""
 
 
 Kind = Literal[
@@ -48,7 +48,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """One above the other."""
+    """A fraction."""
 
     above: Row
     below: Row
@@ -63,8 +63,8 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """Something with what is lowered and raised beside it, None where nothing is."""
+class ScriptedNode:
+    """A base with subscript and superscript, None without one."""
 
     base: Row
     low: Row | None
@@ -80,7 +80,7 @@ class Grid:
     right: str
 
 
-Node = Symbol | Fraction | Root | Script | Grid
+Node = Symbol | Fraction | Root | ScriptedNode | Grid
 Row = tuple[Node, ...]
 
 _BRACKETS = {
@@ -93,7 +93,7 @@ _LINES = {"aligned", "align", "align*", "gathered", "gather", "gather*", "split"
 
 
 def parse_math(source: str) -> Grid:
-    """The rows and aligned cells of the source, without brackets around them."""
+    """Return the rows and aligned cells of the source, without brackets."""
     if len(source) > MAX_LENGTH:
         raise Untranslatable
     parser = _Parser(_TOKEN.findall(source))
@@ -103,12 +103,14 @@ def parse_math(source: str) -> Grid:
 
 class _Parser:
     def __init__(self, pieces: list[str]) -> None:
-        self._pieces = pieces
+        self._tokens = pieces
         self._at = 0
         self._depth = 0
 
     def rows(self, end: str | None) -> tuple[tuple[Row, ...], ...]:
-        """Cells apart by `&` and rows by two backslashes, up to the end of an environment."""
+        """Parse cells separated by `&` and rows by two backslashes, up to the end of an
+        environment.
+        """
         rows: list[tuple[Row, ...]] = []
         cells: list[Row] = []
         while True:
@@ -125,7 +127,7 @@ class _Parser:
             return tuple(row for row in rows if any(row))
 
     def _peek(self) -> str | None:
-        return self._pieces[self._at] if self._at < len(self._pieces) else None
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
 
     def _next(self) -> str | None:
         piece = self._peek()
@@ -133,7 +135,7 @@ class _Parser:
         return piece
 
     def _row(self, stops: tuple[str, ...]) -> Row:
-        """Nodes up to one of `stops`, which is left, or to the end."""
+        """Parse nodes up to one of `stops`, which is not consumed, or to the end."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Untranslatable
@@ -149,7 +151,7 @@ class _Parser:
         self._depth -= 1
         return tuple(nodes)
 
-    def _script(self, base: Row) -> Script:
+    def _script(self, base: Row) -> ScriptedNode:
         low: Row | None = None
         high: Row | None = None
         while (piece := self._peek()) in ("^", "_", "'"):
@@ -162,10 +164,10 @@ class _Parser:
                 low = self._argument()
             else:
                 raise Untranslatable
-        return Script(base, low, high)
+        return ScriptedNode(base, low, high)
 
     def _argument(self) -> Row:
-        """A group in braces, or the next node."""
+        """Parse a group in braces, or the next node."""
         while (piece := self._peek()) is not None and piece.isspace():
             self._at += 1
         if piece is None or piece in ("}", "&", "\\\\", "\\end"):
@@ -261,8 +263,8 @@ class _Parser:
         return self._braced()
 
     def _braced(self) -> str:
-        """The characters of a group that holds no other."""
-        rest = "".join(self._pieces[self._at :])
+        """Return the characters of a group without nested groups."""
+        rest = "".join(self._tokens[self._at :])
         match = _BRACED.match(rest)
         if match is None:
             piece = self._next()
@@ -271,7 +273,7 @@ class _Parser:
             return piece
         length = 0
         while length < match.end():
-            length += len(self._pieces[self._at])
+            length += len(self._tokens[self._at])
             self._at += 1
         return re.sub(r"\\([%$#&_{}])", r"\1", match[1])
 

@@ -1,4 +1,4 @@
-"""Which characters stand for the commands of TeX's maths, and for raised and lowered letters."""
+"""Unicode characters for TeX commands, superscripts and subscripts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE: Final = _pairs(
     "sum ∑ prod ∏ coprod ∐ int ∫ iint ∬ iiint ∭ oint ∮ bigcup ⋃ bigcap ⋂ bigoplus ⨁ bigotimes ⨂ "
     "bigvee ⋁ bigwedge ⋀"
 )
-"""Operators whose limits stand above and below."""
+"""Operators whose limits are placed above and below."""
 OPERATORS: Final = _pairs(
     "times × div ÷ pm ± mp ∓ cdot · ast ∗ oplus ⊕ ominus ⊖ otimes ⊗ odot ⊙ cup ∪ cap ∩ setminus ∖ "
     "wedge ∧ land ∧ vee ∨ lor ∨ uplus ⊎ sqcup ⊔ sqcap ⊓ bmod mod"
@@ -60,7 +60,7 @@ IGNORED: Final = _words(
     "displaystyle textstyle scriptstyle limits nolimits nonumber notag middle left right big Big "
     "bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr hline centering boldmath relax"
 )
-"""Commands that say how something looks, which does not show here."""
+"""Commands about appearance, which have no effect here."""
 PLAIN: Final = _words(
     "mathrm mathit mathbf mathsf mathtt mathnormal boldsymbol bm pmb operatorname"
 )

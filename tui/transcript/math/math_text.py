@@ -1,4 +1,4 @@
-"""TeX's maths as text: on one line, or laid out over several for a formula that stands alone."""
+"""Converts TeX maths to text: on one line, or over several for a display formula."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from .math_parser import Fraction, Grid, Node, Root, Row, Script, Symbol, Untranslatable, parse_math
+from .math_parser import (
+    Fraction,
+    Grid,
+    Node,
+    Root,
+    Row,
+    ScriptedNode,
+    Symbol,
+    Untranslatable,
+    parse_math,
+)
 from .math_symbols import LOWERED, RAISED
 
 MAX_TRIES = 6
@@ -19,7 +29,7 @@ _CLOSE = re.compile(r"(?<!\\)\}")
 
 @lru_cache(512)
 def math_line(source: str) -> str | None:
-    """The maths on one line, None where it has no such form."""
+    """Return the maths on one line, None if not possible."""
     try:
         text = _flat_grid(parse_math(source))
     except Untranslatable:
@@ -29,7 +39,9 @@ def math_line(source: str) -> str | None:
 
 @lru_cache(64)
 def math_lines(source: str, width: int) -> tuple[str, ...] | None:
-    """The maths laid out with fractions stacked, flat where that is too wide; None as above."""
+    """Return the maths with fractions stacked, or flat if that is too wide; None if not
+    possible.
+    """
     try:
         grid = parse_math(source)
         rows = [_beside([_laid_out(cell) for cell in row]) for row in grid.rows]
@@ -43,13 +55,13 @@ def math_lines(source: str, width: int) -> tuple[str, ...] | None:
     return tuple(lines)
 
 
-def begun_math(source: str) -> str:
-    """The longest start of maths that is still being written that can be shown, "" for none."""
+def partial_math(source: str) -> str:
+    """Return the longest start of unfinished maths that can be shown, "" for none."""
     for _ in range(MAX_TRIES):
-        mended = _UNFINISHED.sub("", source)
-        mended += "}" * (len(_OPEN.findall(mended)) - len(_CLOSE.findall(mended)))
-        if math_line(mended) is not None:
-            return mended
+        repaired = _UNFINISHED.sub("", source)
+        repaired += "}" * (len(_OPEN.findall(repaired)) - len(_CLOSE.findall(repaired)))
+        if math_line(repaired) is not None:
+            return repaired
         source = source[: max(source.rfind("\\"), source.rfind("{"), 0)]
     return ""
 
@@ -77,7 +89,7 @@ def _flat(row: Row) -> str:
 
 
 def _spaced(node: Node, shown: str, before: str, behind: Node | None) -> str:
-    """What a node adds to the text before it, with the space that its kind asks for."""
+    """Return a node with the spaces that its kind requires."""
     kind = _kind(node)
     if kind == "relation":
         return f"{'' if before.endswith(' ') or not before else ' '}{shown} "
@@ -97,7 +109,7 @@ def _spaced(node: Node, shown: str, before: str, behind: Node | None) -> str:
 
 
 def _kind(node: Node) -> str:
-    if isinstance(node, Script):
+    if isinstance(node, ScriptedNode):
         return _kind(node.base[0]) if len(node.base) == 1 else "letter"
     return node.kind if isinstance(node, Symbol) else "letter"
 
@@ -110,14 +122,14 @@ def _flat_node(node: Node) -> str:
             return f"{_grouped(node.above)}/{_grouped(node.below)}"
         case Root():
             return _flat_root(node)
-        case Script():
+        case ScriptedNode():
             return _flat_script(node)
         case Grid():
             return _flat_grid(node)
 
 
 def _grouped(row: Row) -> str:
-    """In parentheses unless it is one thing."""
+    """Return the row, in parentheses unless it is a single item."""
     text = _flat(row).strip()
     simple = len(row) == 1 or text.replace(".", "").isdigit() or (text.isalpha() and len(text) < 3)
     return text if simple and not isinstance(row[0] if row else None, Fraction) else f"({text})"
@@ -131,7 +143,7 @@ def _flat_root(root: Root) -> str:
     return f"{sign}{inside}" if len(inside) == 1 or inside.isdigit() else f"{sign}({inside})"
 
 
-def _flat_script(script: Script) -> str:
+def _flat_script(script: ScriptedNode) -> str:
     text = _flat(script.base)
     if len(script.base) > 1:
         text = f"({text})"
@@ -162,7 +174,7 @@ def _mapped(text: str, table: dict[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Lines of equal width; `base` is the number of the one that stands on the line of writing."""
+    """Lines of equal width; `base` is the index of the one on the baseline."""
 
     lines: tuple[str, ...]
     base: int = 0
@@ -173,14 +185,14 @@ class _Box:
 
 
 def _laid_out(row: Row) -> _Box:
-    """Boxes for what is stacked, and the rest flat between them."""
+    """Return boxes for stacked nodes, and the rest flat between them."""
     boxes: list[_Box] = []
     flat: list[Node] = []
 
     def flush() -> None:
         if flat:
             text = _flat(tuple(flat))
-            # Spaces around an operator at the seam to a box.
+            # Spaces around an operator next to a box.
             lead = " " if boxes and _kind(flat[0]) in ("operator", "relation") else ""
             trail = " " if _kind(flat[-1]) in ("operator",) and not text.endswith(" ") else ""
             boxes.append(_Box((f"{lead}{text.lstrip() if lead else text}{trail}",)))
@@ -203,7 +215,7 @@ def _stacked(node: Node) -> _Box | None:
             return _over(_laid_out(node.above), _laid_out(node.below))
         case Grid() if len(node.rows) > 1:
             return _grid(node)
-        case Script() if len(node.base) == 1 and _kind(node.base[0]) == "large":
+        case ScriptedNode() if len(node.base) == 1 and _kind(node.base[0]) == "large":
             return _with_limits(node)
         case _:
             return None
@@ -215,7 +227,7 @@ def _over(above: _Box, below: _Box) -> _Box:
     return _Box(tuple(lines), len(above.lines))
 
 
-def _with_limits(script: Script) -> _Box:
+def _with_limits(script: ScriptedNode) -> _Box:
     high = [_flat(script.high)] if script.high is not None else []
     low = [_flat(script.low)] if script.low is not None else []
     parts = [*high, _flat(script.base), *low]

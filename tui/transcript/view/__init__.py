@@ -1,1 +1,1 @@
-"""The scroll view: layout, rendered-lines cache, block navigation, selection and search."""
+"""The transcript's scroll view: layout, line cache, block navigation, selection, search."""

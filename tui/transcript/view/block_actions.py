@@ -1,4 +1,4 @@
-"""`actions`: what can be done with a block of the chat."""
+"""The actions available on a block of the chat."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from .block_navigation import BlockStop
 from .transcript import Action
 
 
-def is_seam(at: BlockStop) -> bool:
-    """Whether it is where a summary begins."""
+def is_compaction(at: BlockStop) -> bool:
+    """Return whether it is a compaction."""
     return at.block is not None and at.block.kind == "seam"
 
 
 def actions(at: BlockStop) -> list[Action]:
-    """What can be done with a block, in the order it is offered in."""
-    if is_seam(at):
+    """Return the actions on a block, in the order in which they are offered."""
+    if is_compaction(at):
         return ["menu", "copy", "undo", "open"]
     found: list[Action] = ["menu", "copy"]
     if at.entry.id and isinstance(at.entry, PromptEntry):

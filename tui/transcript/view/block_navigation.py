@@ -1,4 +1,4 @@
-"""`stops`: where the block cursor stops in an entry."""
+"""The stops of the block cursor in an entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..lines.line import RenderedLine
 
 @dataclass(frozen=True, slots=True)
 class BlockStop:
-    """A whole entry where `block` is None, else a part of it; lines count within the entry."""
+    """A whole entry if `block` is None, else a part of it; lines count within the entry."""
 
     entry: Entry
     block: EntryBlock | None
@@ -20,17 +20,19 @@ class BlockStop:
 
     @property
     def key(self) -> str | None:
-        """The name of the block within its entry."""
+        """Return the key of the block within its entry."""
         return None if self.block is None else self.block.key
 
     @property
     def text(self) -> str:
-        """What copying it gives."""
+        """Return what copying it gives."""
         return self.entry.text if self.block is None else self.entry.block_text(self.block)
 
 
 def stops(entry: Entry, lines: list[RenderedLine]) -> list[BlockStop]:
-    """The message as a whole, then its blocks from top to bottom; a seam is one block."""
+    """Return the message as a whole, then its blocks from top to bottom; a compaction is
+    one block.
+    """
     if not entry.walkable:
         return []
     found: dict[str, BlockStop] = {}

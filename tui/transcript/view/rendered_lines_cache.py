@@ -7,13 +7,13 @@ from collections import OrderedDict
 from ..entries.entry import Entry
 
 MAX_LINES = 6000
-"""Lines that are kept in all, about half a kilobyte each."""
+"""Most lines cached in all, about half a kilobyte each."""
 MIN_ENTRIES = 48
-"""So many entries keep their lines however long they are: more than a screen shows."""
+"""Entries that keep their lines regardless of length: more than a screen shows."""
 
 
 class RenderedLinesCache:
-    """Has the entries that were not shown for longest forget their lines when there are many."""
+    """Frees the lines of the least recently shown entries when there are too many."""
 
     def __init__(self, max_lines: int = MAX_LINES) -> None:
         self._max_lines = max_lines
@@ -22,11 +22,11 @@ class RenderedLinesCache:
 
     @property
     def total(self) -> int:
-        """The lines kept now."""
+        """Return the number of cached lines."""
         return self._total
 
     def touch(self, entry: Entry, lines: int) -> None:
-        """The entry was rendered or shown just now."""
+        """Record that the entry was rendered or shown."""
         self._total += lines - self._counts.pop(entry, 0)
         self._counts[entry] = lines
         while self._total > self._max_lines and len(self._counts) > MIN_ENTRIES:
@@ -35,10 +35,10 @@ class RenderedLinesCache:
             oldest.forget_lines()
 
     def discard(self, entry: Entry) -> None:
-        """The entry is gone."""
+        """Remove an entry."""
         self._total -= self._counts.pop(entry, 0)
 
     def clear(self) -> None:
-        """All entries are gone."""
+        """Remove all entries."""
         self._counts.clear()
         self._total = 0

@@ -1,4 +1,4 @@
-"""`hit_spans`: where in rendered lines the words stand that somebody looks for."""
+"""Finds search hits in rendered lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Span = tuple[int, int, int]
 
 
 def folded(text: str) -> str:
-    """The text in lower case, as long as it was."""
+    """Return the text in lower case with unchanged length."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower
@@ -17,7 +17,7 @@ def folded(text: str) -> str:
 
 
 def hit_spans(lines: list[RenderedLine], query: str) -> list[list[Span]]:
-    """Each hit's spans, several where it goes on after a soft wrap; `query` is `folded`."""
+    """Return each hit's spans, several if it continues after a soft wrap; `query` is `folded`."""
     pieces: list[str] = []
     starts: list[int] = []
     length = 0

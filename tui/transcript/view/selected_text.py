@@ -1,4 +1,4 @@
-"""`selected_text`: what a selection over rendered lines means as text."""
+"""Extracts the text of a selection over rendered lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..lines.line import RenderedLine
 
 
 def selected_text(spans: Iterable[tuple[RenderedLine, tuple[int, int]]]) -> str:
-    """The text in spans of characters, without layout and with soft-wrapped lines joined again."""
+    """Return the text in spans of characters, without layout and with soft-wrapped lines joined."""
     parts: list[str] = []
     for line, (first, last) in spans:
         start, end = max(line.indent, first), None if last == -1 else last
@@ -22,7 +22,7 @@ def selected_text(spans: Iterable[tuple[RenderedLine, tuple[int, int]]]) -> str:
 
 
 def marked(segments: Iterable[Segment], span: tuple[int, int], style: Style) -> list[Segment]:
-    """The segments with `style` over the characters in `span`; -1 stands for the end."""
+    """Return the segments with `style` over the characters in `span`; -1 stands for the end."""
     start, end = span
     result: list[Segment] = []
     x = 0

@@ -1,4 +1,4 @@
-"""`Transcript`: the whole conversation, with what readers do in it: select, walk, fold, find."""
+"""The transcript widget: selection, block navigation, folding and search marks."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ KEYS: dict[str, Action] = {
     "o": "open",
     "u": "undo",
 }
-"""What single keys do to the block under the cursor."""
+"""Actions of single keys on the block under the cursor."""
 WORD = re.compile(r"[\w'’./:@~#?&=%+-]+")
 
 
 class Transcript(TranscriptView, can_focus=False):
-    """The conversation on the screen; it has the keyboard only while the block cursor is shown."""
+    """The conversation on the screen; it has the focus only while the block cursor is shown."""
 
     HELP_TITLE = "A block of the chat"
     HELP_KEYS = (
@@ -59,7 +59,7 @@ class Transcript(TranscriptView, can_focus=False):
     )
 
     class BlockAction(Message):
-        """The reader wants something done with a block, or with the entry where it is None."""
+        """The user requests an action on a block, or on the entry if the block is None."""
 
         def __init__(self, action: Action, at: BlockStop) -> None:
             super().__init__()
@@ -68,12 +68,12 @@ class Transcript(TranscriptView, can_focus=False):
 
         @property
         def entry(self) -> Entry:
-            """The entry it is about."""
+            """Return the entry of the action."""
             return self.at.entry
 
         @property
         def block(self) -> EntryBlock | None:
-            """The part of the entry."""
+            """Return the part of the entry."""
             return self.at.block
 
     class CursorMoved(Message):
@@ -84,7 +84,7 @@ class Transcript(TranscriptView, can_focus=False):
             self.at = at
 
     class LinkClicked(Message):
-        """The reader clicked on an address, which is safe to show and to open."""
+        """The user clicked on an address, which is safe to show and to open."""
 
         def __init__(self, address: str) -> None:
             super().__init__()
@@ -99,7 +99,7 @@ class Transcript(TranscriptView, can_focus=False):
         self._spans: dict[Entry, tuple[list[RenderedLine], list[list[Span]]]] = {}
 
     def load(self, entries: Iterable[Entry], at: str | None = None) -> None:
-        """See `TranscriptView`; the block cursor stays on its message where that is still there."""
+        """See `TranscriptView`; the block cursor stays on its message if that is still present."""
         here = self._cursor
         super().load(entries, at)
         self._current = None
@@ -116,7 +116,7 @@ class Transcript(TranscriptView, can_focus=False):
 
     @property
     def cursor(self) -> BlockStop | None:
-        """Where the block cursor is."""
+        """Return the stop of the block cursor, None without one."""
         if self._cursor is None or self._cursor[0] not in self._entries:
             return None
         entry, key = self._cursor
@@ -134,7 +134,7 @@ class Transcript(TranscriptView, can_focus=False):
             self.follow()
 
     def leave_blocks(self) -> bool:
-        """Take the block cursor away; whether it was there."""
+        """Hide the block cursor; return whether it was shown."""
         if self._cursor is None:
             return False
         self._cursor = None
@@ -147,7 +147,9 @@ class Transcript(TranscriptView, can_focus=False):
         return True
 
     def fold_at(self, stop: BlockStop) -> bool:
-        """Fold or unfold a block, or all blocks of an entry; whether there is anything to fold."""
+        """Fold or unfold a block, or all blocks of an entry; return whether anything can be
+        folded.
+        """
         entry, block = stop.entry, stop.block
         blocks = [block] if block is not None else [s.block for s in self._stops(entry)]
         foldable = [part for part in blocks if part is not None and part.folded is not None]
@@ -163,11 +165,11 @@ class Transcript(TranscriptView, can_focus=False):
         return True
 
     def _stops(self, entry: Entry) -> list[BlockStop]:
-        return [] if self._look is None else stops(entry, self._rendered(entry, self._look))
+        return [] if self._options is None else stops(entry, self._rendered(entry, self._options))
 
     def _first_stop(self, step: int) -> BlockStop | None:
-        """The last block in view when the reader goes up, the first when down."""
-        if self._look is None or not self._layout_map.total:
+        """Return the last visible block when moving up, the first when moving down."""
+        if self._options is None or not self._layout_map.total:
             return None
         top = self.scroll_offset.y
         end = min(top + self.size.height, self._layout_map.total)
@@ -206,7 +208,9 @@ class Transcript(TranscriptView, can_focus=False):
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:
-        """Act on the block under the cursor; other text belongs to the composer."""
+        """Run the action of the key on the block under the cursor; pass other text to the
+        composer.
+        """
         here = self.cursor
         if here is None:
             return
@@ -227,8 +231,8 @@ class Transcript(TranscriptView, can_focus=False):
         event.stop()
 
     def on_blur(self) -> None:
-        """Another widget has the keyboard: the cursor would promise keys that do something else."""
-        # Nothing has it while the terminal itself is in the background.
+        """Hide the cursor: another widget has the focus, in which its keys do something else."""
+        # No widget has the focus while the terminal is in the background.
         if self.screen.focused is not None:
             self.leave_blocks()
 
@@ -271,22 +275,22 @@ class Transcript(TranscriptView, can_focus=False):
     # Finding
 
     def mark(self, query: str, current: tuple[Entry, int] | None = None) -> None:
-        """Mark what was looked for, in lower case, and one hit of an entry more than the others."""
+        """Mark all hits of a lower-case query, and one hit more than the others."""
         self._query = query
         self._current = current
         self._spans.clear()
         self.redraw()
 
     def show_hit(self, entry: Entry, number: int) -> None:
-        """Bring a hit of an entry into view."""
-        if self._look is None:
+        """Scroll to a hit of an entry."""
+        if self._options is None:
             return
         hits = self._hits(entry)
         line = hits[min(number, len(hits) - 1)][0][0] if hits else 0
         self.show_lines(entry, line, line)
 
     def _hits(self, entry: Entry) -> list[list[Span]]:
-        lines = [] if self._look is None else self._rendered(entry, self._look)
+        lines = [] if self._options is None else self._rendered(entry, self._options)
         kept = self._spans.get(entry)
         if kept is None or kept[0] is not lines:
             if len(self._spans) > 100:
@@ -301,8 +305,8 @@ class Transcript(TranscriptView, can_focus=False):
     ) -> list[Segment]:
         segments = list(line.segments)
         margin = " " * self.margin
-        assert self._look is not None
-        styles = self._look.styles
+        assert self._options is not None
+        styles = self._options.styles
         if self._query:
             segments = self._with_hits(entry, offset, segments)
         selection = self.text_selection
@@ -315,7 +319,7 @@ class Transcript(TranscriptView, can_focus=False):
             return [Segment(margin), *segments]
         ground = styles.cursor
         over = [Segment(text, ground + style if style else ground) for text, style, _ in segments]
-        space = self._look.width - sum(segment.cell_length for segment in over)
+        space = self._options.width - sum(segment.cell_length for segment in over)
         mark = Segment("▌", styles.cursor_mark)
         return [Segment(margin[:-1]), mark, *over, Segment(" " * max(0, space), ground)]
 
@@ -326,8 +330,8 @@ class Transcript(TranscriptView, can_focus=False):
         return found is not None and offset < len(found[0].previous_lines) - 1
 
     def _with_hits(self, entry: Entry, offset: int, segments: list[Segment]) -> list[Segment]:
-        assert self._look is not None
-        styles = self._look.styles
+        assert self._options is not None
+        styles = self._options.styles
         hits = self._hits(entry)
         current = None
         if self._current is not None and self._current[0] is entry:
@@ -343,7 +347,7 @@ class Transcript(TranscriptView, can_focus=False):
         self.redraw()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, without layout and with soft-wrapped lines joined again."""
+        """Return the selected text, without layout and with soft-wrapped lines joined."""
         total = self._layout_map.total
         first = 0 if selection.start is None else max(0, selection.start.y)
         last = total - 1 if selection.end is None else min(total - 1, selection.end.y)
@@ -356,7 +360,7 @@ class Transcript(TranscriptView, can_focus=False):
 
 
 def _character(line: RenderedLine, cell: int) -> int:
-    """Which character of the line is at a cell."""
+    """Return the index of the line's character at a cell."""
     used = 0
     for number, character in enumerate(line.text):
         used += cell_len(character)

@@ -1,4 +1,4 @@
-"""`TranscriptLayout`: where each entry lies, while some heights are only guessed."""
+"""Positions of entries in the transcript, while some heights are estimates."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from itertools import accumulate
 
 
 class TranscriptLayout:
-    """Heights of entries, in lines, and the positions that follow from them."""
+    """Heights of entries, in lines, and the resulting positions."""
 
     def __init__(self) -> None:
         self._heights: list[int] = []
         self._exact: list[bool] = []
-        # The top of each entry and the end of the last, as far as they are known.
+        # The top of each entry and the end of the last, as far as known.
         self._tops: list[int] = [0]
 
     def __len__(self) -> int:
@@ -20,7 +20,7 @@ class TranscriptLayout:
 
     @property
     def total(self) -> int:
-        """The height of everything."""
+        """Return the total height."""
         return self._positions()[-1]
 
     def append(self, height: int, *, exact: bool) -> None:
@@ -35,19 +35,19 @@ class TranscriptLayout:
         self._changed_from(index)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self.__init__()
 
     def height(self, index: int) -> int:
-        """The height of an entry, known or guessed."""
+        """Return the height of an entry, known or estimated."""
         return self._heights[index]
 
     def is_exact(self, index: int) -> bool:
-        """Whether the entry's height is known."""
+        """Return whether the entry's height is known."""
         return self._exact[index]
 
     def set_exact(self, index: int, height: int) -> int:
-        """Record a known height; returns by how much it differs from before."""
+        """Set a known height; return its difference from before."""
         change = height - self._heights[index]
         self._exact[index] = True
         if change:
@@ -55,16 +55,16 @@ class TranscriptLayout:
             self._changed_from(index)
         return change
 
-    def guess(self, heights: list[int]) -> None:
-        """Replace all heights by guesses."""
+    def estimate(self, heights: list[int]) -> None:
+        """Replace all heights by estimates."""
         self._heights = heights
         self._exact = [False] * len(heights)
         self._tops = [0]
 
-    def nearest_guessed(self, first: int, last: int, reach: int) -> int | None:
-        """The entry with a guessed height that is next to those from `first` to `last`.
+    def nearest_estimated(self, first: int, last: int, reach: int) -> int | None:
+        """Return the entry with an estimated height nearest to those from `first` to `last`.
 
-        At most `reach` entries away; those above come first, since readers scroll up.
+        At most `reach` entries away; those above come first, since users scroll up.
         """
         for step in range(reach + 1):
             for index in (first - step, last + step):
@@ -73,18 +73,19 @@ class TranscriptLayout:
         return None
 
     def top(self, index: int) -> int:
-        """The first line of an entry."""
+        """Return the first line of an entry."""
         return self._positions()[index]
 
     def locate(self, y: int) -> tuple[int, int]:
-        """The entry at line `y`, and the line within it; `y` is below `total`."""
+        """Return the entry at line `y`, and the line within it; `y` is below `total`."""
         positions = self._positions()
         index = bisect_right(positions, y, hi=len(self._heights)) - 1
         return index, y - positions[index]
 
     def _changed_from(self, index: int) -> None:
-        """The height of an entry is another: what is above it stays, so that a growing answer at
-        the end of a long chat costs nothing."""
+        """Invalidate positions after a changed entry: those above stay, so that a growing answer at
+        the end of a long chat costs nothing.
+        """
         del self._tops[index + 1 :]
 
     def _positions(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""`TextSearch`: in which entries of a chat words stand, and how often."""
+"""Finds the entries of a chat that contain a query, with the number of hits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .search_hits import folded
 
 
 class TextSearch:
-    """Counts hits in texts, not in rendered lines; a longer query looks only where there were some.
+    """Counts hits in texts, not in rendered lines; a longer query searches only earlier matches.
 
     Hits are numbered from 0 at the top of the chat.
     """
@@ -25,22 +25,22 @@ class TextSearch:
 
     @property
     def query(self) -> str:
-        """What was looked for last, in lower case."""
+        """Return the last query, in lower case."""
         return self._query
 
     @property
     def total(self) -> int:
-        """How many hits there are."""
+        """Return the number of hits."""
         return self._ends[-1] if self._ends else 0
 
     def covers(self, entries: Sequence[Entry]) -> bool:
-        """Whether these are the entries that are looked through, none of them still growing."""
+        """Return whether these are the entries searched, none of them still growing."""
         return len(entries) == len(self._entries) and all(
             one is other for one, other in zip(entries, self._entries, strict=True)
         )
 
     def steps(self, query: str) -> Iterator[None]:
-        """Look for `query`; yields now and then so that keys can come between."""
+        """Search for `query`; yields now and then so that keys can be handled."""
         query = folded(query)
         narrower = bool(self._query) and self._query in query
         places = [index for index, _ in self._hits] if narrower else range(len(self._entries))
@@ -64,13 +64,13 @@ class TextSearch:
         return kept
 
     def locate(self, number: int) -> tuple[Entry, int]:
-        """The entry of a hit, and which one it is within it."""
+        """Return the entry of a hit, and its index within it."""
         place = bisect_right(self._ends, number)
         before = self._ends[place - 1] if place else 0
         return self._entries[self._hits[place][0]], number - before
 
     def first_from(self, entry: Entry | None) -> int:
-        """The first hit in or below an entry, 0 where there is none."""
+        """Return the first hit in or below an entry, 0 if there is none."""
         index = next((i for i, other in enumerate(self._entries) if other is entry), 0)
         before = sum(count for place, count in self._hits if place < index)
         return before if before < self.total else 0

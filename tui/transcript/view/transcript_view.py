@@ -1,7 +1,8 @@
-"""`TranscriptView`: entries in one scroll view on Textual's line API.
+"""Scroll view of transcript entries on Textual's line API.
 
-A widget for each message, or each block of Markdown, makes typing slow in long chats: the
-compositor visits them all. Here a chat of any length is one widget that renders what is visible.
+A widget for each message, or each Markdown block, makes typing slow in long chats, since the
+compositor visits them all. Here a chat of any length is one widget that renders only what is
+visible.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from .line_view import LineView
 GUESSED_WIDTH = 80
 """Cells for heights that are guessed before the size is known."""
 IDLE_STEP = 0.04
-"""Seconds between two steps of measuring while nothing else happens."""
+"""Seconds between two steps of idle measuring."""
 IDLE_WORK = 0.003
-"""Seconds that a step takes at most, but for its last entry: a key never waits longer."""
+"""Seconds that a step takes at most, except its last entry, so that keys are not delayed."""
 IDLE_REACH = 120
 """Entries above and below the view that are measured ahead; the others stay guesses."""
 
@@ -35,7 +36,7 @@ class TranscriptView(LineView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {class_name for _, class_name in component_classes()}
 
     class NewLines(Message):
-        """How many lines came below what the reader sees; 0 when the end is followed."""
+        """How many lines were added below the view; 0 when the end is followed."""
 
         def __init__(self, count: int) -> None:
             super().__init__()
@@ -52,27 +53,26 @@ class TranscriptView(LineView):
 
     @property
     def following(self) -> bool:
-        """Whether the view stays at the end when something is added."""
+        """Return whether the view stays at the end when something is added."""
         return self._following
 
     @property
     def entries(self) -> list[Entry]:
-        """The entries, in order; not to be changed."""
+        """Return the entries, in order; not to be modified."""
         return self._entries
 
     @property
     def is_measuring(self) -> bool:
-        """Whether heights near the view are still guesses."""
-        return self._next_guessed() is not None
+        """Return whether heights near the view are still estimates."""
+        return self._next_estimated() is not None
 
     # Content
 
     def load(self, entries: Iterable[Entry], at: str | None = None) -> None:
         """Show these entries instead, at the one with the id `at` or at the end.
 
-        Only what is in view is rendered now; heights of the rest are guesses. Without `at` a reader
-        who scrolled up stays where they are, if what they read is still there; what they folded
-        stays so.
+        Only the visible part is rendered now; other heights are estimates. Without `at`, a
+        scrolled-up view stays at its entry if that is still present; fold states are kept.
         """
         place = None if at is not None or self._following else self._anchor()
         read = None if place is None else self._entries[place[0]]
@@ -80,14 +80,14 @@ class TranscriptView(LineView):
         self._entries = list(entries)
         for entry in self._entries if folds else ():
             if (before := folds.get(entry.id)) is not None:
-                entry.take_folds(before)
+                entry.copy_folds(before)
         self._kept.clear()
         self._strips.clear()
         self._following = True
         self._set_new_lines(0)
         self._wanted = None if at is None else (at, 0)
-        width = GUESSED_WIDTH if self._look is None else self._look.width
-        self._layout_map.guess([entry.estimated_height(width) for entry in self._entries])
+        width = ESTIMATED_WIDTH if self._options is None else self._options.width
+        self._layout_map.estimate([entry.estimated_height(width) for entry in self._entries])
         same = None if read is None else self.find_entry(read.id)
         if place is not None and same is not None:
             self._following = False
@@ -100,22 +100,22 @@ class TranscriptView(LineView):
     def add(self, entry: Entry) -> None:
         """Append an entry."""
         self._entries.append(entry)
-        if self._look is None:
-            self._layout_map.append(entry.estimated_height(GUESSED_WIDTH), exact=False)
+        if self._options is None:
+            self._layout_map.append(entry.estimated_height(ESTIMATED_WIDTH), exact=False)
             return
-        height = len(self._rendered(entry, self._look))
+        height = len(self._rendered(entry, self._options))
         self._layout_map.append(height, exact=True)
         self._grew(height)
         self.refresh()
 
     def update_entry(self, entry: Entry) -> None:
-        """Show what changed in an entry, if it is in the transcript."""
-        look = self._look
-        if look is None or not self.holds(entry):
+        """Show the changes of an entry, if it is in the transcript."""
+        options = self._options
+        if options is None or not self.holds(entry):
             return
         index = self._index(entry)
         old = entry.previous_lines
-        new = self._rendered(entry, look)
+        new = self._rendered(entry, options)
         top, height = self._layout_map.top(index), self._layout_map.height(index)
         change = self._layout_map.set_exact(index, len(new))
         if change and not self._following and top + height <= self.scroll_offset.y:
@@ -127,7 +127,7 @@ class TranscriptView(LineView):
         self._refresh_from(top + _first_difference(old, new), change)
 
     def drop(self, entry: Entry) -> None:
-        """Take an entry away, if it is there."""
+        """Remove an entry, if present."""
         if not self.holds(entry):
             return
         index = self._index(entry)
@@ -138,27 +138,27 @@ class TranscriptView(LineView):
         self.refresh()
 
     def clear(self) -> None:
-        """Take all entries away."""
+        """Remove all entries."""
         self.load(())
 
     def find_entry(self, name: str) -> Entry | None:
-        """The entry with this id."""
+        """Return the entry with this id, None if missing."""
         return next((entry for entry in self._entries if entry.id == name), None) if name else None
 
     def holds(self, entry: Entry) -> bool:
-        """Whether it is in the transcript: an answer may be written on another branch."""
+        """Return whether it is in the transcript: an answer may be generated on another branch."""
         return any(held is entry for held in reversed(self._entries))
 
     @property
     def first_in_view(self) -> Entry | None:
-        """The entry at the top of the view."""
+        """Return the entry at the top of the view."""
         y = self.scroll_offset.y
         if y >= self._layout_map.total:
             return None
         return self._entries[self._layout_map.locate(y)[0]]
 
     def _index(self, entry: Entry) -> int:
-        """Where an entry is; what changes is mostly near the end."""
+        """Return the index of an entry; most changes are near the end."""
         for index in range(len(self._entries) - 1, -1, -1):
             if self._entries[index] is entry:
                 return index
@@ -167,25 +167,27 @@ class TranscriptView(LineView):
     # Scrolling
 
     def follow(self) -> None:
-        """Go to the end, and stay there."""
+        """Go to the end, and follow it."""
         self._following = True
         self._set_new_lines(0)
         self._measure_end()
         self._adjust()
 
     def scroll_to_entry(self, name: str, line: int = 0) -> bool:
-        """Show an entry by its id at the top, or its line a little below; whether it is there."""
+        """Show an entry by its id at the top, or its line a little below; return whether it is
+        present.
+        """
         entry = self.find_entry(name)
         if entry is None:
             return False
-        if self._look is None:
+        if self._options is None:
             self._wanted = (name, line)
             return True
         self.show_line(entry, line, self.size.height // 3 if line else 0)
         return True
 
     def show_line(self, entry: Entry, line: int, above: int) -> None:
-        """Go to a line of an entry, with `above` lines over it."""
+        """Scroll to a line of an entry, with `above` lines over it."""
         index = self._index(entry)
         self._following = False
         self._measure(index)
@@ -193,7 +195,7 @@ class TranscriptView(LineView):
         self._settle_view()
 
     def show_lines(self, entry: Entry, first: int, last: int) -> None:
-        """Scroll no further than needed for these lines of an entry to be in view."""
+        """Scroll as little as needed to make these lines of an entry visible."""
         index = self._index(entry)
         self._measure(index)
         top = self._layout_map.top(index)
@@ -209,7 +211,7 @@ class TranscriptView(LineView):
         self._settle_view()
 
     def _settle_view(self) -> None:
-        """Measure what came into view; at the end of the content it is followed again."""
+        """Measure visible entries; at the end of the content, follow it again."""
         self._measure_visible()
         self._following = round(self.scroll_y) >= self.max_scroll_y
         self._set_new_lines(0)
@@ -218,9 +220,9 @@ class TranscriptView(LineView):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if self._look is None or self._adjusting or round(old_value) == round(new_value):
+        if self._options is None or self._adjusting or round(old_value) == round(new_value):
             return
-        # Only the reader moves the view outside of `_adjust`.
+        # Outside of `_adjust` only the user scrolls.
         self._following = round(new_value) >= self.max_scroll_y
         if self._following:
             self._set_new_lines(0)
@@ -228,13 +230,13 @@ class TranscriptView(LineView):
         self._schedule_idle()
 
     def _grew(self, lines: int) -> None:
-        """The content is `lines` longer at its end."""
+        """Count `lines` added at the end."""
         self._adjust()
         if not self._following:
             self._set_new_lines(max(0, self._new_lines + lines))
 
     def _adjust(self, shift: int = 0) -> None:
-        """Take over the height of the content; the view goes to the end or moves by `shift`."""
+        """Apply the height of the content; scroll to the end or by `shift`."""
         self._adjusting = True
         y = self.scroll_y + shift
         self.virtual_size = Size(self.size.width, self._layout_map.total)
@@ -249,40 +251,42 @@ class TranscriptView(LineView):
             self._new_lines = count
             self.post_message(self.NewLines(count))
 
-    # Layout: only what is visible is rendered at once, what is near while nothing else happens
+    # Layout: visible entries are rendered at once, nearby ones in idle time
 
     def on_resize(self, _event: events.Resize) -> None:
-        self._new_look()
+        self._update_options()
         self._adjust()
         self._measure_visible()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        if self.is_mounted and self._look is not None:
+        if self.is_mounted and self._options is not None:
             # The parts' own styles come after the widget's.
-            self.call_later(self._new_look)
+            self.call_later(self._update_options)
 
-    def set_reading(self, *, times: bool, folded_thoughts: bool) -> None:
-        """Whether messages show when they were sent, and whether thoughts are folded at first."""
-        self._reading = (times, folded_thoughts)
-        if self._look is not None:
-            self._new_look()
+    def set_display(self, *, times: bool, folded_reasoning: bool) -> None:
+        """Set whether messages show their times, and whether reasoning is folded initially."""
+        self._display = (times, folded_reasoning)
+        if self._options is not None:
+            self._update_options()
 
-    def _new_look(self) -> None:
+    def _update_options(self) -> None:
         styles = TranscriptStyles.resolve(
             lambda name: self.get_component_rich_style(name, partial=True)
         )
-        look = RenderOptions(styles, self.text_width, *self._reading)
+        options = RenderOptions(styles, self.text_width, *self._display)
         base = self.rich_style
         if base != self._base:
             self._base = base
             self._strips.clear()
-        if look == self._look or not self.size.width:
+        if options == self._options or not self.size.width:
             return
         anchor = self._anchor()
-        self._look = look
+        self._options = options
         self._strips.clear()
-        self._layout_map.guess([entry.estimated_height(look.width) for entry in self._entries])
+        self._layout_map.estimate(
+            [entry.estimated_height(options.width) for entry in self._entries]
+        )
         if self._wanted is not None:
             self._show_wanted()
         else:
@@ -292,8 +296,8 @@ class TranscriptView(LineView):
         self.refresh()
 
     def _show_wanted(self) -> None:
-        """Go where `load` was told to, as soon as there is a size."""
-        if self._look is None:
+        """Go to the entry that `load` requested, as soon as there is a size."""
+        if self._options is None:
             return
         wanted, self._wanted = self._wanted, None
         if wanted is None or not self.scroll_to_entry(*wanted):
@@ -302,7 +306,9 @@ class TranscriptView(LineView):
             self._schedule_idle()
 
     def _anchor(self) -> tuple[int, float] | None:
-        """The entry at the top of the view and how far into it, None where the end is followed."""
+        """Return the entry at the top of the view and the offset in it, None if the end is
+        followed.
+        """
         y = self.scroll_offset.y
         if self._following or not self._entries or y >= self._layout_map.total:
             return None
@@ -328,7 +334,7 @@ class TranscriptView(LineView):
                 break
 
     def _measure_visible(self) -> None:
-        """Replace guesses for everything in view; the lines in view stay where they are."""
+        """Replace estimates of visible entries; the visible lines stay where they are."""
         y, shift = self.scroll_offset.y, 0
         while y < min(self.scroll_offset.y + shift + self.size.height, self._layout_map.total):
             index, _ = self._layout_map.locate(y)
@@ -341,30 +347,30 @@ class TranscriptView(LineView):
             self._adjust(shift)
 
     def _measure(self, index: int) -> int:
-        """Replace a guessed height by the real one; returns the difference."""
-        look = self._look
-        if look is None or self._layout_map.is_exact(index):
+        """Replace an estimated height by the real one; return the difference."""
+        options = self._options
+        if options is None or self._layout_map.is_exact(index):
             return 0
-        return self._layout_map.set_exact(index, len(self._rendered(self._entries[index], look)))
+        return self._layout_map.set_exact(index, len(self._rendered(self._entries[index], options)))
 
     def _schedule_idle(self) -> None:
-        if not self._idle_pending and self._next_guessed() is not None:
+        if not self._idle_pending and self._next_estimated() is not None:
             self._idle_pending = True
             self.set_timer(IDLE_STEP, self._measure_idle)
 
-    def _next_guessed(self) -> int | None:
-        if self._look is None or not self._entries:
+    def _next_estimated(self) -> int | None:
+        if self._options is None or not self._entries:
             return None
         last = self._layout_map.total - 1
         first, _ = self._layout_map.locate(min(last, self.scroll_offset.y))
         end, _ = self._layout_map.locate(min(last, self.scroll_offset.y + self.size.height))
-        return self._layout_map.nearest_guessed(first, end, IDLE_REACH)
+        return self._layout_map.nearest_estimated(first, end, IDLE_REACH)
 
     def _measure_idle(self) -> None:
         self._idle_pending = False
         deadline = time.monotonic() + IDLE_WORK
         shift = 0
-        while (index := self._next_guessed()) is not None:
+        while (index := self._next_estimated()) is not None:
             above = self._layout_map.top(index) < self.scroll_offset.y
             change = self._measure(index)
             shift += change if above else 0
@@ -374,7 +380,7 @@ class TranscriptView(LineView):
         self._schedule_idle()
 
     def _refresh_from(self, y: int, change: int) -> None:
-        """Redraw from line `y` on; all of it when the view moved."""
+        """Redraw from line `y` on; everything if the view moved."""
         if change and self._following:
             self.refresh()
             return

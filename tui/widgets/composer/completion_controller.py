@@ -149,5 +149,5 @@ class CompletionController:
         row, column = composer.cursor_location
         composer.replace(text, (row, trigger.start), (row, column), maintain_selection_offset=False)
         composer.select_place()
-        if not completion.goes_on:
+        if not completion.is_incomplete:
             self.refuse()

@@ -46,13 +46,13 @@ class DraftAttachments:
             self._composer.run_worker(job, group="glance", exclusive=True)
 
     async def _look(self, text: str) -> None:
-        from ...composing.attachment_reader import glance
+        from ...composing.attachment_reader import preview_mention
 
         await asyncio.sleep(PAUSE)
         composer, folder = self._composer, self._composer.folder
         mentions = {mention.path: mention for mention in find_mentions(text)}
         found = await asyncio.to_thread(
-            lambda: [glance(mention, folder) for mention in mentions.values()]
+            lambda: [preview_mention(mention, folder) for mention in mentions.values()]
         )
         self._glances = {seen.path: seen for seen in found if seen is not None}
         # A file that was there once stays promised: that it vanished is told, not passed over.

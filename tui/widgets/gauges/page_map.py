@@ -18,9 +18,9 @@ from ...gauges.page_map_cells import (
     PageMapCell,
     PageState,
     explain,
+    owners_text,
     page_cells,
     pages_per_cell,
-    whose,
 )
 from ...text import number_format
 from .glyph_text import StyledText, signs
@@ -222,7 +222,7 @@ class PageMap(Widget, can_focus=False):
             self.post_message(self.OwnerAsked("nobody's: free", []))
             return
         group = event.groups[cell.group]
-        words = whose(group, cell.state, self._label, self._title_of)
+        words = owners_text(group, cell.state, self._label, self._title_of)
         text = f"{words}: {number_format.tokens(group.tokens)} tokens in all"
         self.post_message(self.OwnerAsked(text, group.conversations))
 

@@ -10,7 +10,7 @@ from textual.content import Content
 from ...chats.message import MessageFacts
 from ...commands.answer_statistics import reuse
 from ...gauges.gauge_glyphs import SPARKS
-from ...gauges.speed_meter import Speed
+from ...gauges.speed_meter import TokenRates
 from ...text import number_format
 from .glyph_text import columns, signs
 from .lines_widget import LinesWidget
@@ -47,10 +47,10 @@ class SpeedChart(LinesWidget):
     def __init__(self, rows: int = 1) -> None:
         super().__init__()
         self._rows = rows
-        self._speed = Speed()
+        self._speed = TokenRates()
         self._last: MessageFacts | None = None
 
-    def show(self, speed: Speed, last: MessageFacts | None) -> None:
+    def show(self, speed: TokenRates, last: MessageFacts | None) -> None:
         """Show rates, and the facts of the last answer."""
         self._speed, self._last = speed, last
         self.changed()

@@ -17,7 +17,7 @@ from ingle.backends.engine.batch import Batch, Sampled
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.worker_loop import WorkerLoop
@@ -325,7 +325,9 @@ def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) ->
         inbox: Inbox = queue.SimpleQueue()
         sent: queue.SimpleQueue[FromWorker] = queue.SimpleQueue()
         engine = Engine(runner)
-        loop = WorkerLoop(engine, tokenizer, prompts, AnswerForms(tokenizer, None), sent.put, inbox)
+        loop = WorkerLoop(
+            engine, tokenizer, prompts, AnswerFormats(tokenizer, None), sent.put, inbox
+        )
         thread = threading.Thread(target=loop.run)
         thread.start()
         for name in "ab":

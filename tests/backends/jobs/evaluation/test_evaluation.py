@@ -14,7 +14,7 @@ from ingle.backends.base.errors import LoadFailed
 from ingle.backends.jobs.evaluation.evaluation import evaluate
 from ingle.backends.jobs.evaluation.evaluator import run_evaluation
 from ingle.backends.jobs.evaluation.messages import (
-    Divergence,
+    AnswerDivergence,
     EvaluationProgress,
     EvaluationSpec,
     PromptResult,
@@ -107,7 +107,7 @@ def test_weights_that_are_no_numbers(tmp_path: Path, write_small_llama: WriteSma
         evaluate(spec_for(broken, full), lambda _: None)
 
 
-def result(kl: float, tokens: int = 64, parting: Divergence | None = None) -> PromptResult:
+def result(kl: float, tokens: int = 64, parting: AnswerDivergence | None = None) -> PromptResult:
     statistics = Statistics(
         tokens=tokens,
         mean_kl=kl,
@@ -123,8 +123,8 @@ def result(kl: float, tokens: int = 64, parting: Divergence | None = None) -> Pr
     return PromptResult(prompt="p", answer="a", statistics=statistics, parting=parting)
 
 
-def parting(likely: float, likeliest: float) -> Divergence:
-    return Divergence(
+def parting(likely: float, likeliest: float) -> AnswerDivergence:
+    return AnswerDivergence(
         shared=1, likely=likely, likeliest=likeliest, common_text="", text="", fuller_text=""
     )
 

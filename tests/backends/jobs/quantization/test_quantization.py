@@ -224,7 +224,7 @@ def test_what_llama_cpp_cannot_compute_with_never_gets_its_name(
         return np.array([False])
 
     def spoil_at_the_end(progress: QuantizeProgress) -> None:
-        if progress.step == "loading what came out":
+        if progress.step == "checking the new file":
             monkeypatch.setattr(np, "isfinite", spoiled)
 
     with pytest.raises(QuantizeFailed, match="computes no numbers"):

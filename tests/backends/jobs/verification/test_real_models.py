@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.jobs.verification.messages import Report, VerificationSpec
+from ingle.backends.jobs.verification.messages import VerificationReport, VerificationSpec
 from ingle.backends.jobs.verification.scored_text import default_text
 from ingle.backends.jobs.verification.tolerances import ReferenceEngine
 from ingle.backends.jobs.verification.verification import verify
@@ -19,7 +19,7 @@ MODELS = ("smollm2:135m", "qwen2.5-coder:0.5b", "gemma3:270m")
 TOKENS = 2100
 
 
-def compare(path: Path, against: ReferenceEngine, tokens: int | None = None) -> Report:
+def compare(path: Path, against: ReferenceEngine, tokens: int | None = None) -> VerificationReport:
     spec = VerificationSpec(path=str(path), text=default_text(), tokens=tokens, against=against)
     report = verify(spec, lambda _: None)
     print(report)

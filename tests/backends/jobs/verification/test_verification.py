@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from ingle.backends.base.errors import BackendError
 from ingle.backends.jobs.verification.engine_scorer import EngineScorer
 from ingle.backends.jobs.verification.llama_scorer import LlamaScorer
-from ingle.backends.jobs.verification.messages import Message, Progress, VerificationSpec
+from ingle.backends.jobs.verification.messages import (
+    Message,
+    VerificationProgress,
+    VerificationSpec,
+)
 from ingle.backends.jobs.verification.paired_reading import PairedReading
 from ingle.backends.jobs.verification.tolerances import ReferenceEngine
 from ingle.backends.jobs.verification.verification import verify
-from ingle.backends.jobs.verification.verified_model import open_subject
+from ingle.backends.jobs.verification.verified_model import open_verified_model
 from ingle.models.errors import ModelError
 
 WriteSmallLlama = Callable[..., Path]
@@ -48,10 +52,10 @@ def test_the_same_file_in_both_engines(
     assert report.statistics.tokens > 300
     assert report.limits.mean_kl == (5e-3 if kind.startswith("Q") else 1e-4)
     assert report.statistics.perplexity > 10  # random weights know nothing of the text
-    loading = [m.loading for m in sent if isinstance(m, Progress) and m.loading]
+    loading = [m.loading for m in sent if isinstance(m, VerificationProgress) and m.loading]
     assert loading == ["ingle", "llama.cpp"]
     last = sent[-1]
-    assert isinstance(last, Progress)
+    assert isinstance(last, VerificationProgress)
     assert last.compared == last.total == report.statistics.tokens
 
 
@@ -98,7 +102,7 @@ def test_an_engine_that_is_wrong_is_found_out(
     write_small_llama: WriteSmallLlama,
 ) -> None:
     wrong = write_small_llama(tmp_path / "wrong.gguf", change=change)
-    window = open_subject(small_llama).encode(TEXT)
+    window = open_verified_model(small_llama).encode(TEXT)
     reference = LlamaScorer(small_llama, context=len(window), chunk=61)
     for path, is_right in ((small_llama, True), (wrong, False)):
         engine = EngineScorer(path, context=len(window), chunk=61)
@@ -110,7 +114,7 @@ def test_an_engine_that_is_wrong_is_found_out(
 
 
 def test_chunks_do_not_matter(small_llama: Path) -> None:
-    window = open_subject(small_llama).encode(TEXT)[:200]
+    window = open_verified_model(small_llama).encode(TEXT)[:200]
     engine = EngineScorer(small_llama, context=200, chunk=200)
     engine.begin()
     whole = engine.read(window, 0, 199).copy()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ingle.backends.base.errors import BackendError, WorkerDied
-from ingle.backends.jobs.verification.messages import Progress, VerificationSpec
+from ingle.backends.jobs.verification.messages import VerificationProgress, VerificationSpec
 from ingle.backends.jobs.verification.verifier import run_verification
 
 WriteSmallLlama = Callable[..., Path]
@@ -30,7 +30,7 @@ def small_llama(
 
 @pytest.mark.slow
 def test_a_report_from_another_process(small_llama: Path) -> None:
-    heard: list[Progress] = []
+    heard: list[VerificationProgress] = []
     report = run_verification(VerificationSpec(path=str(small_llama), text=TEXT), heard.append)
     assert report.failures == []
     assert heard[-1].compared == heard[-1].total == report.statistics.tokens
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_told_of(small_llama: Path) -> None:
-    def kill(_: Progress) -> None:
+    def kill(_: VerificationProgress) -> None:
         for child in psutil.Process().children():
             with suppress(psutil.ZombieProcess):  # another test's, which nobody has waited for yet
                 if "ingle.backends.jobs.verification.child" in child.cmdline():
@@ -63,7 +63,7 @@ def test_an_interruption_ends_the_process(small_llama: Path) -> None:
     children: list[psutil.Process] = []
     others = {child.pid for child in psutil.Process().children()}  # of tests before this one
 
-    def interrupt(_: Progress) -> None:
+    def interrupt(_: VerificationProgress) -> None:
         children.extend(c for c in psutil.Process().children() if c.pid not in others)
         raise KeyboardInterrupt
 

@@ -12,9 +12,9 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
-from ingle.backends.text.tool_calls.answer_parts import CallStart, Text
+from ingle.backends.text.tool_calls.answer_parts import AnswerText, CallStart
 
 pytestmark = pytest.mark.quick
 
@@ -36,7 +36,7 @@ def request(**fields: Any) -> GenerateRequest:
 def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any) -> bool:
     """Whether an answer is all that the request's grammar wants."""
     tokenizer = ByteTokenizer()
-    form = AnswerForms(tokenizer, template).of(request(**fields), tail)
+    form = AnswerFormats(tokenizer, template).of(request(**fields), tail)
     assert form.grammar is not None
     constraint = GrammarCompiler(tokenizer).compile(form.grammar)
     for token in tokenizer.encode(answer, add_special=False, parse_special=True):
@@ -107,18 +107,18 @@ def test_what_begins_as_a_call_is_held_to_its_schema(
     assert accepts(template, answer, tools=TOOLS) is right
     without: list[dict[str, Any]] = [{}, {"tools": TOOLS, "tool_choice": ToolChoice("none")}]
     for fields in without:
-        forms = AnswerForms(ByteTokenizer(), template)
+        forms = AnswerFormats(ByteTokenizer(), template)
         assert forms.of(request(**fields), "").grammar is None
 
 
 def test_models_that_keep_to_their_format_are_not_held() -> None:
     for template in (QWEN3, "[TOOL_CALLS]"):
-        forms = AnswerForms(ByteTokenizer(), template)
+        forms = AnswerFormats(ByteTokenizer(), template)
         assert forms.of(request(tools=TOOLS), "").grammar is None
 
 
 def test_a_choice_among_some_tools_forces_nothing() -> None:
-    forms = AnswerForms(ByteTokenizer(), QWEN)
+    forms = AnswerFormats(ByteTokenizer(), QWEN)
     form = forms.of(request(tools=TOOLS, tool_choice=ToolChoice("auto", ["now"])), "")
     assert accepts(QWEN, "Hello", tools=TOOLS, tool_choice=ToolChoice("auto", ["now"]))
     assert form.new_parser is not None
@@ -126,7 +126,9 @@ def test_a_choice_among_some_tools_forces_nothing() -> None:
         parser = form.new_parser()
         parts = [*parser.push(answer), *parser.finish()]
         assert [part.name for part in parts if isinstance(part, CallStart)] == called
-        assert called or "".join(part.text for part in parts if isinstance(part, Text)) == answer
+        assert (
+            called or "".join(part.text for part in parts if isinstance(part, AnswerText)) == answer
+        )
 
 
 def test_a_form_of_the_text_stands_in_its_channel() -> None:
@@ -171,7 +173,7 @@ def test_a_form_of_the_text_stands_beside_calls_and_behind_thoughts(grammar: Gra
 
 
 def test_what_is_not_told_apart_keeps_its_grammar() -> None:
-    forms = AnswerForms(ByteTokenizer(), QWEN)
+    forms = AnswerFormats(ByteTokenizer(), QWEN)
     cases: list[dict[str, Any]] = [
         {"raw": True, "tools": TOOLS},
         {"messages": None, "prompt": "x", "tools": TOOLS},
@@ -189,7 +191,7 @@ def test_a_schema_nobody_can_follow_is_any_object_unless_strict() -> None:
     answer = '<tool_call>\n{"name": "f", "arguments": {"b": 1}}\n</tool_call>'
     assert accepts(QWEN, answer, **fields)
     strict = [Tool("f", parameters=remote, strict=True)]
-    with pytest.raises(RequestRejected, match="'f' cannot be followed to the letter") as caught:
+    with pytest.raises(RequestRejected, match="'f' cannot be enforced strictly") as caught:
         accepts(QWEN, answer, tools=strict, tool_choice=REQUIRED)
     assert caught.value.param == "tools"
 

@@ -14,14 +14,14 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
 from ingle.backends.testing.byte_tokenizer import BOS, FILE, MIDDLE, PREFIX, SUFFIX, ByteTokenizer
-from ingle.backends.text.prompts.infill import NEAR_TOKENS, GapMarks, InfillPrompts, find_marks
+from ingle.backends.text.prompts.infill import NEAR_TOKENS, InfillMarks, InfillPrompts, find_marks
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from tests.harness.local_backend import LocalBackend
 
 FetchModel = Callable[[str], Path]
 
 ROOM = 4000
-REPOSITORY = GapMarks(1000, 1001, 1002, 1003, 1004)
+REPOSITORY = InfillMarks(1000, 1001, 1002, 1003, 1004)
 
 
 class Named(ByteTokenizer):
@@ -37,7 +37,7 @@ class Named(ByteTokenizer):
         return self._names.get(text)
 
     @property
-    def gap_marks(self) -> dict[Any, int]:
+    def infill_tokens(self) -> dict[Any, int]:
         return self._told
 
 
@@ -47,8 +47,8 @@ def spelled(tokens: list[int]) -> str:
     return b"".join(tokenizer.token_bytes(token, special=True) for token in tokens).decode()
 
 
-def build(infill: Infill, room: int = ROOM) -> str:
-    return spelled(InfillPrompts(ByteTokenizer()).build(infill, room=room))
+def build(infill: Infill, limit: int = ROOM) -> str:
+    return spelled(InfillPrompts(ByteTokenizer()).build(infill, limit=limit))
 
 
 def test_prefix_suffix_middle() -> None:
@@ -59,7 +59,7 @@ def test_prefix_suffix_middle() -> None:
 
 
 def test_control_tokens_in_code_are_text() -> None:
-    tokens = InfillPrompts(ByteTokenizer()).build(Infill("<|fim_middle|>", ""), room=ROOM)
+    tokens = InfillPrompts(ByteTokenizer()).build(Infill("<|fim_middle|>", ""), limit=ROOM)
     assert [token for token in tokens if token >= BOS] == [BOS, PREFIX, SUFFIX, MIDDLE]
 
 
@@ -73,7 +73,7 @@ class TestFiles:
 
     def test_the_least_important_are_left_out(self) -> None:
         files = [InfillFile(f"{name}.py", name * 400) for name in "abcd"]
-        text = build(Infill("x", "y", files=files), room=3000)
+        text = build(Infill("x", "y", files=files), limit=3000)
         assert [name for name in "abcd" if name * 400 in text] == ["b", "c", "d"]
 
     def test_one_that_is_too_large_leaves_room_for_others(self) -> None:
@@ -89,7 +89,7 @@ class TestFiles:
     def test_without_a_token_for_files(self) -> None:
         tokenizer = Named("<PRE>", "<SUF>", "<MID>")
         tokens = InfillPrompts(tokenizer).build(
-            Infill("x", "y", files=[InfillFile("a.py", "A")]), room=ROOM
+            Infill("x", "y", files=[InfillFile("a.py", "A")]), limit=ROOM
         )
         at = tokens.index(1000)
         assert bytes(tokens[:at]) == b"\n\n--- a.py ---\n\nA\n\n--- current ---\n\n"
@@ -97,22 +97,22 @@ class TestFiles:
 
 
 class TestCutting:
-    @pytest.mark.parametrize("room", [5, 40, 400, 4000])
-    def test_what_is_near_the_gap_is_kept(self, room: int) -> None:
+    @pytest.mark.parametrize("limit", [5, 40, 400, 4000])
+    def test_what_is_near_the_gap_is_kept(self, limit: int) -> None:
         before = "".join(f"before {n}\n" for n in range(1000))
         behind = "".join(f"behind {n}\n" for n in range(1000))
-        text = build(Infill(before, behind, files=[InfillFile("f", "f" * 99)]), room=room)
+        text = build(Infill(before, behind, files=[InfillFile("f", "f" * 99)]), limit=limit)
         prefix, _, rest = text.partition("<|fim_prefix|>")[2].partition("<|fim_suffix|>")
         suffix = rest.removesuffix("<|fim_middle|>")
         assert before.endswith(prefix)
         assert behind.startswith(suffix)
         assert prefix
         assert suffix
-        assert len(text) > min(room, NEAR_TOKENS) // 2
-        if room >= 40:
-            assert len(InfillPrompts(ByteTokenizer()).build(Infill(before, behind), room=room)) <= (
-                room
-            )
+        assert len(text) > min(limit, NEAR_TOKENS) // 2
+        if limit >= 40:
+            assert len(
+                InfillPrompts(ByteTokenizer()).build(Infill(before, behind), limit=limit)
+            ) <= (limit)
 
     def test_a_key_stroke_leaves_the_beginning_as_it_was(self) -> None:
         before = "".join(f"line {n}\n" for n in range(1000))
@@ -132,7 +132,7 @@ class TestCutting:
 
         text = "word\n" * 2_000_000
         InfillPrompts(Counting()).build(
-            Infill(text, text, files=[InfillFile("f", text)]), room=ROOM
+            Infill(text, text, files=[InfillFile("f", text)]), limit=ROOM
         )
         assert max(sizes) < 70_000
 
@@ -145,23 +145,23 @@ class TestVocabularies:
                 ("<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"),
                 REPOSITORY,
             ),
-            (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), GapMarks(1000, 1001, 1002)),
-            (("▁<PRE>", "▁<SUF>", "▁<MID>"), GapMarks(1000, 1001, 1002)),
-            (("[PREFIX]", "[SUFFIX]"), GapMarks(1000, 1001, suffix_first=True)),
+            (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), InfillMarks(1000, 1001, 1002)),
+            (("▁<PRE>", "▁<SUF>", "▁<MID>"), InfillMarks(1000, 1001, 1002)),
+            (("[PREFIX]", "[SUFFIX]"), InfillMarks(1000, 1001, suffix_first=True)),
             (
                 ("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"),
-                GapMarks(1000, 1001, 1002, suffix_first=True),
+                InfillMarks(1000, 1001, 1002, suffix_first=True),
             ),
         ],
     )
-    def test_known_by_name(self, names: tuple[str, ...], marks: GapMarks) -> None:
+    def test_known_by_name(self, names: tuple[str, ...], marks: InfillMarks) -> None:
         assert find_marks(Named(*names)) == marks
 
     def test_the_file_has_the_last_word(self) -> None:
         told = {"prefix": 7, "suffix": 8, "middle": 9, "file": 10}
-        assert find_marks(Named(told=told)) == GapMarks(7, 8, 9, file=10)
+        assert find_marks(Named(told=told)) == InfillMarks(7, 8, 9, file=10)
         known = Named("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", told={"suffix": 5})
-        assert find_marks(known) == GapMarks(1000, 5, 1002)
+        assert find_marks(known) == InfillMarks(1000, 5, 1002)
 
     def test_half_of_them_is_none(self) -> None:
         assert find_marks(Named("<|fim_prefix|>", "<|fim_suffix|>")) is None
@@ -169,13 +169,13 @@ class TestVocabularies:
 
     def test_the_suffix_first(self) -> None:
         prompts = InfillPrompts(Named("[PREFIX]", "[SUFFIX]"))
-        assert prompts.build(Infill("x", "y"), room=ROOM) == [1001, ord("y"), 1000, ord("x")]
+        assert prompts.build(Infill("x", "y"), limit=ROOM) == [1001, ord("y"), 1000, ord("x")]
 
 
 def test_a_model_without_them_says_so() -> None:
     prompts = PromptBuilder(Named(), None, context=512)
     assert not prompts.infills
-    with pytest.raises(RequestRejected, match="cannot fill gaps") as caught:
+    with pytest.raises(RequestRejected, match="does not support infill") as caught:
         prompts.build(GenerateRequest(id="a", infill=Infill("x", "y")))
     assert caught.value.code == "no_infill"
     assert caught.value.hint

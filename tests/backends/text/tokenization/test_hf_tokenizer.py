@@ -279,10 +279,13 @@ def test_chat_templates(copy: Path, template: object, expected: str | None) -> N
     ("content", "reason"),
     [
         (None, "is not there"),
-        ("", "is no tokenizer"),
-        ("{}", "is no tokenizer"),
-        ("[" * 100_000, "is no tokenizer"),
-        ('{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}}}', "is no tokenizer"),
+        ("", "is not a valid tokenizer"),
+        ("{}", "is not a valid tokenizer"),
+        ("[" * 100_000, "is not a valid tokenizer"),
+        (
+            '{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}}}',
+            "is not a valid tokenizer",
+        ),
     ],
 )
 def test_a_file_that_is_no_tokenizer(copy: Path, content: str | None, reason: str) -> None:

@@ -11,11 +11,11 @@ import pytest
 from ingle.backends.base.conversation import Tool
 from ingle.backends.text.tool_calls.answer_parts import (
     AnswerParser,
+    AnswerReasoning,
+    AnswerText,
     CallArguments,
     CallStart,
     Part,
-    ReasoningText,
-    Text,
 )
 
 
@@ -56,9 +56,9 @@ def gather(parts: Iterable[Part]) -> Answer:
     text, thought, names, arguments, ids = "", "", list[str](), list[str](), list[str | None]()
     for part in parts:
         match part:
-            case Text(piece):
+            case AnswerText(piece):
                 text += piece
-            case ReasoningText(piece):
+            case AnswerReasoning(piece):
                 thought += piece
             case CallStart(name, call_id):
                 names.append(name)

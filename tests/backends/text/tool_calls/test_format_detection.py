@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ingle.backends.base.conversation import ChatMessage, Tool
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
 from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.templates.reasoning_tags import THINK
@@ -149,7 +149,7 @@ ANSWERS: list[tuple[str, str, str, Answer]] = [
 def read(read_all: ReadAll, template: str, tail: str, answer: str, **fields: Any) -> Answer:
     tools: list[Tool] = fields.pop("tools", TOOLS)
     request = GenerateRequest(id="r", messages=[USER], tools=tools, **fields)
-    form = AnswerForms(ByteTokenizer(), template).of(request, tail)
+    form = AnswerFormats(ByteTokenizer(), template).of(request, tail)
     assert form.new_parser is not None
     return read_all(form.new_parser, answer)
 
@@ -225,7 +225,7 @@ WORDS = [
 
 @given(st.sampled_from(FORMATS), st.data(), st.booleans())
 def test_any_text_in_any_pieces(made: CallFormat, data: st.DataObject, parallel: bool) -> None:
-    tags = [tag for tag in (*made.tags, "<think>", "</think>", *made.told_by) if tag]
+    tags = [tag for tag in (*made.tags, "<think>", "</think>", *made.signs) if tag]
     text = "".join(data.draw(st.lists(st.sampled_from([*tags, *WORDS]), max_size=12)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]

@@ -11,7 +11,7 @@ import pytest
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.templates.chat_template import ChatTemplate
 
 from .conftest import Answer, ReadAll
@@ -53,7 +53,7 @@ def test_every_vector(make_template: MakeTemplate, sources: Path, read_all: Read
 
 def answer_of(read_all: ReadAll, source: str, prompt: str, vector: Vector) -> Answer:
     request = GenerateRequest(id="r", messages=[ChatMessage("user", "x")], tools=vector.tools)
-    form = AnswerForms(ByteTokenizer(), source).of(request, prompt)
+    form = AnswerFormats(ByteTokenizer(), source).of(request, prompt)
     if form.new_parser is None:
         return Answer(vector.answer, "", [], [])
     return read_all(form.new_parser, vector.answer)

@@ -14,10 +14,10 @@ from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.templates.reasoning_tags import THINK
 from ingle.backends.text.tool_calls.answer_parts import (
     AnswerParser,
+    AnswerReasoning,
+    AnswerText,
     CallArguments,
     CallStart,
-    ReasoningText,
-    Text,
 )
 from ingle.backends.text.tool_calls.json_formats import GENERIC, HERMES
 
@@ -147,9 +147,9 @@ def test_arguments_stream_while_they_come() -> None:
 
 def test_only_what_may_be_a_tag_waits() -> None:
     parser = hermes()()
-    assert parser.push("a <tool") == [Text("a")]
+    assert parser.push("a <tool") == [AnswerText("a")]
     assert "".join(part[0] or "" for part in parser.push("s of")) == " <tools of"
-    assert parser.push(" x") == [Text(" x")]
+    assert parser.push(" x") == [AnswerText(" x")]
     assert parser.push(" <tool_") == []
     assert "".join(part[0] or "" for part in parser.finish()) == " <tool_"
 
@@ -164,7 +164,7 @@ def test_without_tools_only_thoughts_are_told_apart(read_all: ReadAll) -> None:
     found = read_all(lambda: TaggedAnswerParser(HERMES, THINK), answer)
     assert found == Answer(f"<tool_call>{WEATHER}</tool_call> ", "Hm.", [], [])
     parser = TaggedAnswerParser(HERMES, THINK)
-    assert parser.push("x  ") == [Text("x  ")], "nothing waits"
+    assert parser.push("x  ") == [AnswerText("x  ")], "nothing waits"
 
 
 def test_an_answer_may_begin_within_a_thought(read_all: ReadAll) -> None:
@@ -172,7 +172,7 @@ def test_an_answer_may_begin_within_a_thought(read_all: ReadAll) -> None:
     assert read_all(hermes(thinking=True), answer) == Answer("", "Hm.", [CALL], [None])
     parser = hermes(thinking=True)()
     assert parser.thinking
-    assert parser.push("a </think") == [ReasoningText("a")]
+    assert parser.push("a </think") == [AnswerReasoning("a")]
     assert parser.thinking
     parser.push(">")
     assert not parser.thinking

@@ -10,9 +10,9 @@ import pytest
 from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.templates.chat_template import ChatTemplate
-from ingle.backends.text.templates.reasoning_tags import tell_reasoning
+from ingle.backends.text.templates.reasoning_tags import detect_reasoning_tags
 from ingle.backends.text.templates.template_helper import RenderLimits
 from ingle.backends.text.tool_calls.format_detection import detect_call_format
 
@@ -170,7 +170,9 @@ def test_every_format_is_told(sources: Path) -> None:
     tokenizer = ByteTokenizer()
     told = {name: detect_call_format(source, tokenizer).name for name, source in templates.items()}
     assert told == TOLD
-    silent = {name for name, source in templates.items() if not tell_reasoning(source, tokenizer)}
+    silent = {
+        name for name, source in templates.items() if not detect_reasoning_tags(source, tokenizer)
+    }
     assert silent == WITHOUT_REASONING
 
 
@@ -183,7 +185,7 @@ def test_calls_come_back_from_what_a_template_writes(
     template = make_template(source, limits=RenderLimits(seconds=30))
     tail, answer = answer_of(template, CALLS[:count])
     request = GenerateRequest(id="r", messages=[USER], tools=TOOLS)
-    form = AnswerForms(ByteTokenizer(), source).of(request, tail)
+    form = AnswerFormats(ByteTokenizer(), source).of(request, tail)
     assert form.new_parser is not None
     found = read_all(form.new_parser, answer)
     several = count if name not in ONE_BY_ONE else 1

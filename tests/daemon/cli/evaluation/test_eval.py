@@ -193,5 +193,5 @@ def test_a_model_under_another_name_is_the_same(
 def test_one_prompt_is_too_little(models: tuple[str, str], capsys: Capture) -> None:
     assert main(["eval", models[0], "--against", models[1], "--limit", "1", "--tokens", "4"]) == 0
     shown = capsys.readouterr().out
-    assert "one prompt is too little to tell" in shown
+    assert "one prompt is too few to tell" in shown
     assert " to " not in next(line for line in shown.splitlines() if "KL divergence" in line)

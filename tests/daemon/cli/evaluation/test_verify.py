@@ -11,16 +11,22 @@ from typing import Any
 import pytest
 
 from ingle.backends.jobs.verification import verifier
-from ingle.backends.jobs.verification.logit_comparison import Divergence, Statistics
-from ingle.backends.jobs.verification.messages import Progress, Report, VerificationSpec
+from ingle.backends.jobs.verification.logit_comparison import LogitDivergence, Statistics
+from ingle.backends.jobs.verification.messages import (
+    VerificationProgress,
+    VerificationReport,
+    VerificationSpec,
+)
 from ingle.backends.jobs.verification.tolerances import ReferenceEngine, limits_for
 from ingle.daemon.main import main
 
 Capture = pytest.CaptureFixture[str]
 
 
-def report(*, failures: tuple[str, ...] = (), first: Divergence | None = None) -> Report:
-    return Report(
+def report(
+    *, failures: tuple[str, ...] = (), first: LogitDivergence | None = None
+) -> VerificationReport:
+    return VerificationReport(
         architecture="llama",
         quantization="Q4_1",
         device="CPU, 2 threads",
@@ -47,15 +53,19 @@ def report(*, failures: tuple[str, ...] = (), first: Divergence | None = None) -
 
 
 @pytest.fixture
-def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[VerificationSpec]]:
+def verified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[VerificationReport], list[VerificationSpec]]:
     """Let the command get this report at once; returns what it asked for."""
 
-    def answer(result: Report) -> list[VerificationSpec]:
+    def answer(result: VerificationReport) -> list[VerificationSpec]:
         asked: list[VerificationSpec] = []
 
-        def run(spec: VerificationSpec, on_progress: Callable[[Progress], None]) -> Report:
+        def run(
+            spec: VerificationSpec, on_progress: Callable[[VerificationProgress], None]
+        ) -> VerificationReport:
             asked.append(spec)
-            on_progress(Progress(compared=1, total=2))
+            on_progress(VerificationProgress(compared=1, total=2))
             return result
 
         monkeypatch.setattr(verifier, "run_verification", run)
@@ -65,9 +75,9 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[Verific
 
 
 def test_a_report_of_80_columns(
-    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], capsys: Capture
+    daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
-    first = Divergence(position=16, token=1, reference_token=2, gap=0.021)
+    first = LogitDivergence(position=16, token=1, reference_token=2, gap=0.021)
     asked = verified(report(first=first))
     assert main(["verify", "smollm2"]) == 0
     assert asked[0].path == daemon.models[0]["path"]
@@ -93,7 +103,7 @@ def test_a_report_of_80_columns(
 
 
 def test_too_far_is_status_1(
-    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], capsys: Capture
+    daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
     verified(report(failures=("mean_kl",)))
     assert main(["verify", "smollm2"]) == 1
@@ -104,9 +114,9 @@ def test_too_far_is_status_1(
 
 
 def test_json(
-    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], capsys: Capture
+    daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
-    first = Divergence(position=16, token=1, reference_token=2, gap=0.021)
+    first = LogitDivergence(position=16, token=1, reference_token=2, gap=0.021)
     verified(report(first=first))
     assert main(["verify", "smollm2", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
@@ -126,7 +136,7 @@ def test_json(
 
 
 def test_a_text_of_ones_own(
-    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], tmp_path: Path
+    daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], tmp_path: Path
 ) -> None:
     asked = verified(report())
     text = tmp_path / "text"
@@ -174,7 +184,7 @@ def test_models_that_write_no_text(daemon: Any, capsys: Capture) -> None:
 
 def test_a_model_of_the_catalog_is_pulled_first(
     daemon: Any,
-    verified: Callable[[Report], list[VerificationSpec]],
+    verified: Callable[[VerificationReport], list[VerificationSpec]],
     model_entry: Callable[..., dict[str, Any]],
 ) -> None:
     asked = verified(report())
@@ -187,7 +197,7 @@ def test_a_model_of_the_catalog_is_pulled_first(
 
 def test_hub_references_are_pulled(
     daemon: Any,
-    verified: Callable[[Report], list[VerificationSpec]],
+    verified: Callable[[VerificationReport], list[VerificationSpec]],
     model_entry: Callable[..., dict[str, Any]],
 ) -> None:
     asked = verified(report())

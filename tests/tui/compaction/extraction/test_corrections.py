@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ingle.tui.chats.message import Message
-from ingle.tui.compaction.extraction.corrections import corrections, standing
+from ingle.tui.compaction.extraction.corrections import corrections, valid_quotes
 from ingle.tui.compaction.extraction.verbatim_quotes import find_quotes
 
 
@@ -20,7 +20,7 @@ def left(*prompts: str, told: int | None = None) -> list[str]:
     messages = said(*prompts)
     names = {message.id for message in messages[:told]}
     quotes = find_quotes(messages)
-    return [quote.text for quote in standing(quotes, names, corrections(quotes))]
+    return [quote.text for quote in valid_quotes(quotes, names, corrections(quotes))]
 
 
 def test_what_was_corrected_goes() -> None:

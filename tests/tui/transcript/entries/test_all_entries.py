@@ -184,12 +184,12 @@ def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
 
 
 def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None:
-    look = RenderOptions(styles, 60)
+    options = RenderOptions(styles, 60)
     answer = AnswerEntry("m").complete("Yes.", "thoughts", "■ stopped")
-    handle, ending = answer.lines(look)[1], answer.lines(look)[-2]
+    handle, ending = answer.lines(options)[1], answer.lines(options)[-2]
     assert handle.segments[-1].style == styles.thought
     assert ending.segments[-1].style == styles.muted
-    failure = NoticeEntry("It failed.", "Press enter.", "error").lines(look)
+    failure = NoticeEntry("It failed.", "Press enter.", "error").lines(options)
     assert [line.segments[-1].style for line in failure[:2]] == [styles.error, styles.muted]
 
 

@@ -9,26 +9,26 @@ from ingle.tui.transcript.view.transcript_layout import TranscriptLayout
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1))
 def test_positions_follow_the_heights(heights: list[tuple[int, int]]) -> None:
     layout = TranscriptLayout()
-    for guess, _ in heights:
-        layout.append(guess, exact=False)
-    for index, (guess, exact) in enumerate(heights):
-        assert layout.set_exact(index, exact) == exact - guess
+    for estimate, _ in heights:
+        layout.append(estimate, exact=False)
+    for index, (estimate, exact) in enumerate(heights):
+        assert layout.set_exact(index, exact) == exact - estimate
     lines = [(index, line) for index, (_, exact) in enumerate(heights) for line in range(exact)]
     assert [layout.locate(y) for y in range(layout.total)] == lines
-    assert layout.nearest_guessed(0, len(heights), len(heights)) is None
+    assert layout.nearest_estimated(0, len(heights), len(heights)) is None
 
 
 def test_the_nearest_guess_comes_first() -> None:
     layout = TranscriptLayout()
-    layout.guess([2] * 9)
+    layout.estimate([2] * 9)
     layout.set_exact(4, 5)
     layout.set_exact(5, 5)
-    assert layout.nearest_guessed(4, 5, 1) == 3
+    assert layout.nearest_estimated(4, 5, 1) == 3
     layout.set_exact(3, 2)
-    assert layout.nearest_guessed(4, 5, 1) == 6
+    assert layout.nearest_estimated(4, 5, 1) == 6
     layout.set_exact(6, 2)
-    assert layout.nearest_guessed(4, 5, 1) is None
-    assert layout.nearest_guessed(4, 5, 2) == 2
+    assert layout.nearest_estimated(4, 5, 1) is None
+    assert layout.nearest_estimated(4, 5, 2) == 2
 
 
 @given(
@@ -39,7 +39,7 @@ def test_tops_follow_changes_in_any_order(
     heights: list[int], changes: list[tuple[int, int]]
 ) -> None:
     layout = TranscriptLayout()
-    layout.guess(list(heights))
+    layout.estimate(list(heights))
     for place, height in changes:
         index = place % len(heights)
         layout.set_exact(index, height)
