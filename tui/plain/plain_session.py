@@ -261,12 +261,12 @@ class PlainSession:
 
     async def _ask_again(self, prompt: Message) -> None:
         if await self.models.can_ask():
-            self.chat.cut_behind(prompt)
+            self.chat.end_path_at(prompt)
             await self._answer(prompt.id)
 
     async def _continue(self, message: Message) -> None:
         if await self.models.can_ask():
-            self.chat.cut_behind(message)
+            self.chat.end_path_at(message)
             await self._answer(message.parent, message)
 
     async def _answer(self, parent: str | None, begun: Message | None = None) -> None:

@@ -19,14 +19,14 @@ MAX_STRIPS = 600
 
 
 class LineView(ScrollView):
-    """Draws what `_layout_map` places; nothing before `_look` is known."""
+    """Draws what `_layout_map` places; nothing before `_options` is known."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._entries: list[Entry] = []
         self._layout_map = TranscriptLayout()
         self._kept = RenderedLinesCache()
-        self._look: RenderOptions | None = None
+        self._options: RenderOptions | None = None
         self._base = Style.null()
         self._strips: dict[int, tuple[RenderedLine, Strip]] = {}
 
@@ -40,8 +40,8 @@ class LineView(ScrollView):
         """Cells left of the text, which stands in the middle of a wide screen."""
         return max(1, (self.size.width - self.text_width) // 2)
 
-    def _rendered(self, entry: Entry, look: RenderOptions) -> list[RenderedLine]:
-        lines = entry.lines(look)
+    def _rendered(self, entry: Entry, options: RenderOptions) -> list[RenderedLine]:
+        lines = entry.lines(options)
         self._kept.touch(entry, len(lines))
         return lines
 
@@ -90,9 +90,9 @@ class LineView(ScrollView):
 
     def _line_at(self, y: int) -> tuple[Entry, int, RenderedLine] | None:
         """The entry at a line of the content, the line's number within it, and the line."""
-        if self._look is None or not 0 <= y < self._layout_map.total:
+        if self._options is None or not 0 <= y < self._layout_map.total:
             return None
         index, offset = self._layout_map.locate(y)
         entry = self._entries[index]
-        lines = self._rendered(entry, self._look)
+        lines = self._rendered(entry, self._options)
         return (entry, offset, lines[offset]) if offset < len(lines) else None

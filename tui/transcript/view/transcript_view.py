@@ -20,7 +20,7 @@ from ..lines.line import RenderedLine
 from ..lines.transcript_styles import TranscriptStyles, component_classes
 from .line_view import LineView
 
-GUESSED_WIDTH = 80
+ESTIMATED_WIDTH = 80
 """Cells for heights that are guessed before the size is known."""
 IDLE_STEP = 0.04
 """Seconds between two steps of idle measuring."""
@@ -44,7 +44,7 @@ class TranscriptView(LineView):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._reading = (True, True)
+        self._display = (True, True)
         self._wanted: tuple[str, int] | None = None
         self._following = True
         self._new_lines = 0
