@@ -34,7 +34,7 @@ def read_ingle_chat(entry: Json) -> Chat:
         raise MalformedChat(f"message {error} is missing before its children") from error
     for compaction in file.compactions:
         if compaction.after is not None and compaction.after not in chat.compactions:
-            raise MalformedChat("a summary refers to one that does not precede it")
+            raise MalformedChat("a summary refers to one that is not before it")
         chat.add_compaction(compaction)
     for name in file.undone:
         chat.undo_compaction(name)
