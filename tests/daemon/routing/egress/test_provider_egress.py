@@ -333,7 +333,7 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     keys = ProviderKeys(tmp_path)
     keys.set("acme", KEY)
     keys.path.chmod(0o644)
-    with pytest.raises(ProviderError, match="Others"):
+    with pytest.raises(ProviderError, match="Other users"):
         keys.get("acme")
 
 
