@@ -1,4 +1,4 @@
-"""The models that go by a short name, as listed in `catalog.toml`."""
+"""The catalog: models with a short name, as listed in `catalog.toml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .model_task import ModelTask
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.gguf")
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-# A name with its exact version: never an option, an address or a path to the client.
+# A name with its exact version, which pip cannot take for an option, an address or a path.
 REQUIREMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 HUB_HOST = "hf.co"
@@ -38,7 +38,7 @@ class HubLocation(
 class URLLocation(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="url"
 ):
-    """A plain address."""
+    """A URL."""
 
     url: str
 
@@ -117,7 +117,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def full_name(self) -> str:
-        """The name that is this entry's alone."""
+        """The unique name, with its tag."""
         return f"{self.name}:{self.tag}"
 
 
@@ -127,10 +127,10 @@ class _CatalogFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalog:
-    """Finds entries by name; the first entry of a name is what the name means without a tag."""
+    """Finds entries by name; without a tag, a name means its first entry."""
 
     def __init__(self, entries: list[CatalogEntry], default: str) -> None:
-        """Raises `ValueError` where a name stands for two entries, or the default for none."""
+        """Raises `ValueError` if a name stands for two entries, or the default for none."""
         self.entries = tuple(entries)
         self._by_name: dict[str, CatalogEntry] = {}
         for entry in entries:
@@ -151,12 +151,12 @@ class Catalog:
 
     @classmethod
     def parse(cls, text: bytes) -> Catalog:
-        """A catalog from TOML; raises `ValueError` for anything it does not know."""
+        """A catalog from TOML; raises `ValueError` for unknown keys and invalid values."""
         file = msgspec.toml.decode(text, type=_CatalogFile)
         return cls(file.models, file.default)
 
     def find(self, name: str) -> CatalogEntry | None:
-        """The entry called `name`, `name:tag` or by an alias, in whatever case.
+        """The entry with this name, `name:tag` or alias, in any case.
 
         `name:latest` is `name`, as Ollama's clients write it.
         """
@@ -164,7 +164,7 @@ class Catalog:
         return self._by_name.get(name) or self._by_name.get(name.removesuffix(LATEST_TAG))
 
     def canonical_name(self, reference: str) -> str:
-        """Return the full name of a catalog model, other references as they are."""
+        """The full name of a catalog model; other references are returned unchanged."""
         entry = self.find(reference)
         return entry.full_name if entry is not None else reference.strip()
 
@@ -173,6 +173,6 @@ class Catalog:
         return next((entry for entry in self.entries if entry.sha256 == sha256), None)
 
     def suggestions(self, name: str) -> list[str]:
-        """Full names that somebody who wrote `name` may have meant, the likeliest first."""
+        """Full names that `name` may have meant, the most likely first."""
         close = difflib.get_close_matches(name.strip().lower(), self._by_name, n=3, cutoff=0.6)
         return list(dict.fromkeys(self._by_name[word].full_name for word in close))

@@ -5,21 +5,21 @@ ModelError
 ├── InvalidModel          the file is damaged, or not what its name says
 ├── UnsupportedModel      the file is sound, but nothing here can run it
 ├── UnusableName          no model can be given this name
-├── ModelInUse            the file cannot be removed now
+├── ModelInUse            the file is in use
 ├── NotOurs               the file belongs to another program or a person
-└── PullFailed            the download did not end well
+└── PullFailed            the download failed
     ├── SourceUnavailable no source could be reached, or none has the file
-    ├── Offline           the owner wants no connection
-    ├── HashMismatch      what arrived is not what the catalog promises
-    ├── DiskFull          there is no room
-    └── PullCancelled     somebody asked for it
+    ├── Offline           the settings allow no connection
+    ├── HashMismatch      the digest is not the catalog's
+    ├── DiskFull          the disk is full
+    └── PullCancelled     on request
 """
 
 from __future__ import annotations
 
 
 class ModelError(Exception):
-    """A failure with a sentence for people, a stable code, and where possible what to do next."""
+    """A failure with a message for the user, a stable code and, if possible, a hint."""
 
     code = "model_error"
 
@@ -30,7 +30,7 @@ class ModelError(Exception):
 
 
 class ModelNotFound(ModelError):
-    """No model goes by this name."""
+    """No model has this name."""
 
     code = "model_not_found"
 
@@ -54,19 +54,19 @@ class UnusableName(ModelError):
 
 
 class ModelInUse(ModelError):
-    """Somebody else works on this model's files right now."""
+    """Another process works on this model's files."""
 
     code = "model_in_use"
 
 
 class NotInStore(ModelError):
-    """The file belongs to another program or a person, who did not say that it may go."""
+    """The file belongs to another program or the user, and its removal was not confirmed."""
 
     code = "not_ours"
 
 
 class PullFailed(ModelError):
-    """The download did not end well; nothing half-written is visible as a model."""
+    """The download failed; a partial file is never visible as a model."""
 
     code = "pull_failed"
 
@@ -78,24 +78,24 @@ class SourceUnavailable(PullFailed):
 
 
 class Offline(PullFailed):
-    """The owner's settings allow no connection."""
+    """The settings allow no connection."""
 
     code = "offline"
 
 
 class HashMismatch(PullFailed):
-    """What arrived is not what the catalog promises."""
+    """The file's digest is not the one that the catalog states."""
 
     code = "hash_mismatch"
 
 
 class DiskFull(PullFailed):
-    """There is no room for the file."""
+    """The disk has no room for the file."""
 
     code = "disk_full"
 
 
 class PullCancelled(PullFailed):
-    """Somebody asked for the download to stop; what arrived is kept for the next attempt."""
+    """The download was cancelled; what was received is kept for the next attempt."""
 
     code = "pull_cancelled"

@@ -49,12 +49,12 @@ POINTS = MappingProxyType(
 
 
 class BadFailpoint(ValueError):
-    """The variable says something that cannot be done."""
+    """The variable has an invalid rule."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What happens at one failpoint; hits count from 1."""
+    """The action at one failpoint; hits count from 1."""
 
     act: Callable[[], None]
     first: int = 1
@@ -62,7 +62,7 @@ class Rule:
     once: Path | None = None
 
     def applies(self, hit: int) -> bool:
-        """Whether this hit is meant."""
+        """Whether the rule applies to this hit."""
         if hit < self.first or (self.last is not None and hit > self.last):
             return False
         if self.once is None:
@@ -75,7 +75,7 @@ class Rule:
 
 
 class Failpoints:
-    """The rules of one process, and how often each failpoint was hit; for any thread."""
+    """The rules of one process, with the hits of each failpoint; thread-safe."""
 
     def __init__(self, rules: dict[str, Rule]) -> None:
         self._rules = rules
@@ -95,11 +95,11 @@ class Failpoints:
 
     @property
     def folders(self) -> set[Path]:
-        """Where files are made to tell that something happened once."""
+        """The folders of the files that `once` rules create."""
         return {rule.once.parent for rule in self._rules.values() if rule.once is not None}
 
     def hit(self, name: str) -> None:
-        """Do what the rule for this failpoint says, if there is one."""
+        """Act as the rule for this failpoint says, if there is one."""
         rule = self._rules.get(name)
         if rule is None:
             return
@@ -158,6 +158,6 @@ ACTIVE = _of_environment()
 
 
 def failpoint(name: str) -> None:
-    """Fail here, where a test wants that."""
+    """Fail here if a test asks for it."""
     if ACTIVE is not None:
         ACTIVE.hit(name)

@@ -1,4 +1,4 @@
-"""A lock between processes that ends with the process that holds it."""
+"""A lock between processes, released by the kernel when its process ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ else:
 
 
 class FileLock:
-    """Exclusive among processes and among threads; the kernel gives it back after a crash.
+    """A lock that excludes other processes and threads, released after a crash.
 
-    The lock's file stays: removing it while somebody waits would let two hold "the" lock.
+    The lock file stays: if it were removed while a process waits, two could hold the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +25,10 @@ class FileLock:
         self._fd = -1
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it; True on success. Raises `OSError` where none can be."""
+        """Take the lock if it is free; True on success.
+
+        Raises `OSError` if locks are unsupported.
+        """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -40,7 +43,7 @@ class FileLock:
         return taken
 
     def release(self) -> None:
-        """Give the lock back; does nothing where it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -58,15 +61,15 @@ class FileLock:
 
 
 def lock_open_file(fd: int) -> bool:
-    """Take the lock of an open file until it is closed; False where another has it.
+    """Lock an open file until it is closed; False if another process holds the lock.
 
-    Raises `OSError` where there are no locks.
+    Raises `OSError` if locks are unsupported.
     """
     try:
         if sys.platform == "win32":
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # what Unix and Windows say for "taken"
+    except (BlockingIOError, PermissionError):  # errors of Unix and Windows for a lock that is held
         return False
     return True

@@ -1,4 +1,4 @@
-"""Tells whether a file is still the one that was looked at."""
+"""Detect whether a file has changed since it was read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class FileStamp(msgspec.Struct, frozen=True, array_like=True):
-    """A file's place, bytes, time of change in nanoseconds, and number on its disk."""
+    """A file's path, size, modification time in nanoseconds, and inode."""
 
     path: str
     size: int
@@ -19,12 +19,12 @@ class FileStamp(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, path: Path, status: os.stat_result) -> FileStamp:
-        """The stamp of a file whose `status` is known, best from its open descriptor."""
+        """The stamp of a file with this `status`, best from its open descriptor."""
         return cls(str(path), status.st_size, status.st_mtime_ns, status.st_ino)
 
     @property
     def holds(self) -> bool:
-        """Whether the file is still there, the same and unchanged."""
+        """Whether the file still exists, the same and unchanged."""
         try:
             return FileStamp.of(Path(self.path), Path(self.path).stat()) == self
         except OSError:
@@ -32,5 +32,5 @@ class FileStamp(msgspec.Struct, frozen=True, array_like=True):
 
 
 def first_changed(stamps: Iterable[FileStamp]) -> str | None:
-    """The path of the first file that is another one now, or None."""
+    """The path of the first file that has changed, or None."""
     return next((stamp.path for stamp in stamps if not stamp.holds), None)

@@ -1,4 +1,4 @@
-"""A JSON object from a stranger's file, read within bounds."""
+"""Read a JSON object from an untrusted file, within bounds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LARGEST = 16 << 20
 
 
 def read_json_object(path: Path, *, largest: int = _LARGEST) -> dict[str, object] | None:
-    """The object in a file of at most `largest` bytes, or None where there is no such file.
+    """The object in a file of at most `largest` bytes; None if there is no such file.
 
-    Raises `InvalidModel` for everything else that can be there.
+    Raises `InvalidModel` for anything else.
     """
     try:
         raw = read_bounded(path, largest)
@@ -26,7 +26,7 @@ def read_json_object(path: Path, *, largest: int = _LARGEST) -> dict[str, object
 def read_bounded(path: Path, largest: int) -> bytes:
     """The content of a regular file; raises `FileNotFoundError`, and `InvalidModel` otherwise."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for ever
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would block
             raise _invalid(path, "is not a regular file")
         with path.open("rb") as file:
             raw = file.read(largest + 1)

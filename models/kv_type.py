@@ -1,4 +1,4 @@
-"""How the keys and values of a KV cache are stored."""
+"""Storage types of the KV cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BITS = {"q8_0": 8, "q4_0": 4}
 
 
 class KVType(StrEnum):
-    """The storage formats to choose from, by llama.cpp's names for them."""
+    """The storage types to choose from, by llama.cpp's names."""
 
     F32 = "f32"
     F16 = "f16"
@@ -27,23 +27,23 @@ class KVType(StrEnum):
 
     @property
     def block_elements(self) -> int:
-        """The elements that llama.cpp stores together; a head has a multiple of them."""
+        """The elements of a block of llama.cpp; a head has a multiple of them."""
         return TENSOR_TYPES[self.ggml_type].block_elements
 
     def page_format(self, head_size: int) -> KVPageFormat | None:
-        """How the pages of ingle's own engine store a head; None for types of plain numbers.
+        """The format of a head in the pages of ingle's own engine; None for float types.
 
-        Raises ValueError for heads that no page can hold in this type.
+        Raises `ValueError` for heads that no page can store in this type.
         """
         bits = _BITS.get(self.value)
         return None if bits is None else KVPageFormat(bits, head_size)
 
     def paged_bytes(self, head_size: int) -> int:
-        """Bytes of a head in these pages; `page_format` says when there are none."""
+        """Bytes of a head in the pages of ingle's own engine."""
         form = self.page_format(head_size)
         return self.bytes_of(head_size) if form is None else form.nbytes
 
     def bytes_of(self, elements: int) -> int:
-        """Bytes that so many elements take in llama.cpp's cache; they fill whole blocks."""
+        """Bytes of so many elements in llama.cpp's cache; they fill whole blocks."""
         kind = TENSOR_TYPES[self.ggml_type]
         return elements // kind.block_elements * kind.block_bytes

@@ -1,4 +1,4 @@
-"""What a person may write to name a model."""
+"""Parse references to models: catalog names, hub repositories, paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HUB_REFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CatalogReference:
-    """A short name, in lower case; `tag` is None where none was given."""
+    """A short name, in lower case; `tag` is None if none was given."""
 
     name: str
     tag: str | None = None
@@ -58,9 +58,9 @@ ModelReference = CatalogReference | HubReference | PathReference
 
 
 def parse_reference(text: str) -> ModelReference:
-    """Tell what kind of name `text` is.
+    """The kind of reference that `text` is.
 
-    Relative paths count from the working folder. Raises `ModelNotFound` for what can be no name.
+    Relative paths count from the working folder. Raises `ModelNotFound` for an impossible name.
     """
     text = text.strip()
     if not text or len(text) > _MAX_LENGTH or not text.isprintable():
@@ -81,7 +81,7 @@ def parse_reference(text: str) -> ModelReference:
 
 
 def hub_repository(text: str) -> HubReference | None:
-    """`owner/repo` where it can be a repository of the hub."""
+    """`owner/repo` if it can be a repository of the hub, else None."""
     match = _HUB_REFERENCE.fullmatch(text)
     return HubReference(match["owner"], match["repo"]) if match else None
 

@@ -1,4 +1,4 @@
-"""What a model is for: writing text, turning text into vectors, or ranking texts."""
+"""The task of a model: generate text, embed it, or rank it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ENCODERS = frozenset(
         *("modern-bert", "neo-bert", "nomic-bert", "nomic-bert-moe"),
     }
 )
-"""Architectures that see a text as a whole: nothing of it can be kept, so they have no KV cache."""
-# Heads with two labels, "yes" and "no", of which the first is the score.
+"""Architectures with bidirectional attention, which have no KV cache."""
+# Classifiers with the labels "yes" and "no", of which the first is the score.
 _YES_OR_NO = frozenset({"qwen3", "qwen3vl"})
 
 
 class ModelTask(StrEnum):
-    """What a request may ask a model for."""
+    """The tasks that a request may ask for."""
 
     GENERATE = "generate"
     EMBED = "embed"
@@ -28,7 +28,7 @@ class ModelTask(StrEnum):
 
 
 class Pooling(StrEnum):
-    """How one vector is made of those of all tokens; `rank` ends in a classifier's score."""
+    """How token vectors become one vector; `rank` ends in a classifier's score."""
 
     MEAN = "mean"
     CLS = "cls"
@@ -41,7 +41,7 @@ _NUMBERS = {1: Pooling.MEAN, 2: Pooling.CLS, 3: Pooling.LAST, 4: Pooling.RANK}
 
 
 def task_of(header: GGUFHeader) -> ModelTask:
-    """What the model was made for, as its header tells."""
+    """The task that the model was trained for, from its header."""
     pooling = declared_pooling(header)
     if pooling is Pooling.RANK or (pooling is None and _has_classifier(header)):
         return ModelTask.RERANK
@@ -51,7 +51,7 @@ def task_of(header: GGUFHeader) -> ModelTask:
 
 
 def is_encoder(header: GGUFHeader) -> bool:
-    """Whether the model has no KV cache, so that a text must be computed in one piece."""
+    """Whether the model has no KV cache, so that a text must be computed in one batch."""
     return header.architecture in ENCODERS
 
 
@@ -62,19 +62,19 @@ def is_causal(header: GGUFHeader) -> bool:
 
 
 def declared_pooling(header: GGUFHeader) -> Pooling | None:
-    """The pooling that the file asks for, where it does."""
+    """The pooling that the file declares, or None."""
     return _NUMBERS.get(header.integer("pooling_type") or 0)
 
 
 def choose_pooling(header: GGUFHeader, task: ModelTask) -> Pooling:
-    """The declared pooling; where there is none, what such models are usually trained with."""
+    """The declared pooling, else the usual one of such models."""
     if task is ModelTask.RERANK:
         return Pooling.RANK
     return declared_pooling(header) or (Pooling.LAST if is_causal(header) else Pooling.MEAN)
 
 
 def classifies(header: GGUFHeader) -> bool:
-    """Whether the classifier sorts texts into classes instead of giving one score."""
+    """Whether the classifier returns a class instead of one score."""
     labels = header.arrays.get(f"{header.architecture}.classifier.output_labels")
     return labels is not None and labels[1] > (2 if header.architecture in _YES_OR_NO else 1)
 

@@ -1,4 +1,4 @@
-"""The settings that a model file states about itself, each checked as it is read."""
+"""The settings of a model file, each checked when it is read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LARGEST = sys.float_info.max
 
 
 class ConfigFields:
-    """Named values of unknown types; `source` begins the sentence that says what is wrong.
+    """Named values of unknown types; `source` begins the message of an error.
 
-    A value of None counts as missing. What is missing without a default, of another type or out
-    of its range raises `InvalidModel`.
+    A value of None counts as missing. A missing value without a default, a wrong type and a value
+    out of range raise `InvalidModel`.
     """
 
     def __init__(self, values: Mapping[str, object], source: str) -> None:
@@ -28,19 +28,19 @@ class ConfigFields:
         return self._values.get(key) is not None
 
     def says_none(self, key: str) -> bool:
-        """True where the value is None rather than left out."""
+        """True if the value is None rather than left out."""
         return key in self._values and self._values[key] is None
 
     def is_list(self, key: str) -> bool:
-        """True where the value is a list."""
+        """True if the value is a list."""
         return isinstance(self._values.get(key), list | tuple)
 
     def integer(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        """A whole number from `low` to `high`."""
+        """An integer from `low` to `high`."""
         return self._whole(key, self._get(key, default), low, high)
 
     def integers(self, key: str, low: int, high: int) -> tuple[int, ...]:
-        """Whole numbers from `low` to `high`; a single one will do."""
+        """Integers from `low` to `high`; a single one counts as a list of one."""
         items = self._items(key) if self.is_list(key) else [self._get(key, None)]
         return tuple(self._whole(key, item, low, high) for item in items)
 
@@ -51,7 +51,7 @@ class ConfigFields:
         return self._real(key, self._get(key, default), low, high)
 
     def numbers(self, key: str, count: int) -> tuple[float, ...]:
-        """As many finite numbers above zero."""
+        """`count` finite numbers above zero."""
         items = self._items(key)
         if len(items) != count:
             self.fail(f"has {len(items)} values under {key!r} where {count} belong")
@@ -87,7 +87,7 @@ class ConfigFields:
         return tuple(names)
 
     def group(self, key: str) -> ConfigFields | None:
-        """The settings nested under `key`, where there are any."""
+        """The settings nested under `key`, or None."""
         value = self._values.get(key)
         if value is None:
             return None
@@ -96,7 +96,7 @@ class ConfigFields:
         return ConfigFields(cast("Mapping[str, object]", value), self._source)
 
     def nothing(self) -> ConfigFields:
-        """Settings of the same source, all of them missing."""
+        """Empty settings of the same source."""
         return ConfigFields({}, self._source)
 
     def fail(self, reason: str) -> NoReturn:
@@ -143,7 +143,7 @@ class ConfigFields:
 
 
 def _short(value: object) -> str:
-    """How a value looks, as much as fits into a sentence."""
+    """The value as text, short enough for a sentence."""
     if isinstance(value, int) and value.bit_length() > 128:
         return "a huge number"  # Python refuses to write out the largest ones
     shown = repr(value)

@@ -1,7 +1,7 @@
-"""The rotary embedding that a `config.json` describes, in the spelling of any version.
+"""RoPE settings of a `config.json`, as any version of transformers writes them.
 
-Before transformers 5 the settings lay in `rope_scaling` and beside it, since then all of them lie
-in `rope_parameters`, nested by the kind of layer where kinds differ.
+Before transformers 5 the settings were in `rope_scaling` and beside it; since then all of them are
+in `rope_parameters`, nested by the kind of layer if kinds differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
 def rope_from_hf(fields: ConfigFields, head_size: int, *, context: int, theta: float) -> RopeConfig:
-    """The embedding of layers that see everything; `theta` where the file does not say one."""
+    """The RoPE of layers without a window; `theta` is the default."""
     settings = _settings(fields)
     settings = settings.group(GLOBAL) or settings
     where = settings if "partial_rotary_factor" in settings else fields
@@ -38,7 +38,7 @@ def rope_from_hf(fields: ConfigFields, head_size: int, *, context: int, theta: f
 def local_rope_from_hf(
     fields: ConfigFields, rope: RopeConfig, *, key: str, theta: float
 ) -> RopeConfig:
-    """The embedding of layers with a window, which is never stretched; `key` was its theta's."""
+    """The RoPE of layers with a window, which is never scaled; `key` was its theta's name."""
     settings = _settings(fields).group(LOCAL)
     if settings is None:
         return RopeConfig(theta=fields.number(key, theta, low=1.0), size=rope.size)

@@ -1,4 +1,4 @@
-"""The numbers that shape a decoder-only transformer."""
+"""The hyper-parameters of a decoder-only transformer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Activation(StrEnum):
-    """What gates the feed-forward part."""
+    """The activation of the gated MLP."""
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
@@ -15,12 +15,11 @@ class Activation(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RopeConfig:
-    """Rotary position embedding of one kind of layer: the first `size` elements of a head rotate.
+    """RoPE of one kind of layer: the first `size` elements of a head rotate.
 
-    Every way to stretch a context comes down to divisors of the `size / 2` frequencies
-    `theta ** (-2i / size)`, here `factors` (empty: none); where a model is used for more than
-    `original_context` positions, `long_factors` take their place if there are any (LongRoPE).
-    `attention_factor` scales cosine and sine.
+    Every context extension is expressed by divisors of the `size / 2` frequencies `theta ** (-2i /
+    size)`, here `factors` (empty: none); if a model is used for more than `original_context`
+    positions, `long_factors` replace them (LongRoPE). `attention_factor` scales cosine and sine.
     """
 
     theta: float
@@ -33,10 +32,10 @@ class RopeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig:
-    """What may differ from layer to layer.
+    """The settings that may differ between layers.
 
-    A query sees the `window` last tokens, itself included (None: all); without `rope` the layer
-    knows no positions.
+    A query sees the `window` last tokens, itself included (None: all); `rope` is None for a layer
+    without RoPE.
     """
 
     window: int | None = None
@@ -45,11 +44,11 @@ class LayerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """One model's shape; `architecture` is GGUF's name of its family.
+    """The hyper-parameters of a model; `architecture` is GGUF's name of its family.
 
-    `context` counts the positions that the model is used for: as many as it was trained for,
-    unless whoever runs it replaces them by fewer. Scales are factors of what their name says; soft
-    caps bound values by `cap * tanh(x / cap)`.
+    `context` is the number of positions that the model is used for: as many as it was trained for,
+    unless fewer are requested. Scales multiply what their name says; soft caps bound values by `cap
+    * tanh(x / cap)`.
     """
 
     architecture: str
@@ -73,5 +72,5 @@ class ModelConfig:
 
     @property
     def num_layers(self) -> int:
-        """Transformer blocks."""
+        """The number of blocks."""
         return len(self.layers)

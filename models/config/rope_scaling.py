@@ -1,4 +1,4 @@
-"""How rotary frequencies are stretched beyond the trained context: divisors, one a frequency.
+"""RoPE scaling for contexts longer than the trained one: a divisor for each frequency.
 
 Sources: the YaRN paper (arXiv 2309.00071), Llama 3.1's reference code, and the same formulas in
 transformers' `modeling_rope_utils`.
@@ -66,10 +66,10 @@ def yarn_factors(
 
 
 def yarn_attention_factor(factor: float, weight: float = 1.0) -> float:
-    """What YaRN multiplies cosine and sine by, so that attention stays as sharp as it was."""
+    """YaRN's factor of cosine and sine, which keeps the attention's entropy."""
     return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def longrope_attention_factor(factor: float, original_context: int) -> float:
-    """What LongRoPE multiplies cosine and sine by for a context of `factor` times the original."""
+    """LongRoPE's factor of cosine and sine for `factor` times the original context."""
     return math.sqrt(1 + math.log(factor) / math.log(original_context)) if factor > 1 else 1.0

@@ -1,4 +1,4 @@
-"""One file from the first source that delivers it whole and right, into one folder."""
+"""Download one file into a folder, from the first source that delivers it intact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..sources.package_index_source import ARCHIVE_SUFFIX, SCRATCH_PREFIX
 from ..sources.partial_file import PartialFile
 from .pull_progress import PullReporter
 
-# Left free for everybody else on the disk.
+# Bytes left free for other programs.
 _MARGIN = 32 << 20
 
 
@@ -27,7 +27,7 @@ class Fetched:
 
 
 class FileDownload:
-    """Tries the sources in order; whoever runs it holds the lock on `folder`."""
+    """Tries the sources in order; the caller holds the lock on `folder`."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class FileDownload:
         cancelled: Cancelled,
         check: Callable[[Path], None],
     ) -> None:
-        """`check` raises `ModelError` for a file that is not worth keeping."""
+        """`check` raises `ModelError` for a file that must not be kept."""
         self._check = check
         self._name = name
         self._folder = folder
@@ -67,7 +67,7 @@ class FileDownload:
         raise self._failure(failures)
 
     def _tidy(self) -> None:
-        """Remove what a killed process left here, but keep what it had fetched."""
+        """Remove what a killed process left here, except for what it had fetched."""
         for path in self._folder.glob(f"{SCRATCH_PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
         for path in self._folder.glob("*.tmp"):
@@ -151,7 +151,7 @@ class FileDownload:
 
 
 def check_room(name: str, folder: Path, size: int) -> None:
-    """Raise `DiskFull` where the disk has no room for `size` more bytes and a margin."""
+    """Raise `DiskFull` if the disk cannot take `size` more bytes and a margin."""
     needed, free = size + _MARGIN, shutil.disk_usage(folder).free
     if free < needed:
         raise DiskFull(

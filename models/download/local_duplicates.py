@@ -1,4 +1,4 @@
-"""A file that is to be fetched may lie on the machine already, under another name."""
+"""Find a wanted file that is on this machine already, under another name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def find_local_duplicate(
     reporter: PullReporter,
     cancelled: Cancelled,
 ) -> StoredModel | None:
-    """The model here that is the wanted file, told by its SHA-256.
+    """The model on this machine that has the wanted file, by its SHA-256.
 
-    Files whose digest nobody knows are read where their size is right. Raises `PullCancelled`.
+    Files with an unknown digest are hashed if their size matches. Raises `PullCancelled`.
     """
     file = wanted.files[0].file
     if len(wanted.files) > 1 or file.sha256 is None:
@@ -42,10 +42,10 @@ def find_local_duplicate(
 
 
 def link_local_duplicate(wanted: WantedModel, folder: Path, twin: StoredModel) -> Manifest | None:
-    """What makes the twin the wanted model; None where it has to be fetched after all.
+    """The wanted model, made from the duplicate; None if it must be fetched after all.
 
-    What others keep is used where it lies. What the store has gets a second name, so that either
-    can be removed without the other. Raises `OSError`, and `ModelError` for a damaged file.
+    Files of other programs are used in place. Files of the store get a second link, so that either
+    model can be removed without the other. Raises `OSError`, and `ModelError` for a damaged file.
     """
     file = wanted.files[0].file
     if twin.place:
@@ -60,7 +60,7 @@ def link_local_duplicate(wanted: WantedModel, folder: Path, twin: StoredModel) -
 
 
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
-    """What makes a model that lies elsewhere one of the store, under a name there."""
+    """The manifest of a model that lies outside the store, under a name of the store."""
     return Manifest(
         name=name,
         file="",

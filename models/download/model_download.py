@@ -1,4 +1,4 @@
-"""A whole model into one folder of the store: its files one after the other, then its manifest."""
+"""Download a whole model into a folder of the store: its files, then its manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SAFETENSORS = ".safetensors"
 
 @dataclass(frozen=True, slots=True)
 class WantedFile:
-    """One file, and where it may come from."""
+    """A file to fetch, and its sources."""
 
     file: RemoteFile
     sources: Sequence[Source]
@@ -35,7 +35,7 @@ class WantedFile:
 
 @dataclass(frozen=True, slots=True)
 class WantedModel:
-    """A model to fetch: its full name and its files; what the catalog or its page says of it."""
+    """A model to fetch: its full name, its files, and what its source states about it."""
 
     name: str
     files: Sequence[WantedFile]
@@ -44,14 +44,14 @@ class WantedModel:
 
     @property
     def size(self) -> int | None:
-        """Bytes of all files, where all are known."""
+        """Bytes of all files, if all are known."""
         sizes = [wanted.file.size for wanted in self.files]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 
     @property
     def first_weights(self) -> str:
-        """The file that stands for the model; empty where that is a folder."""
+        """The file that represents the model; empty for a folder."""
         return next((f.file.name for f in self.files if f.file.name.endswith(_GGUF)), "")
 
 
@@ -84,14 +84,14 @@ def fetch_model(
 
 
 def _check_room(wanted: WantedModel, folder: Path) -> None:
-    """Say at the beginning that a model in many files will not fit."""
+    """Report at the beginning that a model in several files does not fit on the disk."""
     if len(wanted.files) > 1 and wanted.size is not None:
         here = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         check_room(wanted.name, folder, max(0, wanted.size - here))
 
 
 def _check_for(name: str, *, alone: bool) -> Callable[[Path], None]:
-    """What a file must be, by its name, as far as can be told before the others are here."""
+    """The check of a file, by its name, as far as it does not depend on the other files."""
     if name.endswith(_GGUF):
         return _check_gguf if alone else _check_shard
     if name.endswith(_SAFETENSORS):
@@ -125,11 +125,11 @@ def _check_json(path: Path) -> None:
 
 
 def _check_nothing(path: Path) -> None:
-    """Text that only a tokenizer reads."""
+    """Accept text that only a tokenizer reads."""
 
 
 def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -> Manifest:
-    """What makes a model of the files in a folder; raises `ModelError` where they are none."""
+    """The manifest of a model in a folder; raises `ModelError` if the files are no model."""
     model = _describe(wanted, folder)
     entry = wanted.entry
     files = [ManifestFile(f.path.name, f.path.stat().st_size, f.sha256) for f in fetched]
@@ -165,7 +165,7 @@ def _licence(model: StoredModel, wanted: WantedModel) -> str:
 
 
 def _digest(files: Sequence[ManifestFile]) -> str:
-    """The file's own, or of several one that only they have together."""
+    """The file's SHA-256, or one digest of several files."""
     if len(files) == 1:
         return files[0].sha256
     return hashlib.sha256("\n".join(file.sha256 for file in files).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How a download tells people where it stands."""
+"""Progress of a download, as reported to the user."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _RATE_WINDOW = 3.0
 
 
 class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One report: bytes of the file that are here, of how many, how fast, seconds left.
+    """One report: bytes received, bytes in all, bytes a second, seconds left.
 
-    `status` is a word or two for people; `source` is empty before one was chosen.
+    `status` is a word or two for the user; `source` is empty before one was chosen.
     """
 
     model: str
@@ -31,7 +31,7 @@ OnPullProgress = Callable[[PullProgress], None]
 
 
 class PullReporter:
-    """Turns byte counts into reports, about ten a second, with the speed of the last seconds."""
+    """Turns byte counts into about ten reports a second, with the speed of the last seconds."""
 
     def __init__(self, model: str, total: int | None, on_progress: OnPullProgress) -> None:
         self._model = model
@@ -52,14 +52,14 @@ class PullReporter:
         self._report(time.monotonic())
 
     def begin_file(self, before: int) -> None:
-        """The next file of several begins, `before` bytes of the others being here."""
+        """Begin the next file of several, `before` bytes of the others being on the disk."""
         self._several = self._several or before > 0
         self._before = before
 
     def advance(self, received: int, total: int | None) -> None:
-        """Note where the file stands; reports when the last one is long enough ago.
+        """Record the progress of the file; reports it unless the last report is recent.
 
-        `total` counts where the model's size was not known beforehand.
+        `total` is used if the model's size was not known in advance.
         """
         now = time.monotonic()
         received += self._before

@@ -1,4 +1,4 @@
-"""What a model says about itself before it is downloaded."""
+"""Read a model's headers without downloading it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEMPLATES = frozenset({"chat_template.jinja", "chat_template.json"})
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """A model somewhere else: its description, and how many bytes were fetched to know it."""
+    """The description of a model that is not downloaded, and the bytes fetched to read it."""
 
     name: str
     size: int | None
@@ -38,10 +38,10 @@ class RemoteModel:
 
 
 def read_remote_model(wanted: WantedModel) -> RemoteModel:
-    """Read the headers of a model's files where they are.
+    """Read the headers of a model's files at their source.
 
-    Raises `SourceUnavailable` where no source of theirs sends parts of files, and the `ModelError`s
-    that reading the downloaded model would raise.
+    Raises `SourceUnavailable` if no source of theirs supports ranges, and the `ModelError`s that
+    reading the downloaded model would raise.
     """
     return _Remote(wanted).describe()
 
@@ -93,7 +93,7 @@ class _Remote:
 
     @contextmanager
     def _open(self, name: str) -> Generator[RangedFile]:
-        """The file at the first of its sources that sends parts of it."""
+        """The file at the first of its sources that supports ranges."""
         wanted = self._files.get(name)
         if wanted is None:
             raise UnsupportedModel(f"{self._wanted.name} has no {name}.")

@@ -1,4 +1,4 @@
-"""From what somebody asked for to the files that it takes, and where they may come from."""
+"""Find the files of a requested model, and their sources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hub_model(reference: HubReference) -> WantedModel:
 
 
 def _source(location: Location) -> Source:
-    # What these import takes longer than the daemon may take to start, and most runs fetch nothing.
+    # Imported late: they would delay the daemon's start, and most runs fetch nothing.
     if isinstance(location, HubLocation):
         from ..sources.hub_source import HubSource
 

@@ -1,4 +1,4 @@
-"""What files and folders outside the store are, read again only when they changed."""
+"""Cached descriptions of model files outside the store, read again only after a change."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _KINDS = {kind.code: kind for kind in (InvalidModel, UnsupportedModel, ModelNotF
 
 
 def as_text(path: Path | str) -> str:
-    """A path for people and JSON, with marks for the bytes of its names that are not UTF-8."""
+    """A path for display and JSON, with marks for bytes of its names that are not UTF-8."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What a file or folder was found to be, as long as it does not change."""
+    """The description of a file or folder, valid until it changes."""
 
     stamp: Stamp
     model: StoredModel | None = None
@@ -42,7 +42,7 @@ class _Seen(msgspec.Struct, frozen=True):
     hint: str | None = None
 
     def result(self) -> StoredModel:
-        """The model, or the error that it is."""
+        """The model, or the error for it."""
         if self.model is not None:
             return self.model
         raise _KINDS.get(self.error, ModelError)(self.message, hint=self.hint)
@@ -54,9 +54,9 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class DescriptionCache:
-    """Describes models by their paths; any thread may ask.
+    """Describes models by their paths; thread-safe.
 
-    `cache` is a file that keeps what was seen, since reading many headers takes seconds.
+    `cache` is a file that keeps descriptions, since reading many headers takes seconds.
     """
 
     def __init__(self, cache: Path | None = None) -> None:
@@ -65,9 +65,9 @@ class DescriptionCache:
         self._changed = False
 
     def describe(self, path: Path) -> StoredModel:
-        """What lies there.
+        """The model at a path.
 
-        Raises `OSError`, and `ModelError` for what is no model or none that an engine can run.
+        Raises `OSError`, and `ModelError` if it is no model or no engine can run it.
         """
         status = path.stat()
         if (shown := as_text(path)) != str(path):
@@ -86,7 +86,7 @@ class DescriptionCache:
         return seen.result()
 
     def save(self) -> None:
-        """Keep what was seen for the next process, where there is something new."""
+        """Write new descriptions for the next process."""
         if self._cache is None or not self._changed:
             return
         self._changed = False
@@ -128,14 +128,14 @@ def _stamp(path: Path, status: os.stat_result) -> Stamp:
 def _stamps(paths: Iterable[Path]) -> Stamp:
     files: list[tuple[str, int, int]] = []
     for file in paths:
-        with suppress(OSError):  # a dangling link; what needs it will say so
+        with suppress(OSError):  # a dangling link, reported when it is read
             found = file.stat()  # what a link leads to, as in the cache of the hub's own client
             files.append((as_text(file.name), found.st_mtime_ns, found.st_size))
     return tuple(sorted(files))
 
 
 def _describe(path: Path, status: os.stat_result) -> StoredModel:
-    """What lies at a path of somebody's own; raises `ModelError` where no engine can run it."""
+    """The model at a path of the user; raises `ModelError` if no engine can run it."""
     if not stat.S_ISDIR(status.st_mode):
         header = read_header(path)
         check_supported(header)

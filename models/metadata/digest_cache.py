@@ -1,4 +1,4 @@
-"""The SHA-256 of files that others keep, worked out once."""
+"""Cached SHA-256 digests of files outside the store."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class DigestCache:
-    """Digests by path, size and time of change, kept in a file; any number of processes may."""
+    """Digests by path, size and modification time, in a file that several processes may share."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def find(self, path: Path) -> str | None:
-        """The digest, where it is known of the file as it is now."""
+        """The digest, if it is known for the file as it is now."""
         return _valid(path, self._read().get(str(path)))
 
     def complete(self, models: Sequence[StoredModel]) -> list[StoredModel]:
-        """The models, with the digests that are known of those that have none."""
+        """The models, with digests filled in where the cache has them."""
         if all(model.sha256 is not None for model in models):
             return list(models)
         entries = self._read()
         return [_with_digest(model, entries.get(str(model.path))) for model in models]
 
     def digest(self, path: Path, on_progress: Callable[[int], None]) -> str:
-        """The digest, which takes reading the file where it is not known; raises `OSError`."""
+        """The digest, computed by reading the file if it is not known; raises `OSError`."""
         if known := self.find(path):
             return known
         status, sha256 = path.stat(), hashlib.sha256()
@@ -71,7 +71,7 @@ class DigestCache:
 
 
 def _valid(path: Path, known: _Known | None) -> str | None:
-    """What was worked out, as long as the file did not change."""
+    """The cached digest if the file has not changed."""
     if known is not None:
         with suppress(OSError):
             status = path.stat()

@@ -1,4 +1,4 @@
-"""Whether two models mean the same by every token, told from their files."""
+"""Compare the vocabularies of two models, read from their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST = 1 << 16
 _LARGEST_TOKENIZER = 64 << 20
 _TOKENS = "tokenizer.ggml.tokens"
 _KIND = ("tokenizer.ggml.model", "tokenizer.ggml.pre")
-# What a text begins and ends with; a draft that differs there is of no use.
+# Begin and end tokens: a draft model that differs there is useless.
 _MARKS = ("bos_token_id", "eos_token_id", "add_bos_token")
 
 
@@ -34,7 +34,7 @@ class Vocabulary:
     marks: tuple[tuple[str, object], ...] = ()
 
     def matches(self, other: Vocabulary) -> bool:
-        """Whether one model could guess the other's tokens; those of padding do not count."""
+        """Whether one model could draft tokens for the other; padding tokens do not count."""
         common = min(len(self.blocks), len(other.blocks))
         mine, theirs = dict(self.marks), dict(other.marks)
         return (
@@ -48,7 +48,7 @@ class Vocabulary:
 def read_vocabulary(path: Path) -> Vocabulary:
     """The vocabulary of a GGUF file or of a folder with a `tokenizer.json`.
 
-    Raises `ModelError` where it has none that can be read.
+    Raises `ModelError` if it has none that can be read.
     """
     try:
         return _of_folder(path) if path.is_dir() else _of_gguf(path)

@@ -1,4 +1,4 @@
-"""A name for the weights in a folder, made of what they are rather than of where they lie."""
+"""A fingerprint of the weights in a folder, independent of its path."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _VERSION = b"1"
 
 
 def fingerprint(folder: ModelFolder) -> str:
-    """64 hexadecimal digits that another model does not have, and a copy of this one does.
+    """64 hexadecimal digits that identify a model's weights, equal for a copy.
 
     Covers the configuration, every tensor's name, type and shape, and 4 KiB from the middle of
-    each: reading all weights would take as long as loading them. Raises `InvalidModel` where the
-    files changed meanwhile.
+    each: reading all weights would take as long as loading them. Raises `InvalidModel` if the files
+    change meanwhile.
     """
     digest = hashlib.sha256(_VERSION)
     try:

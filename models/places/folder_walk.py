@@ -1,4 +1,4 @@
-"""Looking through folders of others, within bounds."""
+"""Walk folders of other programs, within bounds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOST = 20_000
 
 
 def files_below(folder: Path, depth: int) -> Iterator[Path]:
-    """Files in a folder and, `depth` levels down, in those within it, in the order of their names.
+    """Files in a folder and up to `depth` levels below it, sorted by name.
 
-    Leaves out what is hidden and folders that are links, which could lead round in circles. Raises
-    `OSError` where the folder itself cannot be read.
+    Leaves out hidden entries and linked folders, which could form cycles. Raises `OSError` if the
+    folder itself cannot be read.
     """
     yield from _files_below(folder, depth, [_MOST])
 
@@ -32,5 +32,5 @@ def _files_below(folder: Path, depth: int, left: list[int]) -> Iterator[Path]:
         if not entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
         elif depth > 0:
-            with suppress(OSError):  # not ours to read
+            with suppress(OSError):  # not readable
                 yield from _files_below(Path(entry.path), depth - 1, left)

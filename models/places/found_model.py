@@ -1,4 +1,4 @@
-"""What a place has that is, or was meant to be, a model."""
+"""A model, or a file that was meant to be one, in the folder of another program."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ..model_reference import HubReference, hub_repository
 class FoundModel:
     """One of them, by the name it has there; `problem` says why it cannot be used.
 
-    `sha256` is known where the place names its files by it. What follows overrides the file's own:
-    a licence, a system prompt, first messages and options in Ollama's words; `notes` say what of
-    the place's own set-up is not used.
+    `sha256` is known if the program names files by it. The other fields override the file's own: a
+    licence, a system prompt, first messages and options with Ollama's names; `notes` list settings
+    of the program that are not used.
     """
 
     name: str
@@ -70,7 +70,7 @@ def unreadable(path: Path) -> str:
 
 
 def hub_name(owner: str, repo: str, tag: str) -> str | None:
-    """The name that `ingle pull` would give to it; None where these are no names of the hub."""
+    """The name that `ingle pull` would give to it; None if it cannot be from the hub."""
     if hub_repository(f"{owner}/{repo}") is None:
         return None
     return str(HubReference(owner, repo, tag))
@@ -82,12 +82,12 @@ def hub_file_name(owner: str, repo: str, file: str) -> str:
 
 
 def plain_name(file: str) -> str:
-    """A name in the manner of the catalog for a file or folder that has none but its own."""
+    """A catalog-like name for a file or folder that has only its file name."""
     quant = quantization_in(file)
     stem = _word(model_stem(file)) or "model"
     return f"{stem}:{quant.lower()}" if quant else stem
 
 
 def _word(text: str) -> str:
-    """What is left of a text as a name: lower case, without odd letters."""
+    """The text reduced to a name: lower case, without special characters."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:64].strip("._-")

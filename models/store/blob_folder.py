@@ -1,4 +1,4 @@
-"""Files on their way to become models, known by their SHA-256 alone."""
+"""Uploaded files that may become models, named by their SHA-256."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ _ABANDONED = 24 * 3600.0
 
 
 class BlobFolder:
-    """A folder of such files; what nobody made a model of goes after a day."""
+    """A folder of uploads; unused ones are removed after a day."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, digest: str) -> Path | None:
-        """The complete file with this `sha256:` digest; raises `UnusableName` for anything else."""
+        """The complete file with this `sha256:` digest.
+
+        Raises `UnusableName` for an invalid one.
+        """
         path = self.folder / checked_digest(digest)
         return path if path.is_file() else None
 
     @contextmanager
     def receive(self, digest: str, size: int | None) -> Generator[BlobWriter]:
-        """A writer for the file, which is thrown away unless it was finished.
+        """A writer for the file, which is removed unless it is finished.
 
-        `size` is how long it will be, where that is known. Raises `UnusableName` and `DiskFull`.
+        `size` is its length, if known. Raises `UnusableName` and `DiskFull`.
         """
         wanted = checked_digest(digest)
         try:
@@ -53,7 +56,7 @@ class BlobFolder:
     def _sweep(self) -> None:
         limit = time.time() - _ABANDONED
         for path in self.folder.iterdir():
-            with suppress(OSError):  # somebody else removed it first
+            with suppress(OSError):  # another process removed it first
                 if path.stat().st_mtime < limit:
                     path.unlink()
 
@@ -83,7 +86,7 @@ class BlobWriter:
         self._hash.update(data)
 
     def finish(self) -> Path:
-        """Make the file visible; raises `HashMismatch` where it is another than was announced."""
+        """Make the file visible; raises `HashMismatch` if its digest is not the announced one."""
         found = self._hash.hexdigest()
         if found != self._wanted:
             raise HashMismatch(
@@ -99,7 +102,7 @@ class BlobWriter:
         return target
 
     def close(self) -> None:
-        """Throw away what was not finished."""
+        """Remove the file unless it was finished."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Smaller models here that can guess for another, since their tokens are the same."""
+"""Find smaller models on this machine that can draft tokens for another."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BEST_SHARE = 0.1
 
 @dataclass(slots=True)
 class DraftFinder:
-    """Compares vocabularies, each of which is read once as long as its file does not change."""
+    """Compares vocabularies, each of which is read once unless its file changes."""
 
     _known: dict[Path, tuple[int, Vocabulary | None]] = field(
         default_factory=dict[Path, "tuple[int, Vocabulary | None]"]
     )
 
     def find(self, model: StoredModel, others: Iterable[StoredModel]) -> list[StoredModel]:
-        """Those of `others` that can draft for `model`, the most promising first; reads files."""
+        """Those of `others` that can draft for `model`, the best first; reads files."""
         if model.task is not ModelTask.GENERATE or not model.parameters:
             return []
         small = [
@@ -54,7 +54,7 @@ class DraftFinder:
         known = self._known.get(path)
         if known is None or known[0] != stamp:
             vocabulary = None
-            with suppress(ModelError, ValueError):  # what is damaged cannot draft
+            with suppress(ModelError, ValueError):  # a damaged model cannot draft
                 vocabulary = read_vocabulary(path)
             known = self._known[path] = (stamp, vocabulary)
         return known[1]

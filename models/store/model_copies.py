@@ -1,4 +1,4 @@
-"""Models made of others: copies under another name, and files with settings of their own."""
+"""Make models from others: copies under another name, and files with settings of their own."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LARGEST_MANIFEST = 2**18
 
 
 class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new model has of its own; None leaves it as it was.
+    """The settings that a new model overrides; None keeps them.
 
-    `options` are in Ollama's words, `sampling` those of them that every protocol knows.
+    `options` have Ollama's names, `sampling` those of them that every protocol has.
     """
 
     system: str | None = None
@@ -45,7 +45,7 @@ class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelCopier:
-    """Makes models in a store; their weights are links, so that a copy takes no room."""
+    """Makes models in a store; their weights are links, so that a copy takes no disk space."""
 
     def __init__(self, store: ModelStore) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class ModelCopier:
     def copy(
         self, source: StoredModel, name: str, changes: ModelOverrides | None = None
     ) -> StoredModel:
-        """The same weights under another name; reads the whole file where its hash is not known.
+        """The same weights under another name; hashes the file if its digest is unknown.
 
         Raises `UnusableName`, `UnsupportedModel`, `ModelInUse`, and `PullFailed` for a full disk.
         """
@@ -66,7 +66,7 @@ class ModelCopier:
         return self._make(source, source.path, name, changes or ModelOverrides())
 
     def from_blob(self, digest: str, name: str, changes: ModelOverrides) -> StoredModel:
-        """A model of an uploaded file, which is then no blob any more.
+        """A model of an uploaded file, which is then removed from the uploads.
 
         Raises as `copy`, and `ModelNotFound`, `InvalidModel` or `UnsupportedModel` for the file.
         """
@@ -186,7 +186,7 @@ def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverride
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give the file another name, or copy it where that is on another disk."""
+    """Link the file under another name, or copy it to another disk."""
     fresh = target.with_name(f"{target.name}.new")
     fresh.unlink(missing_ok=True)
     try:
@@ -194,7 +194,7 @@ def _link(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, fresh)
     fresh.replace(target)
-    fresh.unlink(missing_ok=True)  # two names of one file replace each other by doing nothing
+    fresh.unlink(missing_ok=True)  # renaming one link of a file to another does nothing
 
 
 def _sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What goes when a model is removed, and what stays because it is not ours."""
+"""Plan and carry out the removal of a model's files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BLOBS = "blobs"
 
 
 class RemovalReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The files that go and the bytes that are free then; `keeps` are files that stay.
+    """The files to remove and the bytes that this frees; `keeps` are files that stay.
 
-    `place` is who keeps the model, empty for ingle; `shared_with` are models that have the same
-    file, which therefore frees nothing.
+    `place` is the program that keeps the model, empty for ingle; `shared_with` are models that have
+    the same file, whose removal therefore frees nothing.
     """
 
     name: str
@@ -33,9 +33,9 @@ class RemovalReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def files_of(model: StoredModel) -> list[Path]:
-    """The files that are the model where it lies, with what links to them lead to.
+    """The files of the model at its place, with the targets of links.
 
-    Raises `NotInStore` where another program would lose track.
+    Raises `NotInStore` if another program would lose track of them.
     """
     if model.place == _OLLAMA:
         raise NotInStore(
@@ -49,7 +49,7 @@ def files_of(model: StoredModel) -> list[Path]:
 
 
 def bytes_freed(paths: Iterable[Path]) -> int:
-    """What deleting the files gives back: nothing where a file has another name, too."""
+    """The bytes that deleting the files frees: none for a file with another link."""
     freed = 0
     for path in paths:
         with suppress(OSError):  # it is gone already
@@ -59,7 +59,7 @@ def bytes_freed(paths: Iterable[Path]) -> int:
 
 
 def delete_files(paths: Iterable[Path]) -> None:
-    """Delete what `files_of` named, and folders that are empty then; raises `NotInStore`."""
+    """Delete the files from `files_of`, and folders that become empty; raises `NotInStore`."""
     folders: set[Path] = set()
     for path in paths:
         try:
@@ -76,9 +76,9 @@ def delete_files(paths: Iterable[Path]) -> None:
 
 
 def _with_blobs(paths: Iterable[Path]) -> list[Path]:
-    """Links of the hub's cache are nothing without their blobs, which lie in the same repository.
+    """Links of the hub's cache, with their blobs in the same repository.
 
-    What any other link leads to stays.
+    The targets of other links stay.
     """
     found: list[Path] = []
     for path in paths:

@@ -68,38 +68,39 @@ class ModelStore:
         self._local = LocalModels(self.places, self._descriptions)
 
     def list(self) -> list[StoredModel]:
-        """The models here by name, then those of other programs; what cannot be read is left out.
+        """The models of the store by name, then those of other programs.
 
-        No two have one name; blocks while it looks.
+        Unreadable ones are left out. No two have one name; blocks while it reads.
         """
         own = self.own()
         others = merge_listings(own, self._local.survey().models)
         return own + [self._advised(model) for model in self._digests.complete(others)]
 
     def compare(self) -> None:
-        """Learn which files are the same: read those whose digest nobody knows and that are as long
-        as another; takes as long as reading them.
+        """Find equal files: hash those with an unknown digest whose size matches another's.
+
+        Takes as long as reading them.
         """
         models = [model for model in self.list() if model.path.is_file()]
         sizes = Counter(model.size for model in models)
         for model in models:
             if model.sha256 is None and sizes[model.size] > 1 and not parse_shard(model.path.name):
-                with suppress(OSError):  # it is gone, or not ours to read
+                with suppress(OSError):  # it is gone or not readable
                     self._digests.digest(model.path, lambda position: None)
 
     def unusable(self) -> list[UnusableModel]:
-        """What lies in the places of other programs and cannot be used, with the reason."""
+        """The files of other programs that cannot be used, with the reason."""
         return list(self._local.survey().unusable)
 
     def own(self) -> list[StoredModel]:
-        """The installed models by name; what cannot be read is left out with a warning."""
+        """The installed models by name; unreadable ones are left out with a warning."""
         patterns = (f"*/*/{MANIFEST}", f"{HUB_HOST}/*/*/*/{MANIFEST}")
         paths = [path for pattern in patterns for path in self.root.glob(pattern)]
         found = (self._read(path.parent) for path in paths)
         return sorted((model for model in found if model), key=lambda model: model.name)
 
     def resolve(self, reference: str) -> StoredModel:
-        """The installed model, or the file or folder, that `reference` means.
+        """The installed model, file or folder that `reference` names.
 
         Raises `ModelNotFound` with a hint how to get it, and for a path what `read_header`,
         `check_supported` and `read_folder` raise.
@@ -156,7 +157,7 @@ class ModelStore:
             raise disk_failure(error, self.root) from error
 
     def plan_removal(self, reference: str, *, delete_file: bool = False) -> RemovalReport:
-        """What `remove` would do; raises as it does, but `ModelInUse`."""
+        """The report of what `remove` would do; raises as it does, except for `ModelInUse`."""
         name = self._own_name(reference)
         if name is None:
             return self._plan_for_others(self.resolve(reference), delete_file=delete_file)
@@ -182,9 +183,9 @@ class ModelStore:
     def remove(self, reference: str, *, delete_file: bool = False) -> RemovalReport:
         """Remove a model, or what is left of an unfinished download.
 
-        A file that lies elsewhere goes only with `delete_file`. Raises `ModelNotFound` where there
-        is nothing of that name, `NotInStore` for a model of another program, and `ModelInUse` while
-        somebody fetches it.
+        A file outside the store is deleted only with `delete_file`. Raises `ModelNotFound` if there
+        is no such model, `NotInStore` for a model of another program, and `ModelInUse` while
+        another process works on it.
         """
         plan = self.plan_removal(reference, delete_file=delete_file)
         if self._own_name(reference) is not None:
@@ -222,7 +223,7 @@ class ModelStore:
 
     @contextmanager
     def claim(self, name: str) -> Generator[Path]:
-        """The folder of a model's full name, changed by nobody else meanwhile.
+        """Lock the folder of a model's full name.
 
         Raises `ModelInUse`.
         """
@@ -246,11 +247,11 @@ class ModelStore:
         return self._advised(read_manifest(folder / MANIFEST))
 
     def find_draft(self, model: StoredModel) -> StoredModel | None:
-        """The smaller model here that could guess best for a model; reads their vocabularies."""
+        """The smaller model on this machine that can draft best for a model; reads vocabularies."""
         return next(iter(self._drafts.find(model, self.list())), None)
 
     def check_online(self, name: str) -> None:
-        """Raise `Offline` where the owner wants nothing to be asked of the network."""
+        """Raise `Offline` if the settings allow no connection."""
         if self.offline:
             raise Offline(
                 f"{name} is not on this machine, and ingle is offline: nothing was asked.",
@@ -300,7 +301,7 @@ class ModelStore:
         return same[0] if len(same) == 1 else None
 
     def _elsewhere(self, name: str) -> StoredModel | None:
-        """The model of another program that goes by this name, or is the only one that could."""
+        """The model of another program with this name, or the only one that it could mean."""
         name = name.strip().lower()
         found = {model.name.lower(): model for model in self.list() if model.place}
         for exact in (name, f"{name}{LATEST_TAG}", name.removesuffix(LATEST_TAG)):
@@ -310,7 +311,7 @@ class ModelStore:
         return same[0] if len(same) == 1 else None
 
     def _read(self, folder: Path) -> StoredModel | None:
-        """The model of a folder, or None; says why in the log where a manifest is no good."""
+        """The model of a folder, or None; logs why a manifest is invalid."""
         path = folder / MANIFEST
         try:
             model = read_manifest(path)
@@ -326,7 +327,7 @@ class ModelStore:
         return self._advised(model)
 
     def _advised(self, model: StoredModel) -> StoredModel:
-        """The model with today's advice from the catalog, which may be newer than the manifest."""
+        """The model with the catalog's current advice, which may be newer than the manifest."""
         entry = self.catalog.find(model.name)
         if entry is None or entry.sha256 != model.sha256:
             # Other programs have the same files by other names.
@@ -384,7 +385,7 @@ class ModelStore:
         return ModelNotFound(f"There is no model called {name!r} here.", hint=hint)
 
     def _folder(self, name: str) -> Path:
-        """Where a model lives; its name has passed `parse_reference` or the catalog's checks."""
+        """The folder of a model; its name has passed `parse_reference` or the catalog's checks."""
         return self.root.joinpath(*name.replace(":", "/").split("/"))
 
     def _lock(self, name: str) -> FileLock:
@@ -400,7 +401,7 @@ class ModelStore:
             time.sleep(_POLL_SECONDS)
 
     def _sweep(self) -> None:
-        """Remove the private folders of downloads, of any model, whose process was killed."""
+        """Remove the private folders of downloads whose process was killed."""
         for pattern in (f"*/*/{SCRATCH_PREFIX}*", f"{HUB_HOST}/*/*/*/{SCRATCH_PREFIX}*"):
             for path in self.root.glob(pattern):
                 *parents, tag, _ = path.relative_to(self.root).parts
