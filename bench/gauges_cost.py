@@ -60,9 +60,9 @@ class Cells:
 class Pages:
     """As much of a runner as the book of a pool of pages asks for."""
 
-    num_pages = 4096
-    page_size = 16
-    context = num_pages * page_size
+    num_blocks = 4096
+    block_size = 16
+    context = num_blocks * block_size
     slots = 8
 
     def copy_page(self, *_: object) -> None:

@@ -44,7 +44,7 @@ CPU = torch.device("cpu")
 class Clock:
     """A `PagedRunner` whose device only waits."""
 
-    page_size = PAGE_SIZE
+    block_size = PAGE_SIZE
     max_drafts = 0
     can_fork = True
     state_key = "clock"
@@ -54,8 +54,8 @@ class Clock:
         self.can_run_ahead = ahead
         self.slots = streams
         self.max_batch_tokens = max(256, streams)
-        self.num_pages = (streams + 1) * CONTEXT // PAGE_SIZE
-        self.kv_capacity = self.num_pages * PAGE_SIZE
+        self.num_blocks = (streams + 1) * CONTEXT // PAGE_SIZE
+        self.kv_capacity = self.num_blocks * PAGE_SIZE
         self.tokenizer = ByteTokenizer()
         self._seconds = seconds
         self._free_at = 0.0

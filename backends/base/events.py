@@ -85,10 +85,10 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """One sequence ended; times are seconds of wall clock.
 
     `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the
-    first token was sampled, `decode_seconds` until the last. Of `drafted_tokens` guesses,
+    first token was sampled, `decode_seconds` until the last. Of `drafted_tokens` draft tokens,
     `accepted_tokens` are part of the completion, and so are the `reasoning_tokens`. `stop` is the
-    stop string that ended it. `prompt_tokens` and `cached_tokens` are those of a prompt that were
-    not known when it `Started`: a provider elsewhere tells them last.
+    stop string that ended it. `prompt_tokens` and `cached_tokens` are set if they were not known at
+    `Started`: a provider reports them last.
     """
 
     id: str

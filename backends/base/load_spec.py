@@ -44,8 +44,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     place, and the experts of the first `cpu_experts` blocks stay on the processor. A quantized
     `kv_type` needs flash attention. `mmap` lets weights be mapped from the file where that works,
     `mlock` keeps them from being swapped out. `chat_template` takes the place of the one in the
-    file. `speculation` says whose guesses the model may verify: those looked up in the text
-    (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
+    file. `speculation` chooses the source of draft tokens: n-grams of the text (`ngram`),
+    the smaller model at `draft_path` (`draft`), or whichever is faster (`auto`).
     ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize` weights
     that are plain numbers while it loads them; llama.cpp goes by `gpu_layers` instead.
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for

@@ -14,8 +14,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a loaded model really got; sizes in bytes.
 
     `context` is the number of tokens one request may use, prompt and answer together. The KV cache
-    of `kv_capacity` tokens is shared by `slots` sequences. `draft` is the file of the model that
-    guesses along, `draft_note` says why there is none although one was to be. A model that embeds
+    of `kv_capacity` tokens is shared by `slots` sequences. `draft` is the file of the draft model,
+    `draft_note` the reason if a requested one could not be loaded. A model that embeds
     gives vectors of `dimensions` numbers, and takes `slots` texts of `context` tokens at most in
     one batch.
     """
@@ -38,7 +38,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: KVType = KVType.F16
     flash_attention: bool = False
     warnings: list[str] = []
-    """What was asked for and could not be had; one sentence each."""
+    """What was requested and could not be done; one sentence each."""
 
     speculation: SpeculationKind = "off"
     draft: str | None = None
@@ -49,22 +49,22 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     bos_token: str = ""
     eos_token: str = ""
     infills: bool = False
-    """Whether it was trained to fill gaps."""
+    """Whether it was trained for infill (FIM)."""
 
     reasons: bool = False
-    """Whether it can think before it answers."""
+    """Whether it can reason before it answers."""
 
     calls_tools: bool = False
-    """Whether its template knows tools; others are told of them in words."""
+    """Whether its template renders tools; else the prompt describes them in words."""
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's state at one moment; totals count since it started.
 
-    `kv_used` cells belong to running sequences, `kv_kept` hold ended ones for requests that begin
-    alike; they give way to running ones. `kv_memory_bytes` and `kv_disk_bytes` are what is stored
-    of those that gave way, or may. `prompt_rate` and `decode_rate` are measured tokens a second of
-    a prompt that is read, and of one answer alone; 0 where nothing was measured yet.
+    `kv_used` tokens of the cache belong to running sequences; `kv_kept` are cached, evictable ones
+    of finished sequences. `kv_memory_bytes` and `kv_disk_bytes` are the sizes of the KV store's
+    tiers. `prompt_rate` is the measured speed of prefill, `decode_rate` that of one sequence, in
+    tokens a second; 0 if not measured yet.
     """
 
     running: int = 0

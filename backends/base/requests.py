@@ -11,7 +11,7 @@ from .sampling_params import Grammar, SamplingParams
 
 
 class Priority(StrEnum):
-    """Whether somebody waits for the answer, or it may take its time."""
+    """Whether a user waits for the answer, or a batch job."""
 
     INTERACTIVE = "interactive"
     BATCH = "batch"

@@ -23,8 +23,8 @@ class KVPool:
     """Keys and values of all layers in pages of `PAGE_SIZE` tokens; others know which is whose.
 
     One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it, or two of that kind
-    hold codes and scales. There is one page more than `num_pages`: tokens that only fill up a batch
-    are written there, and never read.
+    hold codes and scales. There is one page more than `num_blocks`: padding tokens are written
+    there, and never read.
     """
 
     def __init__(
@@ -33,15 +33,15 @@ class KVPool:
         layers: int,
         kv_heads: int,
         head_size: int,
-        num_pages: int,
+        num_blocks: int,
         kv_type: KVType,
         device: torch.device,
         key_biases: Numbers[KeyBias | None] = (),
     ) -> None:
         """Quantised keys are stored without `key_biases`: one for each layer, or none at all."""
-        self.num_pages = num_pages
+        self.num_blocks = num_blocks
         self._device = device
-        shape = (layers, 2, num_pages + 1, PAGE_SIZE, kv_heads)
+        shape = (layers, 2, num_blocks + 1, PAGE_SIZE, kv_heads)
         self._planes = [
             torch.empty((*shape, width), dtype=dtype, device=device)
             for dtype, width in _planes(kv_type, head_size)
@@ -54,7 +54,7 @@ class KVPool:
     @property
     def padding_slot(self) -> int:
         """Where tokens go that nobody reads."""
-        return self.num_pages * PAGE_SIZE
+        return self.num_blocks * PAGE_SIZE
 
     @property
     def nbytes(self) -> int:

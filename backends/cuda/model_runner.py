@@ -66,7 +66,7 @@ class CudaModelRunner:
     computes, so that nothing could be gained by running ahead.
     """
 
-    page_size = PAGE_SIZE
+    block_size = PAGE_SIZE
     max_drafts = _MAX_DRAFTS
     can_fork = True
 
@@ -117,9 +117,9 @@ class CudaModelRunner:
         return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
 
     @property
-    def num_pages(self) -> int:
+    def num_blocks(self) -> int:
         """See `PagedRunner`."""
-        return self._pool.num_pages
+        return self._pool.num_blocks
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         """The book of the pages; what is in flight belongs to no book any more."""
@@ -288,7 +288,7 @@ class CudaModelRunner:
     def _check_kernels(self) -> None:
         """See that they compute here what they did where they were made."""
         operations, config = self._backend.operations, self._config
-        if isinstance(operations, KernelOperations) and self.num_pages >= CHECKED_PAGES:
+        if isinstance(operations, KernelOperations) and self.num_blocks >= CHECKED_PAGES:
             heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_size)
             operations.check(heads, *self._pool.layer(0))
 
@@ -325,7 +325,7 @@ class CudaModelRunner:
             layers=config.num_layers,
             kv_heads=config.num_kv_heads,
             head_size=config.head_size,
-            num_pages=pages,
+            num_blocks=pages,
             kv_type=self._spec.kv_type,
             device=self._where.device,
             key_biases=self._key_biases,

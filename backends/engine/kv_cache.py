@@ -1,4 +1,4 @@
-"""What the step loop asks of the book of a runner's KV cache, whatever the cache is made of."""
+"""The interface of KV cache managers: capacity, prefix matching, allocation, eviction."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Tokens = NDArray[np.int32]
 
 MIN_SHARED = 32
 """Shorter prefixes are computed again. That costs little, and keeps short prompts reproducible:
-what is computed in other chunks has slightly other logits."""
+prefill in other chunks yields slightly different logits."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """The first `length` tokens of something in the cache; good until the cache changes.
+    """A cached prefix of `length` tokens; valid until the cache changes.
 
-    So much of them as takes `active` room is held by running sequences already.
+    Running sequences hold `active` tokens of it already.
     """
 
     length: int = 0
@@ -32,103 +32,103 @@ class Prefix:
 
 
 class KVCache(Protocol):
-    """Keeps what was computed for as long as there is room, and finds it again.
+    """Allocates KV memory to sequences, and caches that of finished ones for shared prefixes.
 
-    Room is counted in tokens. Where the cache is cut into pages, a sequence takes whole ones, so
-    that what a token takes depends on where its sequence stands: see `growth`.
+    Amounts are in tokens. A cache of blocks allocates whole blocks, so that the tokens that one
+    more token allocates depend on its position: see `growth`.
     """
 
     @property
     def capacity(self) -> int:
-        """All the room there is."""
+        """The size of the cache."""
         ...
 
     @property
     def used(self) -> int:
-        """Room of running sequences; what several share counts once."""
+        """Tokens of running sequences; shared ones count once."""
         ...
 
     @property
     def kept(self) -> int:
-        """Room that is kept for nobody but a request to come."""
+        """Cached, evictable tokens."""
         ...
 
     @property
     def available(self) -> int:
-        """Room that running sequences can have: free, or only kept."""
+        """Tokens that running sequences can allocate: free or evictable ones."""
         ...
 
     @property
     def restored(self) -> int:
-        """Tokens that came back from the store."""
+        """Tokens restored from the KV store."""
         ...
 
     def room(self, count: int) -> int:
-        """What so many tokens of one sequence take."""
+        """Return what `count` tokens of one sequence allocate."""
         ...
 
     def growth(self, sequence: Sequence, count: int) -> int:
-        """What `count` more tokens of the sequence, running or waiting, take of `available`."""
+        """Return what `count` more tokens of the sequence allocate of `available`."""
         ...
 
     def most(self, sequences: Iterable[Sequence], room: int) -> int:
-        """How many more tokens of these sequences fit at the most into so much of `available`.
+        """Return the most tokens of these sequences that fit into `room` of `available`.
 
-        For one sequence exactly so many fit; of several, who takes how many decides.
+        For one sequence it is exact; for several it depends on how the tokens are divided.
         """
         ...
 
     def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> Prefix:
-        """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
+        """Return the longest cached prefix of `tokens[:-1]`; empty below `minimum` tokens."""
         ...
 
     def open(self, sequence: Sequence, prefix: Prefix) -> None:
-        """Let the sequence run, beginning with the prefix and what was read for it."""
+        """Give the sequence a slot, the prefix, and what was fetched for it."""
         ...
 
     def reserve(self, batch: Batch) -> None:
-        """Make sure that the runner has room for the batch, which `available` allows."""
+        """Allocate what the batch writes; it must fit into `available`."""
         ...
 
     def grow(self, sequence: Sequence, count: int) -> None:
-        """Book the sequence's next `count` tokens, which are computed and will stay."""
+        """Record that the sequence's next `count` tokens are computed and final."""
         ...
 
     def trim(self, sequence: Sequence) -> None:
-        """Forget what was computed of the sequence but not booked."""
+        """Discard what was computed of the sequence beyond its recorded tokens."""
         ...
 
     def until_checkpoint(self, sequence: Sequence) -> int:
-        """Pending tokens that may be computed at once."""
+        """Return how many pending tokens can be computed before the next checkpoint."""
         ...
 
     def keep(self, sequence: Sequence) -> None:
-        """End what the sequence holds, and remember what is in it."""
+        """Release the sequence's blocks or slot, and cache its tokens."""
         ...
 
-    def give_up_oldest(self) -> bool:
-        """Forget what was kept longest without use; False where nothing is kept."""
+    def evict_oldest(self) -> bool:
+        """Evict the least recently used cached tokens; False if there are none."""
         ...
 
     def make_light(self) -> None:
-        """Move out of the way what is only kept and slows down those who run.
+        """Move cached tokens away that slow down running sequences; takes at most about 20 ms.
 
-        Takes about 20 ms at most. What is not moved by then stays, and is in the next step.
+        The rest is moved before the next steps.
         """
         ...
 
     @property
     def unsaved(self) -> bool:
-        """Whether something kept has not been saved to disk yet."""
+        """Whether cached tokens have not been saved to disk yet."""
         ...
 
     def save(self, seconds: float) -> None:
-        """Hand over what is kept to be written, newest first, for about so many seconds.
+        """Queue cached tokens for writing, newest first, for about so many seconds.
 
-        Stops early where the disk does not keep up.
+        Stops early if the disk is too slow.
         """
         ...
 
     def page_map(self) -> PageMap:
-        """What is in each page, as the book has it now."""
+        """Return what each block holds."""
         ...

@@ -1,4 +1,4 @@
-"""One sequence of tokens on its way through the engine."""
+"""A sequence: the tokens of one choice of a request, and its state in the engine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ class Sequence:
     """The prompt and the generated tokens of one choice of a request.
 
     `num_computed` counts the leading tokens whose keys and values are in the cache, `cached_tokens`
-    those that were there when it began; `drafted_tokens` were guessed, `accepted_tokens` of them
-    rightly; `slot` is its row in the cache, -1 while it waits; `block_table` has the pages its
-    tokens are in, where the cache has pages. `parent` is the sequence of the same request whose
-    prompt this one shares.
-    Batches in flight, launched and not collected yet, compute `num_in_flight` more tokens and draw
-    `num_awaited`, which nobody knows so far; the last of them is drawn by sampling row
-    `awaited_row` of its batch.
-    `passed_by` counts those that began before it because they were smaller.
-    `logprobs` counts the likely tokens to tell beside each; `constraint` says what it may say.
-    Once `pauses_at` tokens are generated, nothing is computed before somebody has seen the last.
-    `stored` is what was read from the store for it, in so many `fetches`.
+    those that were there when it began. `accepted_tokens` of its `drafted_tokens` were accepted.
+    `slot` is its row in the cache, -1 while it waits; `block_table` lists its blocks, if the cache
+    is paged. `parent` is the sequence of the same request whose prompt it shares.
+    Batches in flight, launched and not collected yet, compute `num_in_flight` more tokens and
+    sample `num_awaited` tokens that are not known yet; sampling row `awaited_row` of its batch
+    yields the last of them.
+    `passed_by` counts the smaller sequences that were admitted before it.
+    `logprobs` is the number of likely tokens to report beside each; `constraint` limits its tokens.
+    Once `pauses_at` tokens are generated, nothing is computed until the caller has seen the last.
+    `stored` is what was fetched from the KV store for it, in `fetches` attempts.
     """
 
     request_id: str
@@ -69,12 +68,12 @@ class Sequence:
 
     @property
     def num_generated(self) -> int:
-        """Tokens sampled so far, as far as they are known."""
+        """Tokens generated so far, without those in flight."""
         return len(self.token_ids) - self.prompt_length
 
     @property
-    def num_drawn(self) -> int:
-        """Tokens sampled so far, or by a batch in flight: the next one's place in the answer."""
+    def num_sampled(self) -> int:
+        """Tokens generated so far, and those that batches in flight sample."""
         return self.num_generated + self.num_awaited
 
     @property
@@ -88,15 +87,15 @@ class Sequence:
         return len(self.token_ids) + self.num_awaited - self.num_launched
 
     def stored_length(self, cached: int) -> int:
-        """Tokens that `stored` leads to behind the first `cached` ones; 0 where there is a gap."""
+        """Return the end of `stored` if it continues the first `cached` tokens, else 0."""
         if not self.stored or self.stored[0].start > cached:
             return 0
         return self.stored[-1].end
 
     def useful_prefix(self, cached: int) -> int:
-        """How many of the first `cached` tokens to begin with.
+        """Return how many of the first `cached` tokens to begin with.
 
-        All of them, or those before the stored chunk with which `stored` leads further.
+        All of them, or those before the stored chunk that continues them.
         """
         if self.stored_length(cached) <= cached:
             return cached
@@ -105,4 +104,4 @@ class Sequence:
     @property
     def is_decoding(self) -> bool:
         """True when the next step samples one token from one token."""
-        return self.num_pending == 1 and self.num_drawn > 0
+        return self.num_pending == 1 and self.num_sampled > 0

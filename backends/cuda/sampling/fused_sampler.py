@@ -45,7 +45,7 @@ class FusedRows:
             if state.fused is not None:
                 parameters.append(state.fused * count)
                 # Who draws nothing has no place, so that the same table serves the next step.
-                begin = 0 if state.route is SamplingPath.GREEDY else chunk.sequence.num_drawn
+                begin = 0 if state.route is SamplingPath.GREEDY else chunk.sequence.num_sampled
                 places += range(begin, begin + count)
                 rows += range(first, first + count)
             first += count

@@ -85,7 +85,7 @@ class SamplingPlan:
             first, count = len(self._seeds), 1 + len(chunk.drafts)
             self._seeds += [state.seed] * count
             self._numbers += [state.numbers] * count
-            generated = chunk.sequence.num_drawn
+            generated = chunk.sequence.num_sampled
             self._positions += range(generated, generated + count)
             if not drawn:
                 continue

@@ -1,4 +1,4 @@
-"""Which page of a pool holds what, who runs on it, and which gives way."""
+"""The prefix cache of a block pool: a radix tree of token blocks with reference counts and LRU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NOWHERE = -1
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A page that others may share, since its tokens stay: those that follow the ones of `parent`.
+    """A node of the radix tree: an immutable block of tokens that follow those of `parent`.
 
-    `tokens` are int32; `end` counts all tokens up to here. Only a full page has others behind it;
-    in one that is not full, a sequence ended. `users` counts running sequences that go through it.
-    The first `public` tokens may be stored; once they are, it is `spilled` until its next use.
-    `trace` tells who ran on it last, `left_at` when the last one ended (monotonic seconds).
+    `tokens` are int32; `end` counts all tokens from the root to the end of this block. Only full
+    blocks have children. `ref_count` counts the running sequences whose tokens it holds. The first
+    `public` tokens may be stored; after that it is `spilled` until its next use. `trace` names the
+    conversations that used it last, `left_at` is when the last sequence ended (monotonic seconds).
     """
 
     index: int
@@ -29,7 +29,7 @@ class Block:
     tokens: bytes
     end: int
     public: int = 0
-    users: int = 0
+    ref_count: int = 0
     used_at: int = 0
     spilled: bool = False
     trace: Trace = ()
@@ -38,224 +38,224 @@ class Block:
 
     @property
     def count(self) -> int:
-        """Tokens in the page."""
+        """The number of tokens in the block."""
         return len(self.tokens) // _TOKEN_BYTES
 
     @property
-    def may_go(self) -> bool:
-        """Whether nobody runs on it and nothing is behind it."""
-        return self.index >= 0 and not self.users and not self.children
+    def is_evictable(self) -> bool:
+        """Whether it is unreferenced and has no children."""
+        return self.index >= 0 and not self.ref_count and not self.children
 
     def path(self) -> list[Block]:
-        """The pages up to this one, the first one first; the root is none of them."""
+        """Return the blocks from the root, which is left out, to this one."""
         path: list[Block] = []
-        page = self
-        while page.parent is not None:
-            path.append(page)
-            page = page.parent
+        block = self
+        while block.parent is not None:
+            path.append(block)
+            block = block.parent
         path.reverse()
         return path
 
 
 class BlockManager:
-    """The book of a pool of pages; it touches none of them.
+    """A radix-tree prefix cache over the blocks of a KV pool; it handles numbers, not the KV data.
 
-    A page is free; or it is one running sequence's own, which writes there; or it is in the tree,
-    by its tokens and all before them, and nobody writes there. Pages of the tree on which nobody
-    runs are kept until their room is needed: the least recently used of those with nothing
-    behind them goes first. Token ids are compared themselves, so that no hash can be wrong.
+    A block is free, or owned by one running sequence that writes to it, or in the tree, under its
+    tokens and all before them, and immutable. Unreferenced blocks of the tree stay cached until
+    blocks are needed; the least recently used leaf is evicted first. The tree compares token ids,
+    not hashes, so that collisions cannot occur.
     """
 
     def __init__(
-        self, num_pages: int, page_size: int, evicting: Callable[[Block], None] = lambda _: None
+        self, num_blocks: int, block_size: int, on_evict: Callable[[Block], None] = lambda _: None
     ) -> None:
-        """`evicting` sees each page that gives way while it is still there."""
-        self.num_pages = num_pages
-        self.page_size = page_size
-        self.root = Block(_NOWHERE, None, b"", 0, users=1)
-        self.num_kept = 0
+        """`on_evict` is called with each block before it is evicted."""
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.root = Block(_NOWHERE, None, b"", 0, ref_count=1)
+        self.num_cached = 0
         self.num_evicted = 0
-        """Pages that gave way so far."""
-        self._evicting = evicting
-        self._free = list(reversed(range(num_pages)))
+        """Blocks evicted so far."""
+        self._on_evict = on_evict
+        self._free = list(reversed(range(num_blocks)))
         self._clock = 0
         self._serial = count()
-        # What may go, by last use; what was used since, or has gone, is passed over.
+        # Evictable blocks by last use; entries that were used since, or evicted, are skipped.
         self._oldest: list[tuple[int, int, Block]] = []
 
     @property
     def num_free(self) -> int:
-        """Pages nobody has."""
+        """The number of free blocks."""
         return len(self._free)
 
     @property
     def num_used(self) -> int:
-        """Pages of running sequences."""
-        return self.num_pages - len(self._free) - self.num_kept
+        """The number of blocks of running sequences."""
+        return self.num_blocks - len(self._free) - self.num_cached
 
     @property
-    def free_pages(self) -> Iterator[int]:
-        """The numbers of the pages nobody has."""
+    def free_blocks(self) -> Iterator[int]:
+        """The free blocks."""
         return iter(self._free)
 
     def find(self, tokens: bytes) -> tuple[Block, Block | None, int]:
-        """The longest prefix of the tokens that is in the tree.
+        """Return the longest prefix of the tokens that is in the tree.
 
-        That is all up to the end of the first page, and so many tokens of the second one.
+        It ends with the first block returned and the given number of tokens of the second.
         """
-        page, start, size = self.root, 0, self.page_size * _TOKEN_BYTES
+        block, start, size = self.root, 0, self.block_size * _TOKEN_BYTES
         while start + size <= len(tokens):
-            child = page.children.get(tokens[start : start + size])
+            child = block.children.get(tokens[start : start + size])
             if child is None:
                 break
-            page, start = child, start + size
+            block, start = child, start + size
         rest = tokens[start : start + size]
         best, most = None, 0
-        for child in page.children.values():
+        for child in block.children.values():
             length = common_tokens(child.tokens, rest, most)
             if length > most:
                 best, most = child, length
-        # A page that ends there is better than a longer one: it need not be copied.
-        return page, page.children.get(rest[: most * _TOKEN_BYTES], best), most
+        # A block that ends there is preferred to a longer one: it need not be copied.
+        return block, block.children.get(rest[: most * _TOKEN_BYTES], best), most
 
-    def held(self, page: Block) -> int:
-        """How many of the pages up to this one belong to running sequences."""
-        while not page.users:
-            assert page.parent is not None
-            page = page.parent
-        return page.end // self.page_size
+    def held(self, block: Block) -> int:
+        """Return how many of the blocks up to this one are referenced."""
+        while not block.ref_count:
+            assert block.parent is not None
+            block = block.parent
+        return block.end // self.block_size
 
     def allocate(self) -> int | None:
-        """A page for one sequence alone; None where running sequences have them all."""
-        if not self._free and not self.give_up_oldest():
+        """Return a block for one sequence; None if running sequences hold all blocks."""
+        if not self._free and not self.evict_oldest():
             return None
         return self._free.pop()
 
-    def allocate_beside(self, page: Block) -> int | None:
-        """As `allocate`, but it is not `page` that gives way."""
-        self._use(page)
+    def allocate_beside(self, block: Block) -> int | None:
+        """Return a block as `allocate` does, without evicting `block` for it."""
+        self._use(block)
         index = self.allocate()
-        page.users -= 1
-        if not page.users:
-            self.num_kept += 1
-            self._may_go(page)
+        block.ref_count -= 1
+        if not block.ref_count:
+            self.num_cached += 1
+            self._push_evictable(block)
         return index
 
     def free(self, index: int) -> None:
-        """Take back a page that one sequence had alone."""
+        """Free a block that one sequence owned."""
         self._free.append(index)
 
-    def hold(self, page: Block, conversation: str = "") -> list[int]:
-        """Let one more sequence run on all pages up to this one; returns their numbers."""
-        path = page.path()
+    def acquire(self, block: Block, conversation: str = "") -> list[int]:
+        """Reference all blocks up to this one for one more sequence; returns their numbers."""
+        path = block.path()
         for step in path:
             self._use(step)
             step.trace = remember(step.trace, conversation)
         return [step.index for step in path]
 
-    def let_go(self, page: Block, *, public: bool) -> None:
-        """Let one sequence less run on all pages up to this one; `public`: they may be stored."""
+    def release(self, block: Block, *, public: bool) -> None:
+        """Unreference all blocks up to this one; `public`: they may be stored."""
         self._clock += 1
         now = time.monotonic()
-        step = page
+        step = block
         while step.parent is not None:
-            step.users -= 1
-            if not step.users:
-                self.num_kept += 1
+            step.ref_count -= 1
+            if not step.ref_count:
+                self.num_cached += 1
             step.used_at = self._clock
             step.left_at = now
             step.spilled = False
             if public:
                 step.public = step.count
             step = step.parent
-        self._may_go(page)
+        self._push_evictable(block)
 
     def add(
         self, parent: Block, tokens: bytes, index: int, public: int = 0, trace: Trace = ()
     ) -> Block:
-        """Put a sequence's own page, full now, behind one on which it runs; it runs on this, too.
+        """Insert a sequence's full block as a child of `parent`, and reference it.
 
-        Where the same is there already, that is returned, and the page at `index` is free again.
+        If the tree has the same block already, it is returned, and the one at `index` is freed.
         """
-        page = parent.children.get(tokens)
-        if page is None:
-            page = Block(index, parent, tokens, parent.end + self.page_size, public, users=1)
-            parent.children[tokens] = page
+        block = parent.children.get(tokens)
+        if block is None:
+            block = Block(index, parent, tokens, parent.end + self.block_size, public, ref_count=1)
+            parent.children[tokens] = block
         else:
-            self._use(page)
-            page.public = max(page.public, public)
+            self._use(block)
+            block.public = max(block.public, public)
             self.free(index)
-        page.trace = joined(trace, page.trace)
-        return page
+        block.trace = joined(trace, block.trace)
+        return block
 
-    def leave(
+    def add_partial(
         self, parent: Block, tokens: bytes, index: int, public: int, trace: Trace = ()
     ) -> Block:
-        """Keep a sequence's own page, which is not full, behind one on which it still runs.
+        """Insert a finished sequence's last block, which is not full, as a child of `parent`.
 
-        As with `add`, the page that is returned may be another, which may have more tokens.
+        As with `add`, another block may be returned, which may have more tokens.
         """
         self._clock += 1
-        page = next((p for t, p in parent.children.items() if t.startswith(tokens)), None)
-        if page is None:
-            page = Block(index, parent, tokens, parent.end + len(tokens) // _TOKEN_BYTES)
-            parent.children[tokens] = page
-            self.num_kept += 1
+        block = next((p for t, p in parent.children.items() if t.startswith(tokens)), None)
+        if block is None:
+            block = Block(index, parent, tokens, parent.end + len(tokens) // _TOKEN_BYTES)
+            parent.children[tokens] = block
+            self.num_cached += 1
         else:
             self.free(index)
-        page.public = max(page.public, public)
-        page.used_at = self._clock
-        page.left_at = time.monotonic()
-        page.trace = joined(trace, page.trace)
-        page.spilled = False
-        self._may_go(page)
-        return page
+        block.public = max(block.public, public)
+        block.used_at = self._clock
+        block.left_at = time.monotonic()
+        block.trace = joined(trace, block.trace)
+        block.spilled = False
+        self._push_evictable(block)
+        return block
 
-    def take_over(self, page: Block) -> int:
-        """Make a page that may go, and lies behind one that is used, a sequence's own."""
-        assert page.may_go
-        index = page.index
-        self._remove(page)
+    def take_over(self, block: Block) -> int:
+        """Take an evictable block out of the tree for one sequence; returns its number."""
+        assert block.is_evictable
+        index = block.index
+        self._remove(block)
         return index
 
-    def give_up_oldest(self) -> bool:
-        """Free the page that was kept longest without use; False where there is none."""
+    def evict_oldest(self) -> bool:
+        """Evict the least recently used block; False if none is evictable."""
         while self._oldest:
-            used_at, _, page = heappop(self._oldest)
-            if page.may_go and page.used_at == used_at:
-                self._evicting(page)
+            used_at, _, block = heappop(self._oldest)
+            if block.is_evictable and block.used_at == used_at:
+                self._on_evict(block)
                 self.num_evicted += 1
-                self.free(page.index)
-                self._remove(page)
+                self.free(block.index)
+                self._remove(block)
                 return True
         return False
 
-    def _use(self, page: Block) -> None:
-        if not page.users:
-            self.num_kept -= 1
-        page.users += 1
+    def _use(self, block: Block) -> None:
+        if not block.ref_count:
+            self.num_cached -= 1
+        block.ref_count += 1
 
-    def _remove(self, page: Block) -> None:
-        """Take a page that may go out of the tree."""
-        assert page.parent is not None
-        del page.parent.children[page.tokens]
-        page.index = _NOWHERE
-        self.num_kept -= 1
-        self._may_go(page.parent)
+    def _remove(self, block: Block) -> None:
+        """Remove an evictable block from the tree."""
+        assert block.parent is not None
+        del block.parent.children[block.tokens]
+        block.index = _NOWHERE
+        self.num_cached -= 1
+        self._push_evictable(block.parent)
 
-    def _may_go(self, page: Block) -> None:
-        """Note when the page was used last, if it may go."""
-        if not page.may_go:
+    def _push_evictable(self, block: Block) -> None:
+        """Queue the block for eviction by its last use, if it is evictable."""
+        if not block.is_evictable:
             return
-        heappush(self._oldest, (page.used_at, next(self._serial), page))
-        if len(self._oldest) > 2 * self.num_kept + 64:  # most are out of date
-            pages = {entry[2]: None for entry in self._oldest if entry[2].may_go}
-            self._oldest = [(page.used_at, next(self._serial), page) for page in pages]
+        heappush(self._oldest, (block.used_at, next(self._serial), block))
+        if len(self._oldest) > 2 * self.num_cached + 64:  # most entries are stale
+            blocks = {entry[2]: None for entry in self._oldest if entry[2].is_evictable}
+            self._oldest = [(block.used_at, next(self._serial), block) for block in blocks]
             heapify(self._oldest)
 
 
 def common_tokens(left: bytes, right: bytes, least: int = 0) -> int:
-    """How many leading tokens two have in common; `least` where it is not more."""
+    """Return how many leading tokens two have in common, or `least` if fewer."""
     most = min(len(left), len(right))
     end = least * _TOKEN_BYTES
     while end < most and left[: end + _TOKEN_BYTES] == right[: end + _TOKEN_BYTES]:

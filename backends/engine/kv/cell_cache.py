@@ -165,7 +165,7 @@ class CellCache:
                 source.enter(sequence.conversation)
                 self._hold(sequence, source)
                 return
-        slot = self._empty.pop() if self._empty else self._give_up_oldest(keep=source)
+        slot = self._empty.pop() if self._empty else self._evict_oldest(keep=source)
         if source is not None:
             state = prefix.checkpoint.state if prefix.checkpoint is not None else None
             self._runner.fork(source.index, slot.index, prefix.length, state)
@@ -201,7 +201,7 @@ class CellCache:
 
     def _free_cells(self, count: int) -> None:
         while self._num_free < count:
-            self._empty.append(self._give_up_oldest())
+            self._empty.append(self._evict_oldest())
 
     def grow(self, sequence: Sequence, count: int) -> None:
         """Book the sequence's next `count` tokens into reserved cells."""
@@ -237,11 +237,11 @@ class CellCache:
             slot.left_at = time.monotonic()
             self._kept[slot.index] = slot
 
-    def give_up_oldest(self) -> bool:
+    def evict_oldest(self) -> bool:
         """Forget the slot that was kept longest without use; False where none is kept."""
         if not self._kept:
             return False
-        self._empty.append(self._give_up_oldest())
+        self._empty.append(self._evict_oldest())
         return True
 
     def make_light(self) -> None:
@@ -333,7 +333,7 @@ class CellCache:
         sequence.num_computed = 0
         return slot
 
-    def _give_up_oldest(self, keep: _Slot | None = None) -> _Slot:
+    def _evict_oldest(self, keep: _Slot | None = None) -> _Slot:
         index = next(index for index, slot in self._kept.items() if slot is not keep)
         slot = self._kept.pop(index)
         self._spill(slot)

@@ -67,16 +67,16 @@ class PagedCache:
 
     def __init__(self, runner: PagedRunner, store: KVStore | None = None) -> None:
         """Take over the runner's whole cache, and empty it."""
-        self._size = runner.page_size
-        if CHUNK_TOKENS % self._size or runner.num_pages * self._size < runner.context:
-            raise ValueError(f"{runner.num_pages} pages of {self._size} tokens are no cache")
+        self._size = runner.block_size
+        if CHUNK_TOKENS % self._size or runner.num_blocks * self._size < runner.context:
+            raise ValueError(f"{runner.num_blocks} pages of {self._size} tokens are no cache")
         self._runner = runner
         self._store = store
-        self._pages = BlockManager(runner.num_pages, self._size, self._spill)
+        self._pages = BlockManager(runner.num_blocks, self._size, self._spill)
         self._running: dict[Sequence, _Running] = {}
         self._rows = list(reversed(range(runner.slots)))
         self._unsaved: dict[Block, None] = {}  # where sequences ended, the newest last
-        self.capacity = runner.num_pages * self._size
+        self.capacity = runner.num_blocks * self._size
         self.restored = 0
         """Tokens that came back from the store."""
 
@@ -93,7 +93,7 @@ class PagedCache:
     @property
     def kept(self) -> int:
         """Room in pages that are kept for nobody but a request to come."""
-        return self._pages.num_kept * self._size
+        return self._pages.num_cached * self._size
 
     @property
     def available(self) -> int:
@@ -139,7 +139,7 @@ class PagedCache:
         while page.end > length:
             assert page.parent is not None
             page = page.parent
-        sequence.block_table = self._pages.hold(page, sequence.conversation)
+        sequence.block_table = self._pages.acquire(page, sequence.conversation)
         label = sequence.conversation
         book = self._running[sequence] = _Running(page, page.end, (label,), label)
         if length > page.end:
@@ -152,11 +152,11 @@ class PagedCache:
         """Give the sequence a page of its own that begins as the prefix's source does."""
         source = prefix.source
         if isinstance(source, Block):
-            whole = source.may_go and source.count == prefix.count
+            whole = source.is_evictable and source.count == prefix.count
             index = None if whole else self._pages.allocate_beside(source)
             if index is not None:
                 self._runner.copy_page(source.index, index, prefix.count)
-            elif source.may_go:
+            elif source.is_evictable:
                 if not whole:  # where there is no page to copy it into, the rest is given up
                     self._spill(source)
                 book.public = min(source.public, prefix.count)
@@ -241,8 +241,8 @@ class PagedCache:
             else:
                 tokens = _packed(sequence, end.end, book.length)
                 public = book.public if sequence.private else len(tokens) // _TOKEN_BYTES
-                end = self._pages.leave(end, tokens, index, public, book.trace)
-        self._pages.let_go(book.last, public=not sequence.private)
+                end = self._pages.add_partial(end, tokens, index, public, book.trace)
+        self._pages.release(book.last, public=not sequence.private)
         if self._store is not None and end is not self._pages.root:
             self._unsaved.pop(end, None)
             self._unsaved[end] = None
@@ -251,9 +251,9 @@ class PagedCache:
         sequence.num_computed = 0
         sequence.block_table = []
 
-    def give_up_oldest(self) -> bool:
+    def evict_oldest(self) -> bool:
         """Forget the page that was kept longest without use; False where none is kept."""
-        return self._pages.give_up_oldest()
+        return self._pages.evict_oldest()
 
     def make_light(self) -> None:
         """Nothing is in the way: attention reads a sequence's own pages and no others."""
@@ -276,14 +276,18 @@ class PagedCache:
 
     def page_map(self) -> PageMap:
         """What is in each page, as the book has it now."""
-        stories, owners = PageStories(), [FREE] * self._pages.num_pages
+        stories, owners = PageStories(), [FREE] * self._pages.num_blocks
         number, last = FREE, self._pages.root
         pages = list(last.children.values())
         while pages:
             page = pages.pop()
             # Mostly it has been through the same as the one before it.
-            if page.trace != last.trace or page.left_at != last.left_at or page.users != last.users:
-                number = stories.number(page.trace, page.users > 0, page.left_at)
+            if (
+                page.trace != last.trace
+                or page.left_at != last.left_at
+                or page.ref_count != last.ref_count
+            ):
+                number = stories.number(page.trace, page.ref_count > 0, page.left_at)
                 last = page
             owners[page.index] = number
             stories.tokens[number] += len(page.tokens) // _TOKEN_BYTES

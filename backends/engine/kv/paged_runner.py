@@ -8,9 +8,9 @@ from ..model_runner import ModelRunner
 
 
 class PagedRunner(ModelRunner, Protocol):
-    """Reads and writes keys and values where `Sequence.block_table` says.
+    """Reads and writes keys and values in the blocks of `Sequence.block_table`.
 
-    Token number n of a sequence is in page `block_table[n // page_size]` at n % `page_size`. When a
+    Token n of a sequence is in block `block_table[n // block_size]`, at n % `block_size`. When a
     batch is launched, the table covers all that the batch computes of the sequence, drafts too, and
     `slot` is a row number below `slots` that no other running sequence has. Between two launches
     any entry of a table may change: a page that another sequence has too is kept only once. Batches
@@ -19,12 +19,12 @@ class PagedRunner(ModelRunner, Protocol):
     """
 
     @property
-    def page_size(self) -> int:
+    def block_size(self) -> int:
         """Tokens of a page; the chunks in which keys and values are stored are whole pages."""
         ...
 
     @property
-    def num_pages(self) -> int:
+    def num_blocks(self) -> int:
         """Pages of the pool, numbered from 0; together they hold at least one whole context."""
         ...
 

@@ -1,4 +1,4 @@
-"""Whose turn it is where several clients wait."""
+"""A fair queue: virtual token counters decide between the sequences of several clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERATED_WEIGHT = 2.0
 
 @dataclass(eq=False)
 class _Client:
-    """Who sends requests, and the tokens computed for it."""
+    """A client and the tokens computed for it."""
 
     tokens: float = 0.0
     waiting: list[Sequence] = field(default_factory=list[Sequence])
@@ -26,8 +26,8 @@ class FairQueue:
 
     The virtual token counter of Sheng et al., "Fairness in Serving Large Language Models" (OSDI
     2024): the client with the fewest tokens computed is next. Prompt tokens that the cache had
-    count nothing. One that had nothing waiting is lifted to the least of those who wait, since
-    what it did not use then is no claim on what comes.
+    count nothing. A client that had nothing waiting is raised to the lowest counter of the waiting
+    ones, since unused time does not accumulate.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class FairQueue:
         self._waiting += 1
 
     def begin(self, sequence: Sequence, computed: int) -> None:
-        """Take a sequence out that runs now; `computed` tokens of its prompt are to be counted."""
+        """Remove a sequence that runs now; `computed` tokens of its prompt are counted."""
         client = self._clients[sequence.client]
         client.waiting.remove(sequence)
         self._waiting -= 1
@@ -69,19 +69,19 @@ class FairQueue:
         self._served_last = client
 
     def leave(self, sequence: Sequence) -> None:
-        """Take a sequence out that ended, waiting or running."""
+        """Remove a finished sequence, waiting or running."""
         if sequence in self._charged:
             self._stop(sequence)
         else:
             self._clients[sequence.client].waiting.remove(sequence)
             self._waiting -= 1
         if not self._waiting and not self._charged:
-            # Nobody is waited for, so nobody owes anything.
+            # The queue is idle: counters have no meaning any more.
             self._clients.clear()
             self._served_last = None
 
     def candidates(self) -> Iterator[Sequence]:
-        """The waiting sequences, next first; each may begin before the next is asked for."""
+        """Yield the waiting sequences in order; each may begin before the next is yielded."""
         self._settle()
         tried = dict.fromkeys(self._clients.values(), 0)
         while True:
@@ -95,7 +95,7 @@ class FairQueue:
                 tried[client] += 1
 
     def _floor(self) -> float:
-        """The least counter of those who wait; where nobody does, that of who was served last."""
+        """The lowest counter of waiting clients; without any, that of the client served last."""
         waiting = [client.tokens for client in self._clients.values() if client.waiting]
         if waiting:
             return min(waiting)

@@ -26,7 +26,7 @@ def is_last(sequence: Sequence, context: int) -> bool:
     if not sequence.num_awaited:
         return False
     for most in (sequence.max_tokens, sequence.pauses_at):
-        if most is not None and sequence.num_drawn >= most:
+        if most is not None and sequence.num_sampled >= most:
             return True
     return len(sequence.token_ids) + sequence.num_awaited >= context
 

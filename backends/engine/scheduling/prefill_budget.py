@@ -1,4 +1,4 @@
-"""How many prompt tokens a step may read."""
+"""The prefill budget: how many prompt tokens one step may compute."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MEMORY = 0.7
 
 
 class ChunkBudget:
-    """Lets a long prompt pass without stalling anybody, going by how long earlier steps took.
+    """Bounds chunks of prefill by the measured time of earlier steps.
 
-    Beside running answers, and where another model waits for the same processors, a step reads
-    what fits into a short pause. Alone it may take about a second, for which a cancel or a new
-    request waits. That chunk is a power of two that changes only when the cost has clearly
-    changed: what is computed in other chunks has slightly other logits.
+    Beside decoding sequences, or if another model waits for the same CPUs, a chunk fits into a
+    short pause. Alone it may take about a second, for which a cancel or a new request waits. That
+    chunk is a power of two that changes only if the cost has clearly changed: prefill in other
+    chunks yields slightly different logits.
     """
 
     def __init__(self, most: int) -> None:
-        """`most` is the number of tokens a step may have."""
+        """`most` is the largest number of tokens of a step."""
         self._most = most
         self._seconds_per_token: float | None = None
         self._chunk = _FIRST_CHUNK
@@ -43,7 +43,7 @@ class ChunkBudget:
         return tokens * (self._seconds_per_token or 0.0) > _PAUSE_SECONDS
 
     def observe(self, tokens: int, seconds: float) -> None:
-        """Learn from a step; those too small to tell what a prompt token costs are passed over."""
+        """Learn from a step; steps too small for measuring prefill are ignored."""
         if tokens < _SMALLEST:
             return
         measured = seconds / tokens

@@ -304,7 +304,7 @@ class Scheduler:
 
     def evict_or_preempt(self) -> bool:
         """Evict the oldest cached tokens, else preempt one of several sequences."""
-        return self._kv.give_up_oldest() or self._sequences.preempt_one()
+        return self._kv.evict_oldest() or self._sequences.preempt_one()
 
     def admit(self) -> list[Sequence]:
         """Admit waiting sequences; returns those that begin for the first time.

@@ -1,4 +1,4 @@
-"""Who begins next, of all sequences that wait."""
+"""The waiting queue: the order in which sequences are admitted."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ..sequence import Sequence
 from .fair_queue import FairQueue
 
 MAX_PASSED = 16
-"""So many may pass a sequence that is too large for the room there is; then room is kept for it.
-Counted, not timed: where few come, passing does no harm, and where many do, the wait is short."""
+"""How many sequences may pass one that is too large for the free KV blocks, before blocks are kept
+for it. A count, not a time: passing is harmless under low load, and brief under high load."""
 
 
 class WaitingQueue:
-    """Interactive sequences before batch ones, each fairly among their clients.
+    """Orders interactive sequences before batch ones, and each kind fairly among clients.
 
-    It knows the running ones too, since what is computed for them counts.
+    It knows the running ones too, since their tokens count for fairness.
     """
 
     def __init__(self) -> None:
         self._queues = {priority: FairQueue() for priority in Priority}
         self._refused: list[Sequence] = []
         self.settled = True
-        """Whether nobody could begin who could not before."""
+        """Whether nothing has changed since no sequence could be admitted."""
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
@@ -39,27 +39,27 @@ class WaitingQueue:
         self.settled = False
 
     def candidates(self) -> Iterator[Sequence]:
-        """The sequences in their order: answer each with `begin` or `refuse`, or pass it over."""
+        """Yield the sequences in order; the caller calls `begin` or `refuse`, or skips one."""
         self._refused.clear()
         for queue in self._queues.values():
             yield from queue.candidates()
 
     def begin(self, sequence: Sequence, computed: int) -> None:
-        """Take out the candidate, which runs now, with `computed` prompt tokens to be counted."""
+        """Remove the candidate, which runs now; `computed` prompt tokens count for fairness."""
         for passed in self._refused:
             passed.passed_by += 1
         sequence.passed_by = 0
         self._queues[sequence.priority].begin(sequence, computed)
 
     def refuse(self, sequence: Sequence) -> bool:
-        """There is no room for the candidate; returns whether those behind it may be tried.
+        """Refuse the candidate for lack of KV blocks; returns whether the next may be tried.
 
-        Nobody passes one that was preempted: somebody has half of its answer before them.
+        A preempted sequence is not passed: its user sees half an answer.
         """
         self._refused.append(sequence)
         return sequence.passed_by < MAX_PASSED and not sequence.started_at
 
     def leave(self, sequence: Sequence) -> None:
-        """Take out a sequence that ended, waiting or running."""
+        """Remove a finished sequence, waiting or running."""
         self._queues[sequence.priority].leave(sequence)
         self.settled = False

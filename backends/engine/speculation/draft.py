@@ -1,4 +1,4 @@
-"""A guess at the tokens that follow a sequence."""
+"""A draft: tokens that may follow a sequence, and their probabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Guessed tokens, and for each the chance that it and all before it are right."""
+    """Draft tokens, and for each the probability that it and all before it are accepted."""
 
     tokens: list[int] = field(default_factory=list[int])
     chances: list[float] = field(default_factory=list[float])

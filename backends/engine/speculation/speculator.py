@@ -1,4 +1,4 @@
-"""What guesses the tokens that decoding sequences will get."""
+"""The interface of speculators, which propose draft tokens for decoding sequences."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from ..sequence import Sequence
 
 
 class Speculator(Protocol):
-    """Proposes drafts for the next step and learns from what became of them.
+    """Proposes drafts for the next step and learns from their acceptance.
 
-    It may guess badly, but it changes nothing but the speed: see `ModelRunner.collect`.
+    Drafts change nothing but the speed: see `ModelRunner.collect`.
     """
 
     def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
-        """Guesses for some of the sequences, at most `room` tokens in all."""
+        """Return drafts for some of the sequences, at most `room` tokens in all."""
         ...
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
-        """Whether guesses may come that are worth waiting for the tokens in flight."""
+        """Whether drafts may come that are worth waiting for the batch in flight."""
         ...
 
     def observe(self, batch: Batch, seconds: float) -> None:
-        """Learn from a step that is booked, and how long it took."""
+        """Learn from a completed step that took so many seconds."""
         ...
 
     def forget(self, sequence: Sequence) -> None:
-        """Free what is kept for a sequence that ended."""
+        """Free the state of a finished sequence."""
         ...

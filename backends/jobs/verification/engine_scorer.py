@@ -39,7 +39,7 @@ class EngineScorer:
 
     def begin(self) -> None:
         """See `Scorer.begin`."""
-        self._pages = list(range(self._runner.num_pages))
+        self._pages = list(range(self._runner.num_blocks))
         self._random.shuffle(self._pages)
 
     def read(self, window: Tokens[int], start: int, end: int) -> Logits:
@@ -47,7 +47,7 @@ class EngineScorer:
         sequence = Sequence("text", 0, list(window[: start + 1]), SamplingParams())
         sequence.num_computed = start
         sequence.slot = 0
-        sequence.block_table = self._pages[: -(-end // self._runner.page_size)]
+        sequence.block_table = self._pages[: -(-end // self._runner.block_size)]
         # Draft tokens get logits each, which are needed for every token here.
         batch = Batch(
             [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start

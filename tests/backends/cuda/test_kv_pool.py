@@ -21,7 +21,7 @@ def make_pool(kv_type: KVType, head_size: int = 64, seed: int | None = None) -> 
         layers=LAYERS,
         kv_heads=KV_HEADS,
         head_size=head_size,
-        num_pages=PAGES,
+        num_blocks=PAGES,
         kv_type=kv_type,
         device=torch.device("cpu"),
     )

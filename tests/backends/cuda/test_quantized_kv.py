@@ -37,7 +37,7 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
         layers=config.num_layers,
         kv_heads=config.num_kv_heads,
         head_size=config.head_size,
-        num_pages=pages,
+        num_blocks=pages,
         kv_type=kv_type,
         device=CPU,
         key_biases=model.key_biases(pages * PAGE_SIZE),

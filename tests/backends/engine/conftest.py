@@ -155,21 +155,21 @@ class NumberRunner:
     def __init__(
         self,
         *,
-        page_size: int,
-        num_pages: int,
+        block_size: int,
+        num_blocks: int,
         context: int,
         slots: int = 4,
         batch: int = 64,
         ahead: bool = False,
     ) -> None:
         self.can_run_ahead = ahead
-        self.page_size = page_size
-        self.num_pages = num_pages
+        self.block_size = block_size
+        self.num_blocks = num_blocks
         self.context = context
         self.slots = slots
         self.max_batch_tokens = batch
-        self.kv_capacity = page_size * num_pages
-        self.numbers = np.full((num_pages, page_size), _POISON, np.uint64)
+        self.kv_capacity = block_size * num_blocks
+        self.numbers = np.full((num_blocks, block_size), _POISON, np.uint64)
         self.copied = 0
         self._launched: deque[Launch] = deque()
         self._drawn: list[int] = []
@@ -205,10 +205,10 @@ class NumberRunner:
         chunk, start = work.chunk, work.start
         known = work.tokens if chunk.awaits is None else [self._drawn[chunk.awaits]]
         table = np.array(work.table)
-        assert len(table) * self.page_size >= start + len(known)
+        assert len(table) * self.block_size >= start + len(known)
         numbers, follow = self.compute(known, self.numbers[table].reshape(-1)[:start])
         places = np.arange(start, start + len(known))
-        self.numbers[table[places // self.page_size], places % self.page_size] = numbers
+        self.numbers[table[places // self.block_size], places % self.block_size] = numbers
         if not chunk.samples:
             return []
         drawn: list[int] = []
@@ -266,7 +266,7 @@ class NumberRunner:
         for launch in self._launched:
             for work in launch.works:
                 end = work.start + work.chunk.num_tokens
-                pages.update(work.table[work.start // self.page_size : -(-end // self.page_size)])
+                pages.update(work.table[work.start // self.block_size : -(-end // self.block_size)])
         return pages
 
     def collect(self) -> list[Sampled]:
@@ -282,14 +282,14 @@ class NumberRunner:
 
     def copy_page(self, source: int, target: int, count: int) -> None:
         assert source != target
-        assert 0 < count <= self.page_size
+        assert 0 < count <= self.block_size
         self._catch_up()
         self.numbers[target] = _POISON
         self.numbers[target, :count] = self.numbers[source, :count]
         self.copied += 1
 
     def read_pages(self, pages: list[int], count: int) -> bytes:
-        assert (len(pages) - 1) * self.page_size < count <= len(pages) * self.page_size
+        assert (len(pages) - 1) * self.block_size < count <= len(pages) * self.block_size
         self._catch_up()
         return self.numbers[pages].reshape(-1)[:count].tobytes()
 
@@ -298,8 +298,8 @@ class NumberRunner:
             return False
         self._catch_up()
         for number, page in enumerate(pages):
-            part = np.frombuffer(data, np.uint64)[:count][number * self.page_size :]
-            self.numbers[page, : len(part)] = part[: self.page_size]
+            part = np.frombuffer(data, np.uint64)[:count][number * self.block_size :]
+            self.numbers[page, : len(part)] = part[: self.block_size]
         return True
 
     def can_follow(self, params: SamplingParams) -> bool:

@@ -72,7 +72,7 @@ class Recording:
             if self.requests and self.chance.random() < 0.05:
                 self.engine.finish(self.chance.choice(self.requests), FinishReason.CANCELLED)
             if self.chance.random() < 0.05:
-                self.cache.give_up_oldest()
+                self.cache.evict_oldest()
             if self.engine.has_work:
                 self.engine.step()
             for sequence in self.present:
@@ -130,10 +130,10 @@ def check_pages(recording: Recording, page_map: PageMap) -> None:
     """Every page of a pool, one by one."""
     cache, running = recording.cache, recording.present
     assert isinstance(cache, PagedCache)
-    size, groups = cache.pages.page_size, expanded(page_map)
+    size, groups = cache.pages.block_size, expanded(page_map)
     assert page_map.page_tokens * page_map.pages == cache.capacity
     told: Counter[int] = Counter()
-    free = set(cache.pages.free_pages)
+    free = set(cache.pages.free_blocks)
     in_tree: set[int] = set()
     for page, tokens in tree_of(cache.pages.root):
         group = groups[page.index]
@@ -171,7 +171,7 @@ def ends(page: Block, size: int) -> range:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_map_is_the_page_table_at_every_step(number_runner: MakeRunner, seed: int) -> None:
     ahead = seed % 2 == 0
-    runner = number_runner(page_size=8, num_pages=40, context=200, slots=4, batch=32, ahead=ahead)
+    runner = number_runner(block_size=8, num_blocks=40, context=200, slots=4, batch=32, ahead=ahead)
     engine = Engine(runner)
     recording = Recording(engine, seed)
     for page_map in recording.run(40):

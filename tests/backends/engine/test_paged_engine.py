@@ -161,11 +161,13 @@ class Play:
     def check(self) -> None:
         cache = self.engine.scheduler.kv
         assert isinstance(cache, PagedCache)
-        free = list(cache.pages.free_pages)
-        assert cache.used + cache.kept + len(free) * self.runner.page_size == cache.capacity
+        free = list(cache.pages.free_blocks)
+        assert cache.used + cache.kept + len(free) * self.runner.block_size == cache.capacity
         present = [s for _, group in self.groups for s in group if s.slot >= 0]
         assert set(self.engine.scheduler.running) <= set(present)
-        assert sum(map(len, (s.block_table for s in present))) * self.runner.page_size >= cache.used
+        assert (
+            sum(map(len, (s.block_table for s in present))) * self.runner.block_size >= cache.used
+        )
         self.runner.poison(free)
         self.flown += any(s.num_in_flight for s in present)
 
@@ -187,7 +189,7 @@ class Play:
                 else:
                     assert said == expected
         assert self.engine.scheduler.kv_used == 0
-        while self.engine.scheduler.kv.give_up_oldest():
+        while self.engine.scheduler.kv.evict_oldest():
             pass
         assert self.engine.scheduler.kv_kept == 0
 
@@ -222,7 +224,7 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
         ahead: bool,
     ) -> None:
         context = max(room * 16, 40) // size * size
-        sizes = {"page_size": size, "num_pages": context // size, "context": context}
+        sizes = {"block_size": size, "num_blocks": context // size, "context": context}
         runner = number_runner(**sizes, slots=slots, batch=batch, ahead=ahead)
         speculator: Speculator | None = None
         drafter: Any = None
@@ -259,7 +261,7 @@ def life(number_runner: MakeRunner, tmp_path: Path) -> Generator[MakeLife]:
     stores: list[KVStore] = []
 
     def make() -> tuple[Engine, KVStore]:
-        runner = number_runner(page_size=32, num_pages=64, context=1024)
+        runner = number_runner(block_size=32, num_blocks=64, context=1024)
         spec = KVStoreSpec(folder=str(tmp_path), model=MODEL, disk_bytes=GIB, memory_bytes=GIB)
         stores.append(KVStore(spec, runner.state_key, spare=lambda: GIB))
         return Engine(runner, store=stores[-1]), stores[-1]

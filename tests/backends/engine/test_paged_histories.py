@@ -59,7 +59,7 @@ class Histories(RuleBasedStateMachine):
     def begin(self, size: int, pages: int, tier: bool) -> None:
         self.size = size
         self.runner = self._make_runner(
-            page_size=size, num_pages=pages, context=pages * size, slots=4, ahead=True
+            block_size=size, num_blocks=pages, context=pages * size, slots=4, ahead=True
         )
         if tier:
             spec = KVStoreSpec(folder="", model="ab" * 32, disk_bytes=0, memory_bytes=2**20)
@@ -235,13 +235,13 @@ class Histories(RuleBasedStateMachine):
     def give_up(self, count: int) -> None:
         for _ in range(count):
             kept = self.cache.kept
-            assert self.cache.give_up_oldest() == (kept > 0)
+            assert self.cache.evict_oldest() == (kept > 0)
 
     @invariant()
     def every_sequence_sees_its_own(self) -> None:
         if not hasattr(self, "cache"):
             return
-        self.runner.poison(self.cache.pages.free_pages)
+        self.runner.poison(self.cache.pages.free_blocks)
         for sequence in self.present:
             expected = self._numbers(sequence)[: sequence.num_computed]
             assert self.runner.read(sequence).tolist() == expected
@@ -252,7 +252,7 @@ class Histories(RuleBasedStateMachine):
             return
         pages = self.cache.pages
         tree = _walk(pages.root)
-        free = list(pages.free_pages)
+        free = list(pages.free_blocks)
         users: dict[int, int] = {}
         own: list[int] = []
         for sequence in self.present:
@@ -267,15 +267,15 @@ class Histories(RuleBasedStateMachine):
             for index in sequence.block_table[:full]:
                 users[index] = users.get(index, 0) + 1
         everything = sorted([*free, *own, *(page.index for page in tree)])
-        assert everything == list(range(pages.num_pages)), "a page is lost, or in two places"
+        assert everything == list(range(pages.num_blocks)), "a page is lost, or in two places"
         for page in tree:
-            assert page.users == users.get(page.index, 0)
+            assert page.ref_count == users.get(page.index, 0)
             assert page.parent is not None
-            assert page.parent is pages.root or page.parent.users >= page.users
+            assert page.parent is pages.root or page.parent.ref_count >= page.ref_count
             assert page.end == page.parent.end + page.count
-            assert page.count == self.size or not (page.children or page.users)
-        assert pages.num_kept == sum(page.users == 0 for page in tree)
-        assert self.cache.used == self.size * (len(own) + sum(page.users > 0 for page in tree))
+            assert page.count == self.size or not (page.children or page.ref_count)
+        assert pages.num_cached == sum(page.ref_count == 0 for page in tree)
+        assert self.cache.used == self.size * (len(own) + sum(page.ref_count > 0 for page in tree))
         assert self.cache.used + self.cache.kept + self.size * len(free) == self.cache.capacity
         assert len({sequence.slot for sequence in self.present}) == len(self.present)
         assert self.runner.targets.isdisjoint([*free, *(page.index for page in tree)])
@@ -289,7 +289,7 @@ class Histories(RuleBasedStateMachine):
     def _check_targets(self, batch: Batch) -> None:
         """Nothing is computed into a page that anybody else has, or may get."""
         shared = {page.index for page in _walk(self.cache.pages.root)}
-        shared.update(self.cache.pages.free_pages)
+        shared.update(self.cache.pages.free_blocks)
         for chunk in batch.chunks:
             table, first = chunk.sequence.block_table, chunk.sequence.num_launched // self.size
             others = (s.block_table for s in self.present if s is not chunk.sequence)
@@ -308,10 +308,10 @@ class Histories(RuleBasedStateMachine):
             while self.flights:
                 self.land(0)
             assert not self.present
-            while self.cache.give_up_oldest():
+            while self.cache.evict_oldest():
                 pass
             assert self.cache.used == self.cache.kept == 0
-            assert sorted(self.cache.pages.free_pages) == list(range(self.runner.num_pages))
+            assert sorted(self.cache.pages.free_blocks) == list(range(self.runner.num_blocks))
         if self.store is not None:
             self.what_is_private_is_not_stored()
             self.store.close(5)

@@ -29,8 +29,8 @@ def fill(pages: BlockManager, *tokens: int, public: bool = True) -> Block:
     if rest := tokens[len(tokens) - len(tokens) % SIZE :]:
         index = pages.allocate()
         assert index is not None
-        end = pages.leave(page, packed(*rest), index, len(rest))
-    pages.let_go(page, public=public)
+        end = pages.add_partial(page, packed(*rest), index, len(rest))
+    pages.release(page, public=public)
     return end
 
 
@@ -46,12 +46,12 @@ def test_tokens_in_common_are_counted_whole() -> None:
 def test_what_is_the_same_is_kept_once() -> None:
     pages = BlockManager(10, SIZE)
     first = fill(pages, *range(10))
-    assert (pages.num_kept, pages.num_free) == (3, 7)
+    assert (pages.num_cached, pages.num_free) == (3, 7)
     again = fill(pages, *range(10))
     assert again is first
-    assert (pages.num_kept, pages.num_free) == (3, 7)
+    assert (pages.num_cached, pages.num_free) == (3, 7)
     fill(pages, *range(8), 20, 21)
-    assert (pages.num_kept, pages.num_free) == (4, 6)
+    assert (pages.num_cached, pages.num_free) == (4, 6)
 
 
 def test_the_longest_prefix_ends_at_any_token() -> None:
@@ -81,12 +81,12 @@ def test_the_least_recently_used_goes_first_from_its_end() -> None:
     fill(pages, *range(10, 18))
     fill(pages, *range(20, 28))
     reused, _, _ = pages.find(packed(*range(10, 18)))
-    pages.hold(reused)
-    pages.let_go(reused, public=True)
-    while pages.give_up_oldest():
+    pages.acquire(reused)
+    pages.release(reused, public=True)
+    while pages.evict_oldest():
         pass
     assert gone == [24, 20, 14, 10]
-    assert (pages.num_free, pages.num_kept, pages.num_used) == (6, 0, 0)
+    assert (pages.num_free, pages.num_cached, pages.num_used) == (6, 0, 0)
 
 
 def test_nothing_gives_way_that_somebody_runs_on() -> None:
@@ -94,13 +94,13 @@ def test_nothing_gives_way_that_somebody_runs_on() -> None:
     end = fill(pages, *range(8))
     fill(pages, *range(4), 50, 51)
     assert pages.held(end) == 0
-    assert len(pages.hold(end)) == 2
+    assert len(pages.acquire(end)) == 2
     assert pages.held(end) == 2
-    assert (pages.num_used, pages.num_kept) == (2, 1)
+    assert (pages.num_used, pages.num_cached) == (2, 1)
     assert pages.allocate() is not None
     assert pages.allocate() is not None
     assert pages.allocate() is None
-    assert not pages.give_up_oldest()
+    assert not pages.evict_oldest()
 
 
 def test_a_page_to_copy_from_does_not_give_way_for_the_copy() -> None:
@@ -108,9 +108,9 @@ def test_a_page_to_copy_from_does_not_give_way_for_the_copy() -> None:
     end = fill(pages, 1, 2, 3)
     assert pages.allocate() is not None
     assert pages.allocate_beside(end) is None
-    assert end.may_go
+    assert end.is_evictable
     assert pages.take_over(end) >= 0
-    assert (pages.num_used, pages.num_kept) == (2, 0)
+    assert (pages.num_used, pages.num_cached) == (2, 0)
     assert pages.find(packed(1, 2, 3))[2] == 0
 
 
@@ -120,13 +120,13 @@ def test_the_order_of_use_stays_small_however_often_pages_are_used() -> None:
     for number in range(5000):
         page = ends[number % 3].parent
         assert page is not None
-        pages.hold(page)
+        pages.acquire(page)
         pages.take_over(ends[number % 3])
         index = pages.allocate()
         assert index is not None
         pages.free(index)
-        ends[number % 3] = pages.leave(page, packed(number, number), pages.num_used - 1, 2)
-        pages.let_go(page, public=True)
+        ends[number % 3] = pages.add_partial(page, packed(number, number), pages.num_used - 1, 2)
+        pages.release(page, public=True)
     inside: Any = pages
     assert len(inside._oldest) < 80
 

@@ -28,8 +28,8 @@ MakeRunner = Callable[..., Any]
 def make(number_runner: MakeRunner) -> MakeRunner:
     """Makes runners of pages of 16 tokens."""
 
-    def make_runner(*, num_pages: int = 40, context: int = 512, **settings: int) -> Any:
-        return number_runner(page_size=16, num_pages=num_pages, context=context, **settings)
+    def make_runner(*, num_blocks: int = 40, context: int = 512, **settings: int) -> Any:
+        return number_runner(block_size=16, num_blocks=num_blocks, context=context, **settings)
 
     return make_runner
 
@@ -123,7 +123,7 @@ def test_prompts_that_are_read_side_by_side_end_in_the_same_pages(make: MakeRunn
 
 
 def test_answers_to_one_prompt_share_its_pages(make: MakeRunner) -> None:
-    runner = make(num_pages=16, context=256, slots=4)
+    runner = make(num_blocks=16, context=256, slots=4)
     engine = Engine(runner)
     prompt = chat(1, 150)
     first = Sequence("r", 0, list(prompt), SamplingParams(), 9, ignore_eos=True)
@@ -142,7 +142,7 @@ def test_answers_to_one_prompt_share_its_pages(make: MakeRunner) -> None:
 
 def test_a_page_that_is_not_full_yet_needs_no_room(make: MakeRunner) -> None:
     """Sixteen tokens fit into the second half of a page when all other pages are taken."""
-    runner = make(num_pages=4, context=64, slots=2)
+    runner = make(num_blocks=4, context=64, slots=2)
     engine = Engine(runner)
     pair = [Sequence("r", 0, chat(seed, 18), SamplingParams(), 14) for seed in (1, 2)]
     for sequence in pair:
@@ -159,7 +159,7 @@ def test_a_page_that_is_not_full_yet_needs_no_room(make: MakeRunner) -> None:
 
 def test_admission_counts_whole_pages(make: MakeRunner) -> None:
     """Three prompts of 17 tokens are 51 tokens, but six pages."""
-    engine = Engine(make(num_pages=5, context=80, slots=4))
+    engine = Engine(make(num_blocks=5, context=80, slots=4))
     for seed in (1, 2, 3):
         engine.add(Sequence("r", 0, chat(seed, 17), SamplingParams(), max_tokens=3))
     assert len(engine.admit()) == 2
@@ -169,7 +169,7 @@ def test_admission_counts_whole_pages(make: MakeRunner) -> None:
 
 
 def test_a_context_as_large_as_the_pool_can_be_filled(make: MakeRunner) -> None:
-    runner = make(num_pages=8, context=128)
+    runner = make(num_blocks=8, context=128)
     engine = Engine(runner)
     first = ask(engine, chat(1, 100), max_tokens=100)
     assert len(first.token_ids) == 128
@@ -183,7 +183,7 @@ def test_a_context_as_large_as_the_pool_can_be_filled(make: MakeRunner) -> None:
 
 def test_a_pool_without_room_for_one_context_is_refused(make: MakeRunner) -> None:
     with pytest.raises(ValueError, match="no cache"):
-        make(num_pages=4, context=65).open_cache()
+        make(num_blocks=4, context=65).open_cache()
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def store() -> Generator[KVStore]:
 
 
 def test_what_the_cache_gives_up_comes_back(make: MakeRunner, store: KVStore) -> None:
-    runner = make(num_pages=50, context=800)
+    runner = make(num_blocks=50, context=800)
     engine = Engine(runner, store=store)
     first = ask(engine, chat(1, 700))
     ask(engine, chat(2, 790))
@@ -210,7 +210,7 @@ def test_what_the_cache_gives_up_comes_back(make: MakeRunner, store: KVStore) ->
 def test_what_cannot_be_restored_is_computed_and_forgotten(
     make: MakeRunner, store: KVStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = make(num_pages=50, context=800)
+    runner = make(num_blocks=50, context=800)
     engine = Engine(runner, store=store)
     first = ask(engine, chat(1, 700))
     ask(engine, chat(2, 790))
@@ -226,7 +226,7 @@ def test_what_cannot_be_restored_is_computed_and_forgotten(
 
 
 def test_private_tokens_are_never_stored(make: MakeRunner, store: KVStore) -> None:
-    runner = make(num_pages=50, context=800)
+    runner = make(num_blocks=50, context=800)
     engine = Engine(runner, store=store)
     public = ask(engine, chat(1, 300))
     private = ask(engine, public.token_ids + chat(2, 300), private=True)
@@ -241,7 +241,7 @@ def test_private_tokens_are_never_stored(make: MakeRunner, store: KVStore) -> No
 
 
 def test_a_private_end_of_a_public_page_is_not_stored(make: MakeRunner, store: KVStore) -> None:
-    engine = Engine(make(num_pages=50, context=800), store=store)
+    engine = Engine(make(num_blocks=50, context=800), store=store)
     public = ask(engine, chat(1, 35))
     private = ask(engine, public.token_ids + chat(2, 4), private=True)
     assert (private.cached_tokens, len(private.token_ids)) == (37, 45)
@@ -250,7 +250,7 @@ def test_a_private_end_of_a_public_page_is_not_stored(make: MakeRunner, store: K
 
 
 def test_what_a_private_edit_writes_over_is_not_stored(make: MakeRunner, store: KVStore) -> None:
-    engine = Engine(make(num_pages=8, context=128), store=store)
+    engine = Engine(make(num_blocks=8, context=128), store=store)
     public = ask(engine, chat(1, 100), max_tokens=100)
     edited = ask(engine, public.token_ids[:118] + chat(3, 7), private=True)
     assert edited.cached_tokens == 118, "the page itself was taken"
@@ -266,7 +266,7 @@ def test_what_a_private_edit_writes_over_is_not_stored(make: MakeRunner, store: 
 def test_parts_of_a_stored_conversation_go_behind_what_is_cached(
     make: MakeRunner, store: KVStore
 ) -> None:
-    engine = Engine(make(num_pages=50, context=800), store=store)
+    engine = Engine(make(num_blocks=50, context=800), store=store)
     whole = ask(engine, chat(1, 700))
     ask(engine, chat(2, 790))
     ask(engine, whole.token_ids[:300])

@@ -50,7 +50,7 @@ class Log:
 
 @pytest.fixture
 def runner(number_runner: MakeRunner) -> Any:
-    return number_runner(page_size=16, num_pages=64, context=512, ahead=True)
+    return number_runner(block_size=16, num_blocks=64, context=512, ahead=True)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_the_next_batch_is_launched_before_one_is_collected(runner: Any, log: Lo
 
 
 def test_a_full_context_is_known_ahead_too(number_runner: MakeRunner) -> None:
-    runner = number_runner(page_size=16, num_pages=4, context=64, ahead=True)
+    runner = number_runner(block_size=16, num_blocks=4, context=64, ahead=True)
     log, engine = Log(runner), Engine(runner)
     sequence = ask(runner, length=61, most=3)
     sequence.max_tokens = None
@@ -129,7 +129,7 @@ def test_an_end_that_came_by_itself_costs_a_token_that_nobody_sees(runner: Any, 
 def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
     number_runner: MakeRunner,
 ) -> None:
-    runner = number_runner(page_size=16, num_pages=64, context=512, slots=1, ahead=True)
+    runner = number_runner(block_size=16, num_blocks=64, context=512, slots=1, ahead=True)
     engine = Engine(runner)
     first, second = ask(runner, most=20), ask(runner, length=60, most=4)
     engine.add(first)
@@ -145,7 +145,7 @@ def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
 
 
 def test_who_leaves_still_takes_room(number_runner: MakeRunner) -> None:
-    runner = number_runner(page_size=16, num_pages=4, context=64, slots=2, ahead=True)
+    runner = number_runner(block_size=16, num_blocks=4, context=64, slots=2, ahead=True)
     engine = Engine(runner)
     first, second = ask(runner, length=50, most=9), ask(runner, length=55, most=4)
     second.token_ids[0] = 49
@@ -177,7 +177,7 @@ def test_what_was_read_of_a_cancelled_prompt_is_kept(runner: Any, log: Log) -> N
 
 
 def test_nobody_is_preempted_in_flight(number_runner: MakeRunner) -> None:
-    runner = number_runner(page_size=16, num_pages=64, context=512, slots=1, ahead=True)
+    runner = number_runner(block_size=16, num_blocks=64, context=512, slots=1, ahead=True)
     engine = Engine(runner)
     job, question = ask(runner, most=30, priority=Priority.BATCH), ask(runner, length=50, most=3)
     engine.add(job)
@@ -199,7 +199,7 @@ PENALISED = SamplingParams(repeat_penalty=1.1)
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_words_are_put_into_a_mouth_that_pauses(number_runner: MakeRunner, ahead: bool) -> None:
-    runner = number_runner(page_size=16, num_pages=64, context=512, ahead=ahead)
+    runner = number_runner(block_size=16, num_blocks=64, context=512, ahead=ahead)
     engine = Engine(runner)
     told, other = ask(runner, most=30), ask(runner, length=33, most=30)
     prompt, dictated = list(told.token_ids), [5, 6, 7, 8]
@@ -317,7 +317,7 @@ def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) ->
     """The text layer finds a stop string when the token behind it is computed already."""
     answers: list[tuple[str, int]] = []
     for ahead in (False, True):
-        runner = number_runner(page_size=16, num_pages=64, context=512, ahead=ahead)
+        runner = number_runner(block_size=16, num_blocks=64, context=512, ahead=ahead)
         runner.eog = -1
         text = bytes(runner.answer(list(b"What?"), 40)).decode()
         tokenizer = ByteTokenizer()
