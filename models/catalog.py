@@ -79,7 +79,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `active_parameters` are those that a token of a model of experts passes, 0 where all do;
     `sampling` holds what the model's makers recommend, by the names of the request fields;
     `chat_template` takes the place of the one in the file; `draft` names a smaller model of the
-    same family that can guess its tokens; `dimensions` are the lengths that vectors may be cut to,
+    same family that can draft its tokens; `dimensions` are the lengths that vectors may be cut to,
     where the model was trained for that; `shape` tells what its memory depends on.
     """
 

@@ -154,7 +154,7 @@ def _of_environment() -> Failpoints | None:
 
 
 ACTIVE = _of_environment()
-"""None in every process that nobody tests."""
+"""None unless the variable is set."""
 
 
 def failpoint(name: str) -> None:

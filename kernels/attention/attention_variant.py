@@ -24,7 +24,7 @@ _CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
 _BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
 
 
-# Stages of Triton's pipeline for so many tiles in flight, each after its page numbers.
+# Stages of Triton's pipeline for so many pending tiles, each after its page numbers.
 _NO_TILE, _ONE_TILE, _TWO_TILES = 1, 2, 6
 # Registers of a thread with which three programs of four warps fit on an SM; all there are.
 _FOR_THREE, _ALL = 168, 255

@@ -84,7 +84,7 @@ class CatalogShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def shape(
         self, *, context: int, parameters: int = 0, task: ModelTask = ModelTask.GENERATE
     ) -> ModelShape:
-        """The shape again, with what is told elsewhere; the bytes are spread over all blocks."""
+        """The shape, completed by the arguments; the bytes are spread over all blocks."""
         return ModelShape(
             architecture=self.architecture,
             context=context,

@@ -52,7 +52,7 @@ class MemoryEstimate:
 
     @property
     def resident(self) -> int:
-        """All that is there while nobody else wants it."""
+        """All bytes in memory, including reclaimable ones."""
         return self.total + self.reclaimable
 
 
@@ -178,7 +178,7 @@ def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
 
 
 def default_context(shape: ModelShape, available_bytes: int, kv_type: KVType = KVType.F16) -> int:
-    """The tokens of context to load a model with when nobody said how many.
+    """The default context, in tokens, to load a model with.
 
     The trained context up to 16,384, halved until KV cache and buffers take at most half of what
     the weights leave of `available_bytes`; a multiple of 256, and not below 512 where the model

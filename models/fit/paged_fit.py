@@ -128,7 +128,7 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
 def default_paged_context(
     config: ModelConfig, weights: int, available: int, kv_type: KVType = KVType.F16
 ) -> int:
-    """The tokens of context to load a model with when nobody said how many.
+    """The default context, in tokens, to load a model with.
 
     As `default_context`, for ingle's own engine.
     """

@@ -22,7 +22,7 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     `sampling` holds recommended values by the names of the request fields; `sha256` is that of the
     file, the fingerprint of a folder, and None for a file that was not fetched by the store;
-    `chat_template` replaces the file's own, if it is set; `draft` names a model that can guess for
+    `chat_template` replaces the file's own, if it is set; `draft` names a model that can draft for
     this one; `dimensions` are the lengths that vectors may be cut to. A model that was made from
     another, its `parent`, may have a `system` prompt, first `messages`, and `options` in Ollama's
     words.

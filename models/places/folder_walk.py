@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _MOST = 20_000
-"""Entries of one folder's tree; somebody may have named their home."""
+"""The most entries of one folder's tree, which may be a home folder."""
 
 
 def files_below(folder: Path, depth: int) -> Iterator[Path]:

@@ -48,7 +48,7 @@ def _manifests(folder: Path) -> Iterator[tuple[str, tuple[str, str, str | None]]
 
 
 def _origin(path: Path, known: Mapping[str, tuple[str, str, str | None]]) -> tuple[str, str, str]:
-    """Owner, repository and file; no owner where nobody says it."""
+    """Owner, repository and file; an empty owner if the name has none."""
     if path.name in known:
         owner, repo, _ = known[path.name]
         return owner, repo, path.name

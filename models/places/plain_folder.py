@@ -1,4 +1,4 @@
-"""A folder of models that somebody keeps by hand."""
+"""A folder of model files that the user maintains."""
 
 from __future__ import annotations
 

@@ -54,6 +54,6 @@ class Source(Protocol):
 
 
 def raise_if_cancelled(cancelled: Cancelled) -> None:
-    """Raise `PullCancelled` once somebody asked for it."""
+    """Raise `PullCancelled` if the download was cancelled."""
     if cancelled():
         raise PullCancelled("The download was cancelled.", hint="Pull again to continue it.")

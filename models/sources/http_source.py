@@ -73,7 +73,7 @@ class HTTPSource:
                 try:
                     return self._attempt(client, file, partial, on_progress, cancelled)
                 except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                    # Nobody there at all: other sources are a better bet than waiting.
+                    # Unreachable: another source is more promising than a retry.
                     if furthest == start:
                         raise self._unavailable(error) from error
                     lost: Exception = error

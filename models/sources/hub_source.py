@@ -112,7 +112,7 @@ class _Hub:
         from huggingface_hub import constants
 
         # Its telemetry adds facts about the machine to every request; ours sends none. The variable
-        # of that name counts only where nobody else has imported the library before.
+        # of that name counts only if the library has not been imported before.
         constants.HF_HUB_DISABLE_TELEMETRY = True
         self._library = huggingface_hub
         self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
@@ -153,7 +153,7 @@ class _Hub:
         return _Listing(files, info.sha or "main", licence if isinstance(licence, str) else "")
 
     def require_answer(self) -> None:
-        """Raise `SourceUnavailable` within seconds where nobody can be reached.
+        """Raise `SourceUnavailable` within seconds if the host is unreachable.
 
         A connection to a host with many addresses tries one after another, each with its own
         timeout; on a network that drops packets that is a minute of nothing.

@@ -15,7 +15,7 @@ from ..model_task import ModelTask
 
 _LARGEST_SHARE = 0.5
 _BEST_SHARE = 0.1
-"""A draft of a tenth of the size costs little, and still guesses well; see `bench`."""
+"""A draft model of a tenth of the size is cheap, and its drafts are often accepted."""
 
 
 @dataclass(slots=True)
