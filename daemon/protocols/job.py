@@ -23,8 +23,8 @@ class Job:
     `options` are laid over the sampling that the model recommends. The model is loaded with at
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
     given; -1 is for ever. `messages_field` is what the protocol calls the conversation. `fit` may
-    shorten the job once its model is there. `wish` is what the request says of its way; `opaque` is
-    where it has something that is no text, and so never leaves this machine.
+    shorten the job once its model is there. `preference` is the request's routing
+    preference; `opaque` names content that is not text, and so never leaves this machine.
     """
 
     model: str
@@ -35,7 +35,7 @@ class Job:
     keep_alive: float | None = None
     messages_field: str = "messages"
     fit: Callable[[Job, Lease], Awaitable[Job]] | None = None
-    wish: RoutingPreference = NO_PREFERENCE
+    preference: RoutingPreference = NO_PREFERENCE
     opaque: str = ""
 
     @property

@@ -25,7 +25,7 @@ from ..http.json_response import JSONResponse
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ..lifecycle.lease import Lease
 from ..load_planning.load_planner import LoadOptions
-from ..routing.route_header import RouteRecord, current_note
+from ..routing.route_header import RouteRecord, current_route_record
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
 from .answer_builder import AnswerBuilder
@@ -116,11 +116,11 @@ class JobRunner:
             )
 
         name = self._services.routed_name(job.model)
-        if routed and self._services.router.concerns(name, job.wish):
+        if routed and self._services.router.concerns(name, job.preference):
             leasing = self._routed(job, name, open_local)
         else:
             if job.request.private:
-                await self._services.router.note_private(job.requests({}))
+                await self._services.router.taint_private(job.requests({}))
             leasing = open_local(job.model)
         async with leasing as lease:
             yield lease, time.monotonic() - began
@@ -129,8 +129,10 @@ class JobRunner:
     async def _routed(self, job: Job, name: str, open_local: OpenLocal) -> AsyncGenerator[Lease]:
         """The lease of a route; who answers stands in the note of the client's request."""
         router = self._services.router
-        plan = await router.plan(name, job.requests({}), wish=job.wish, opaque=job.opaque)
-        note = current_note.get() or RouteRecord()
+        plan = await router.plan(
+            name, job.requests({}), preference=job.preference, opaque=job.opaque
+        )
+        note = current_route_record.get() or RouteRecord()
         async with open_route(
             router, plan, note, open_local=open_local, resample=partial(_resampled, job)
         ) as lease:

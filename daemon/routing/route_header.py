@@ -41,7 +41,7 @@ class RouteRecord:
         self.taken: RouteTaken | None = None
 
 
-current_note: ContextVar[RouteRecord | None] = ContextVar("current_note", default=None)
+current_route_record: ContextVar[RouteRecord | None] = ContextVar("current_note", default=None)
 """The record of the current request; tasks that it starts share it."""
 
 
@@ -61,8 +61,8 @@ class RouteHeader:
                 message = {**message, "headers": headers}
             await send(message)
 
-        token = current_note.set(note)
+        token = current_route_record.set(note)
         try:
             await self._app(scope, receive, send_with_header)
         finally:
-            current_note.reset(token)
+            current_route_record.reset(token)

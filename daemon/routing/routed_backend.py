@@ -69,10 +69,10 @@ async def open_route(
 
     Raises what `open_local` raises; errors of a provider are raised by the lease's backend.
     """
-    note.taken = taken_here(plan, plan.rule, plan.reason, plan.target.local)
+    note.taken = local_route(plan, plan.rule, plan.reason, plan.target.local)
     if plan.verdict is Verdict.LOCAL:
         async with open_local(plan.target.local) as lease:
-            note.taken = taken_here(plan, plan.rule, plan.reason, lease.model.name)
+            note.taken = local_route(plan, plan.rule, plan.reason, lease.model.name)
             if plan.escalates or plan.taints is not None:
                 backend = RoutedBackend(router, plan, note, lease, open_local, resample)
                 lease = Lease(lease.model, backend, lease.info)
@@ -84,11 +84,11 @@ async def open_route(
     backend = RoutedBackend(router, plan, note, None, open_local, resample)
     lease = Lease(model, backend, _info(provider, plan.target.model))
     backend.lease = lease
-    note.taken = _taken_there(plan, ())
+    note.taken = _remote_route(plan, ())
     yield lease
 
 
-def taken_here(plan: RoutingPlan, rule: str, reason: str, model: str) -> RouteTaken:
+def local_route(plan: RoutingPlan, rule: str, reason: str, model: str) -> RouteTaken:
     """Return the route of an answer from this machine."""
     return RouteTaken(verdict=Verdict.LOCAL, rule=rule, reason=reason, provider="", model=model)
 
@@ -119,10 +119,10 @@ def _info(provider: Provider, model: str) -> ModelInfo:
     return remote_info(provider, model)
 
 
-def _taken_there(plan: RoutingPlan, redacted: tuple[str, ...]) -> RouteTaken:
-    assert plan.leaving is not None
+def _remote_route(plan: RoutingPlan, redacted: tuple[str, ...]) -> RouteTaken:
+    assert plan.outbound_verdict is not None
     return RouteTaken(
-        verdict=plan.leaving,
+        verdict=plan.outbound_verdict,
         rule=plan.rule,
         reason=plan.reason,
         provider=plan.target.provider,
@@ -169,10 +169,10 @@ class RoutedBackend:
         """See `Backend.run`; raises `RemoteError` if the provider's model was chosen by name."""
         if self._plan.escalates:
             await self._judge(request, sink)
-        elif self._plan.leaving is not None:
-            await self._leave(request, sink)
+        elif self._plan.outbound_verdict is not None:
+            await self._answer_remotely(request, sink)
         else:
-            await self._stay(request, sink)
+            await self._answer_locally(request, sink)
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """See `Backend.generate`."""
@@ -214,7 +214,7 @@ class RoutedBackend:
         async with self._open_local(self._plan.target.local) as lease:
             yield lease.backend
 
-    async def _stay(self, request: GenerateRequest, sink: EventSink) -> None:
+    async def _answer_locally(self, request: GenerateRequest, sink: EventSink) -> None:
         """Answer on the leased local model, and taint the answer if required."""
         assert self._local is not None
         if self._plan.taints is None:
@@ -241,19 +241,19 @@ class RoutedBackend:
         plan = self._plan
         reason = f"{why} So it is answered here."
         if self._local is not None:
-            self._note.taken = taken_here(plan, "fallback", reason, self._local.model.name)
+            self._note.taken = local_route(plan, "fallback", reason, self._local.model.name)
             self._answers_from(self._local)
             await self._local.backend.run(request, sink)
             return
         async with self._open_local(plan.target.local) as lease:
-            self._note.taken = taken_here(plan, "fallback", reason, lease.model.name)
+            self._note.taken = local_route(plan, "fallback", reason, lease.model.name)
             self._answers_from(lease)
             await lease.backend.run(self._resample(request, lease.model.sampling), sink)
 
-    async def _leave(self, request: GenerateRequest, sink: EventSink) -> None:
+    async def _answer_remotely(self, request: GenerateRequest, sink: EventSink) -> None:
         plan = self._plan
-        departure = await self._router.departure(plan, request)
-        if departure is None:
+        outbound = await self._router.outbound(plan, request)
+        if outbound is None:
             if plan.target.named:
                 raise refused(plan.target.remote, plan)
             why = "The request could not be redacted for sending."
@@ -261,7 +261,7 @@ class RoutedBackend:
             return
         first = FirstEvents(departure, sink, self._departs)
         try:
-            await self._router.send(departure, first.take)
+            await self._router.send(outbound, first.take)
             first.end()
         except Exception as error:
             if first.begun or plan.target.named:
@@ -273,10 +273,10 @@ class RoutedBackend:
                 told = "something went wrong on the way."
             await self._fall_back(request, sink, f"'{plan.target.provider}' did not answer: {told}")
 
-    def _departs(self, departure: OutboundRequest) -> None:
+    def _record_departure(self, outbound: OutboundRequest) -> None:
         """Record the route when the first event of a remote answer arrives."""
         target = self._plan.target
-        self._note.taken = _taken_there(self._plan, departure.clearance.redacted)
+        self._note.taken = _remote_route(self._plan, outbound.clearance.redacted)
         provider = self._router.provider(self._plan)
         model = remote_model(target.provider, target.model, provider.context)
         assert self.lease is not None
@@ -311,7 +311,7 @@ class RoutedBackend:
                 running.cancel()
             await asyncio.wait({running})
         self._plan = _escalated(self._plan, surprise)
-        await self._leave(request, sink)
+        await self._answer_remotely(request, sink)
 
 
 def _escalated(plan: RoutingPlan, surprise: float) -> RoutingPlan:

@@ -50,15 +50,15 @@ class Router:
         *,
         policy: PolicySource,
         names: RouteResolver,
-        exits: EgressGateway,
+        egress: EgressGateway,
         taint: TaintStore,
         inspector: RequestInspector | None = None,
-        consents: ConsentBook | None = None,
+        consents: ConsentStore | None = None,
     ) -> None:
         self.policy = policy
         self.names = names
-        self.exits = exits
-        self.consents = consents or ConsentBook()
+        self.egress = egress
+        self.consents = consents or ConsentStore()
         self.memories = PlaceholderMemories()
         self.find_judge: Callable[[], Generate | None] = lambda: None
         """Returns the model that judges privacy, for routes that want it."""
@@ -69,26 +69,26 @@ class Router:
     def providers(self) -> Sequence[Provider]:
         """Return the providers; none if their list cannot be read, which is logged."""
         try:
-            return self.exits.providers()
+            return self.egress.providers()
         except Exception as error:
-            log.warning("The providers cannot be read: %s", _told(error))
+            log.warning("The providers cannot be read: %s", _error_message(error))
             return ()
 
     def ready(self) -> list[Provider]:
         """Return the providers that are usable now and have a model."""
-        return [p for p in self.providers() if p.models and not self.exits.trouble(p)]
+        return [p for p in self.providers() if p.models and not self.egress.trouble(p)]
 
     def stand_in(self, name: str) -> str | None:
         """Return the local model behind the name of a route; safe in any thread."""
         return self.names.stand_in(name, self.providers())
 
-    def concerns(self, name: str, wish: RoutingPreference = NO_PREFERENCE) -> bool:
+    def concerns(self, name: str, preference: RoutingPreference = NO_PREFERENCE) -> bool:
         """Whether a request for this model has to be routed at all; scans nothing."""
-        if wish.route in ("auto", "ask"):
+        if preference.route in ("auto", "ask"):
             return True
         return self.names.find(name, self.providers()) is not None
 
-    def target(self, name: str, wish: RoutingPreference = NO_PREFERENCE) -> RouteTarget:
+    def target(self, name: str, preference: RoutingPreference = NO_PREFERENCE) -> RouteTarget:
         """Return the target of a name; a name that is no route uses `auto` with that local
         model.
         """
@@ -143,19 +143,19 @@ class Router:
         name: str,
         requests: Sequence[GenerateRequest],
         *,
-        wish: RoutingPreference = NO_PREFERENCE,
+        preference: RoutingPreference = NO_PREFERENCE,
         opaque: str = "",
     ) -> RoutingPlan:
         """Return the plan of a request; taints its conversation if required.
 
         Raises `RouteRefused` if its name chose a provider's model to which it may not be sent.
         """
-        target = self.target(name, wish)
-        plan = self._without_looking(target, requests, wish)
+        target = self.target(name, preference)
+        plan = self._plan_uninspected(target, requests, preference)
         if plan is None:
             considered = await self.consider(target, requests, opaque=opaque)
             considered = await self._judged(considered)
-            plan = self._decided(considered, requests, wish)
+            plan = self._plan_for_decision(considered, requests, preference)
             plan = await self._tainting(plan, requests)
         elif plan.rule == "private":
             await self._marks.mark(requests, Sensitivity.NEVER, private=True)
@@ -164,15 +164,15 @@ class Router:
         return plan
 
     async def preview(
-        self, name: str, request: GenerateRequest, *, wish: RoutingPreference = NO_PREFERENCE
+        self, name: str, request: GenerateRequest, *, preference: RoutingPreference = NO_PREFERENCE
     ) -> tuple[InspectedDecision, RoutingPlan]:
         """Return the decision and plan that a request would get now, without side effects."""
-        target = self.target(name, wish)
+        target = self.target(name, preference)
         considered = await self.consider(target, [request])
-        plan = self._without_looking(target, [request], wish)
-        return considered, plan or self._decided(considered, [request], wish)
+        plan = self._plan_uninspected(target, [request], preference)
+        return considered, plan or self._plan_for_decision(considered, [request], preference)
 
-    async def note_private(self, requests: Sequence[GenerateRequest]) -> None:
+    async def taint_private(self, requests: Sequence[GenerateRequest]) -> None:
         """Taint the conversation of a private request: what continues it stays local as well."""
         if any(request.private for request in requests) and self.providers():
             await self._marks.mark(requests, Sensitivity.NEVER, private=True)
@@ -191,9 +191,7 @@ class Router:
                 return provider
         raise refused(plan.target.remote, plan)
 
-    async def departure(
-        self, plan: RoutingPlan, request: GenerateRequest
-    ) -> OutboundRequest | None:
+    async def outbound(self, plan: RoutingPlan, request: GenerateRequest) -> OutboundRequest | None:
         """Return the request as it leaves; None if it must not.
 
         This is the final check of the exact text: only inspected text may leave, and redacted text
@@ -205,10 +203,10 @@ class Router:
             log.warning("A request could not be redacted for sending (%s)", type(error).__name__)
             return None
 
-    async def send(self, departure: OutboundRequest, sink: EventSink) -> None:
+    async def send(self, outbound: OutboundRequest, sink: EventSink) -> None:
         """Send it; raises `BackendError` and `RequestError`."""
-        backend = await self.exits.backend(departure.clearance, departure.request)
-        await backend.run(departure.request, sink)
+        backend = await self.egress.backend(outbound.clearance, outbound.request)
+        await backend.run(outbound.request, sink)
 
     async def taint_answer(self, plan: RoutingPlan, request: GenerateRequest, text: str) -> None:
         """Taint text generated in a conversation that holds something sensitive."""
@@ -241,8 +239,11 @@ class Router:
         policy = self._policy()
         return OwnWords(policy.words, policy.folders)
 
-    def _without_looking(
-        self, target: RouteTarget, requests: Sequence[GenerateRequest], wish: RoutingPreference
+    def _plan_uninspected(
+        self,
+        target: RouteTarget,
+        requests: Sequence[GenerateRequest],
+        preference: RoutingPreference,
     ) -> RoutingPlan | None:
         """Return the plan if nothing could leave in any case; None if the request has to be
         inspected.
@@ -251,14 +252,14 @@ class Router:
         def here(rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
 
-        if wish.route == "local":
+        if preference.route == "local":
             return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
         if not target.provider:
             return here("no_provider", "No provider is set up, so it is answered here.")
         if not current_permission().allows_remote(target.remote):
             return here("key", "The API key of this request does not allow it to leave.")
         provider = next((p for p in self.providers() if p.name == target.provider), None)
-        trouble = "It is not set up." if provider is None else self.exits.trouble(provider)
+        trouble = "It is not set up." if provider is None else self.egress.trouble(provider)
         if trouble:
             return here("provider_not_ready", f"'{target.provider}' cannot be used: {trouble}")
         if any(request.private for request in requests):
@@ -273,15 +274,15 @@ class Router:
             return here("policy_is_wrong", f"{error.message} Until it is fixed nothing leaves.")
         return None
 
-    def _decided(
+    def _plan_for_decision(
         self,
         considered: InspectedDecision,
         requests: Sequence[GenerateRequest],
-        wish: RoutingPreference,
+        preference: RoutingPreference,
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
-        yes = self._yes(considered, requests, wish)
+        yes = self._consented_verdict(considered, requests, preference)
 
         def here(rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(
@@ -292,11 +293,11 @@ class Router:
                 considered=considered,
             )
 
-        def leaving(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
+        def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(
                 target=target,
                 verdict=verdict,
-                leaving=verdict,
+                outbound_verdict=verdict,
                 rule=rule,
                 reason=reason,
                 considered=considered,
@@ -305,8 +306,8 @@ class Router:
             )
 
         if yes is not None:
-            return leaving(yes, decision.rule, f"{decision.reason} You consented.")
-        if wish.route == "ask":
+            return outbound(yes, decision.rule, f"{decision.reason} You consented.")
+        if preference.route == "ask":
             return here("ask_first", f"{decision.reason} It leaves only with your consent.")
         alone = considered.policy.decide(
             decision.findings,
@@ -316,35 +317,37 @@ class Router:
         )
         if alone.verdict is Verdict.LOCAL:
             stale = " The consent in the request has expired, or is for another text."
-            return here(alone.rule, alone.reason + (stale if wish.consent is not None else ""))
+            return here(
+                alone.rule, alone.reason + (stale if preference.consent is not None else "")
+            )
         if target.named or target.route.prefer == "cloud":
-            return leaving(alone.verdict, alone.rule, alone.reason)
+            return outbound(alone.verdict, alone.rule, alone.reason)
         value = high_value_reason(requests[0], target.route)
         if value is not None and "valuable" in target.route.escalate:
-            return leaving(alone.verdict, "valuable", f"It may leave, and {value}.")
+            return outbound(alone.verdict, "valuable", f"It may leave, and {value}.")
         stays = here("prefer_local", "It may leave, but this route prefers this machine.")
         # With several answers or prompts, each of them would have to be certain.
         if "uncertain" in target.route.escalate and len(requests) == 1:
-            return replace(stays, escalates=True, leaving=alone.verdict)
+            return replace(stays, escalates=True, outbound_verdict=alone.verdict)
         return stays
 
-    def _yes(
+    def _consented_verdict(
         self,
         considered: InspectedDecision,
         requests: Sequence[GenerateRequest],
-        wish: RoutingPreference,
+        preference: RoutingPreference,
     ) -> Verdict | None:
         """Return the verdict consented to, for this very text or earlier in its conversation."""
         target, decision = considered.target, considered.decision
         kinds = frozenset(c.finding.kind for c in considered.classified())
         conversation = requests[0].conversation if requests else ""
-        if wish.consent is None:
+        if preference.consent is None:
             earlier = self.consents.recall(conversation, target.remote, kinds)
             asked = decision.verdict in (Verdict.ASK, Verdict.REDACT) and not decision.tainted
-            return earlier if asked and earlier in considered.yeses() else None
+            return earlier if asked and earlier in considered.grantable_verdicts() else None
         for override in (False, True):
             binding = self.binding(considered, override=override)
-            verdict = self.consents.check(wish.consent, binding)
+            verdict = self.consents.check(preference.consent, binding)
             if verdict is not None:
                 if conversation and not override:
                     agreement = ConsentScope(verdict, target.remote, kinds)
@@ -359,7 +362,7 @@ class Router:
         considered = plan.considered
         assert considered is not None
         decision = considered.decision
-        if plan.leaving is not None or decision.verdict is Verdict.CLOUD:
+        if plan.outbound_verdict is not None or decision.verdict is Verdict.CLOUD:
             return plan
         classes = [c.sensitivity for c in considered.classified()]
         classes += [decision.sensitivity] if decision.tainted else []
@@ -378,12 +381,12 @@ def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
     leave.
     """
     hint = "With the model `auto` it is answered on this machine."
-    if plan.considered is not None and plan.considered.yeses(override=True):
+    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
         kept = plan.considered.decision.verdict is Verdict.LOCAL
         named = " that names the class 'never'" if kept else ""
         hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
     return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)
 
 
-def _told(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     return str(getattr(error, "message", type(error).__name__))

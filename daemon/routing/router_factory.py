@@ -16,18 +16,18 @@ LEAST_PARAMETERS = 1_000_000_000
 """Smaller models judge everything public (docs/privacy.md has the figures)."""
 
 
-def make_router(config: Config, exits: EgressGateway | None = None) -> Router:
+def make_router(config: Config, egress: EgressGateway | None = None) -> Router:
     """Return a router; by default with the configured providers, and none if ingle is offline."""
     policy = PolicySource(config.paths.config / FILE_NAME)
     return Router(
         policy=policy,
         names=RouteResolver(policy, config.default_model),
-        exits=exits or _exits(config),
+        egress=egress or _egress(config),
         taint=TaintStore(config.paths.state / "routing" / "taint.db"),
     )
 
 
-def _exits(config: Config) -> EgressGateway:
+def _egress(config: Config) -> EgressGateway:
     return NoEgress() if config.offline else ProviderEgress(config)
 
 

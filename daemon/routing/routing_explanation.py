@@ -59,16 +59,20 @@ async def explain(
     name: str,
     request: GenerateRequest,
     *,
-    wish: RoutingPreference = NO_PREFERENCE,
+    preference: RoutingPreference = NO_PREFERENCE,
     override: bool = False,
 ) -> Explanation:
     """Return the explanation; `override` asks for a consent that names the class never."""
-    considered, plan = await router.preview(name, request, wish=wish)
+    considered, plan = await router.preview(name, request, preference=preference)
     decision, target = considered.decision, considered.target
     verdict, rule = decision.verdict, decision.rule
     if request.private:
         verdict, rule = Verdict.LOCAL, plan.rule
-    yeses = [] if request.private or not target.provider else considered.yeses(override=override)
+    grantable_verdicts = (
+        []
+        if request.private or not target.provider
+        else considered.grantable_verdicts(override=override)
+    )
     binding = router.binding(considered, override=override and decision.verdict is Verdict.LOCAL)
     return Explanation(
         verdict=verdict,
@@ -80,9 +84,11 @@ async def explain(
         route=target.route.name,
         provider=target.provider,
         model=target.model or target.local,
-        goes_to=target.remote if plan.leaving is not None and not plan.escalates else "local",
+        goes_to=target.remote
+        if plan.outbound_verdict is not None and not plan.escalates
+        else "local",
         redacted=_redacted(router, considered),
-        consents={yes.value: router.consents.issue(yes, binding) for yes in yeses},
+        consents={yes.value: router.consents.issue(yes, binding) for yes in grantable_verdicts},
     )
 
 
@@ -91,7 +97,7 @@ def _reason(considered: InspectedDecision, plan: RoutingPlan, verdict: Verdict) 
     reason = considered.decision.reason
     if verdict is Verdict.LOCAL and considered.decision.verdict is not Verdict.LOCAL:
         return plan.reason
-    if plan.leaving is None and plan.rule not in (considered.decision.rule, "ask_first"):
+    if plan.outbound_verdict is None and plan.rule not in (considered.decision.rule, "ask_first"):
         reason += f" {plan.reason}"
     return reason
 

@@ -45,7 +45,7 @@ def build_services(
     make_preparer: Callable[..., Preparer] = ModelLoadPlanner,
     create_backend: Callable[[LoadSpec], Backend] | None = None,
     pull: Callable[..., StoredModel] | None = None,
-    exits: EgressGateway | None = None,
+    egress: EgressGateway | None = None,
 ) -> Services:
     """Build the services of one daemon; each of the last four replaces a default part."""
     catalog = Catalog.load()
@@ -55,7 +55,7 @@ def build_services(
         model_places(config, os.environ),
         offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
     )
-    router = make_router(config, exits)
+    router = make_router(config, egress)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
     hub, memory = EventHub(), MemoryMeter()
@@ -86,7 +86,9 @@ def build_services(
         fits=FitForecaster(planner),
         memory=memory,
         router=router,
-        egress=router.exits if isinstance(router.exits, ProviderEgress) else ProviderEgress(config),
+        egress=router.egress
+        if isinstance(router.egress, ProviderEgress)
+        else ProviderEgress(config),
         responses=ResponseStore(config.paths.responses, keep_seconds=config.keep_responses),
         shutdown=shutdown,
         started_at=started_at,

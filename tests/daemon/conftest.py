@@ -380,7 +380,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         pull: Callable[..., StoredModel] | None = None,
         sampling: dict[str, float] | None = None,
         prepares_files: bool = False,
-        exits: EgressGateway | None = None,
+        egress: EgressGateway | None = None,
         **settings: Any,
     ) -> AsyncGenerator[RunningDaemon]:
         paths = find_paths({"INGLE_HOME": str(ingle_home)})
@@ -398,7 +398,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
             shutdown=lambda: shutdowns.append(time.monotonic()),
             started_at=time.monotonic(),
             address=f"127.0.0.1:{port}",
-            exits=exits,
+            egress=egress,
         )
         install(services.store, "echo:1", sampling)
         gauges = GaugePublisher(services.hub, services.manager, services.pulls, services.memory)

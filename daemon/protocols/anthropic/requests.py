@@ -42,7 +42,10 @@ def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
         grammar=_grammar(body),
     )
     return Job(
-        model=body.model, request=request, options=body, wish=routing_preference_of(body.ingle)
+        model=body.model,
+        request=request,
+        options=body,
+        preference=routing_preference_of(body.ingle),
     )
 
 

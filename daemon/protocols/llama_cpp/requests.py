@@ -73,7 +73,7 @@ def _job(
         request=request,
         prompts=prompts,
         options=options,
-        wish=routing_preference_of(own),
+        preference=routing_preference_of(own),
     )
 
 

@@ -55,5 +55,9 @@ def conversation_request(body: TokensRequest) -> GenerateRequest:
     )
 
 
-def _reasoning(wish: ReasoningOptions | None) -> Reasoning:
-    return Reasoning() if wish is None else Reasoning(wish.enabled, wish.effort, wish.budget)
+def _reasoning(preference: ReasoningOptions | None) -> Reasoning:
+    return (
+        Reasoning()
+        if preference is None
+        else Reasoning(preference.enabled, preference.effort, preference.budget)
+    )

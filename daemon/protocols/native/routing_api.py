@@ -49,7 +49,7 @@ class RoutingApi:
                 kind=provider.kind,
                 own=provider.own,
                 models=list(provider.models),
-                ready=not (why := router.exits.trouble(provider)),
+                ready=not (why := router.egress.trouble(provider)),
                 trouble=why,
             )
             for provider in router.providers()
@@ -103,7 +103,7 @@ class RoutingApi:
             self._services.router,
             name,
             asked,
-            wish=routing_preference_of(body.ingle or body),
+            preference=routing_preference_of(body.ingle or body),
             override=body.override is not None,
         )
         return JSONResponse(explanation)

@@ -37,17 +37,17 @@ async def start_generation(
     origin = RequestOrigin(client=identify_client(request), private=private)
     # Everything the request alone decides is checked before the model is looked up.
     asked = generation_request(body, origin)
-    name, wish = services.routed_name(reference), routing_preference_of(body.ingle or body)
+    name, preference = services.routed_name(reference), routing_preference_of(body.ingle or body)
     way = None
-    if services.router.concerns(name, wish):
-        plan = await services.router.plan(name, [asked], wish=wish)
+    if services.router.concerns(name, preference):
+        plan = await services.router.plan(name, [asked], preference=preference)
         way = _way(services, plan, body.sampling)
         if plan.verdict is not Verdict.LOCAL:
             asked = _sampled(asked, body.sampling, {})
             return services.generations.start(reference, plan.target.remote, asked, way=way)
         reference = plan.target.local
     else:
-        await services.router.note_private([asked])
+        await services.router.taint_private([asked])
     model = await asyncio.to_thread(_generating, services, reference)
     return services.generations.start(
         reference,

@@ -75,7 +75,7 @@ class RequestReader:
             options=body,
             messages_field="input",
             fit=fitting if body.truncation == "auto" else None,
-            wish=routing_preference_of(body.ingle),
+            preference=routing_preference_of(body.ingle),
         )
         return ResponseDraft(
             body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting

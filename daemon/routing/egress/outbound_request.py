@@ -35,13 +35,13 @@ async def make_outbound_request(
     memories: PlaceholderMemories,
 ) -> OutboundRequest | None:
     """Return a request as it leaves; None if it must not. Raises `CannotExpress`."""
-    inspected = looked_through(plan, request)
+    inspected = inspection_of(plan, request)
     if inspected is None or plan.considered is None:
         return None
-    if plan.leaving is Verdict.CLOUD:
+    if plan.outbound_verdict is Verdict.CLOUD:
         clearance = _clearance(plan, request, redacted=())
         return OutboundRequest(request=request, clearance=clearance, restored=_as_they_are)
-    if plan.leaving is not Verdict.REDACT:
+    if plan.outbound_verdict is not Verdict.REDACT:
         return None
     changed, redaction = redact(plan.considered, inspected, memories)
     if not await is_clean(inspector, plan, changed):
@@ -61,7 +61,7 @@ def redact(
     return Redaction.of(inspected.request, findings, memory)
 
 
-def looked_through(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
+def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
     """Return the inspection of exactly this request; None if it was not inspected in this form."""
     if plan.considered is None:
         return None
@@ -93,14 +93,14 @@ async def is_clean(
 def _clearance(
     plan: RoutingPlan, request: GenerateRequest, *, redacted: tuple[str, ...]
 ) -> Clearance:
-    assert plan.leaving is not None
+    assert plan.outbound_verdict is not None
     assert plan.considered is not None
     kinds = {c.finding.kind.value for c in plan.considered.classified()}
     return Clearance(
         digest=request_digest(request),
         provider=plan.target.provider,
         model=plan.target.model,
-        verdict=plan.leaving,
+        verdict=plan.outbound_verdict,
         rule=plan.rule,
         classes=tuple(sorted(kinds)),
         redacted=redacted,

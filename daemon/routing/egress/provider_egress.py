@@ -73,13 +73,13 @@ class ProviderEgress:
             raise _no_key(provider)
         prices = self.store.prices(provider)
         price = prices.find(provider, clearance.model)
-        departure = _Departure(self, provider, clearance, price)
+        outbound = _OutboundCall(self, provider, clearance, price)
 
         async def depart(size: int) -> None:
-            await departure.begin(worst_case(provider, request, size, price, prices.currency))
+            await outbound.begin(worst_case(provider, request, size, price, prices.currency))
 
         made = backends.make(
-            provider, clearance.model, key, clearance, departure.settle, before_send=depart
+            provider, clearance.model, key, clearance, outbound.settle, before_send=depart
         )
         made.check(request)
         return made
@@ -99,7 +99,7 @@ class ProviderEgress:
             log.warning("A receipt will be written later: %s", error.message)
 
 
-class _Departure:
+class _OutboundCall:
     """One outgoing request, from the intent to the receipt."""
 
     def __init__(
@@ -115,20 +115,20 @@ class _Departure:
         """Reserve and record it; if cancelled meanwhile, a receipt records that nothing was
         sent.
         """
-        booking = asyncio.ensure_future(asyncio.to_thread(self._book, reserved))
+        booking = asyncio.ensure_future(asyncio.to_thread(self._reserve, reserved))
         try:
             await asyncio.shield(booking)
         except asyncio.CancelledError:
-            booking.add_done_callback(self._give_up)
+            booking.add_done_callback(self._abandon)
             raise
 
-    def _give_up(self, booking: asyncio.Future[None]) -> None:
+    def _abandon(self, booking: asyncio.Future[None]) -> None:
         if not booking.cancelled() and booking.exception() is None:
             self.settle(
                 Receipt(bytes_sent=0, bytes_received=0, seconds=0.0, outcome=Outcome.CANCELLED)
             )
 
-    def _book(self, reserved: BudgetReservation) -> None:
+    def _reserve(self, reserved: BudgetReservation) -> None:
         """Check the budget and write the intent atomically; blocks."""
         ledger = self._egress.ledger
         with ledger.exclusive():

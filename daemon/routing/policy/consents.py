@@ -28,7 +28,7 @@ class ConsentScope(msgspec.Struct, frozen=True):
     kinds: frozenset[FindingKind]
 
 
-class ConsentBook:
+class ConsentStore:
     """Issues and checks consent tokens; both tokens and scopes end with the daemon."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -40,7 +40,7 @@ class InspectedDecision:
         """Whether it contains something that never leaves as it is."""
         return any(c.sensitivity is Sensitivity.REDACT for c in self.classified())
 
-    def yeses(self, *, override: bool = False) -> list[Verdict]:
+    def grantable_verdicts(self, *, override: bool = False) -> list[Verdict]:
         """Return the verdicts that consent can grant; `override` includes the class never."""
         redactable = bool(self.replaceable())
         match self.decision.verdict:
@@ -59,18 +59,18 @@ class InspectedDecision:
 class RoutingPlan:
     """The route of one request.
 
-    `verdict` says where its answer begins, `leaving` how it may be sent elsewhere: as it is or
-    redacted; None if it may not. They differ if it `escalates`: then the answer begins locally, and
-    is sent elsewhere if it is uncertain. `rule` and `reason` are those that finally decided.
-    `override`: the user released what never leaves. `taints` is the class that its conversation
-    gets.
+    `verdict` says where its answer begins, `outbound_verdict` how it may be sent elsewhere: as
+    it is or redacted; None if it may not. They differ if it `escalates`: then the answer begins
+    locally, and is sent elsewhere if it is uncertain. `rule` and `reason` are those that
+    finally decided. `override`: the user released what never leaves. `taints` is the class that
+    its conversation gets.
     """
 
     target: RouteTarget
     verdict: Verdict
     rule: str
     reason: str
-    leaving: Verdict | None = None
+    outbound_verdict: Verdict | None = None
     considered: InspectedDecision | None = None
     consented: bool = False
     override: bool = False

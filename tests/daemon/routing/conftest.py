@@ -116,6 +116,6 @@ class SinkExits:
 
 
 @pytest.fixture
-def exits(sink: Sink) -> SinkExits:
+def egress(sink: Sink) -> SinkExits:
     """The way to the sink."""
     return SinkExits(sink)

@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[3]
 
 
 async def test_two_hundred_canaries_stay(
-    run_daemon: DaemonFactory, exits: SinkExits, sink: Sink
+    run_daemon: DaemonFactory, egress: SinkExits, sink: Sink
 ) -> None:
-    async with run_daemon(exits=exits) as daemon:
+    async with run_daemon(egress=egress) as daemon:
         for number, (_, text) in enumerate(canaries(200)):
             every = bodies(text)
             path, body = every[number % len(every)]

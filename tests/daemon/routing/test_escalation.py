@@ -74,11 +74,11 @@ def make(kind: type[LocalBackend]) -> Any:
 
 
 @pytest.fixture
-async def daemons(run_daemon: DaemonFactory, exits: SinkExits) -> Any:
+async def daemons(run_daemon: DaemonFactory, egress: SinkExits) -> Any:
     """Starts a daemon whose local model is of a kind, with the policy above."""
 
     def start(kind: type[LocalBackend]) -> Any:
-        return run_daemon(exits=exits, create_backend=make(kind))
+        return run_daemon(egress=egress, create_backend=make(kind))
 
     return start
 

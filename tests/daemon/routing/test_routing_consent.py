@@ -16,9 +16,9 @@ HARMLESS = "Why is the sky blue?"
 
 
 @pytest.fixture
-async def daemon(run_daemon: DaemonFactory, exits: SinkExits) -> AsyncGenerator[RunningDaemon]:
+async def daemon(run_daemon: DaemonFactory, egress: SinkExits) -> AsyncGenerator[RunningDaemon]:
     """A daemon with a local model and a provider."""
-    async with run_daemon(exits=exits) as running:
+    async with run_daemon(egress=egress) as running:
         yield running
 
 
@@ -153,10 +153,10 @@ async def test_a_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -
 
 
 async def test_answers_to_what_is_sensitive_are_known_again(
-    run_daemon: DaemonFactory, exits: SinkExits, sink: Sink
+    run_daemon: DaemonFactory, egress: SinkExits, sink: Sink
 ) -> None:
     answer = "The quarterly numbers of Heron are better than anybody thought."
-    async with run_daemon(exits=exits, script={"reply": answer}) as daemon:
+    async with run_daemon(egress=egress, script={"reply": answer}) as daemon:
         body = {"model": "auto", "messages": chat(CARD)}
         said = await daemon.unix.post("/v1/chat/completions", json=body)
         content = said.json()["choices"][0]["message"]["content"]
@@ -165,7 +165,7 @@ async def test_answers_to_what_is_sensitive_are_known_again(
         assert sink.connections == 0
 
 
-async def test_routing_says_what_is_in_force(daemon: RunningDaemon, exits: SinkExits) -> None:
+async def test_routing_says_what_is_in_force(daemon: RunningDaemon, egress: SinkExits) -> None:
     policy(daemon, '[routes.work]\ncloud = "sink/small"\nprefer = "local"\ndescription = "x"\n')
     state = (await daemon.unix.get("/ingle/v1/routing")).json()
     assert state["enabled"]
@@ -173,7 +173,7 @@ async def test_routing_says_what_is_in_force(daemon: RunningDaemon, exits: SinkE
     work = state["routes"][1]
     assert (work["local"], work["remote"], work["prefer"]) == ("echo:1", "sink/small", "local")
     assert state["providers"][0]["name"] == "sink"
-    exits.refuses = "It has no key."
+    egress.refuses = "It has no key."
     state = (await daemon.unix.get("/ingle/v1/routing")).json()
     assert (state["enabled"], state["providers"][0]["trouble"]) == (False, "It has no key.")
 

@@ -22,9 +22,9 @@ CHATS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-async def daemon(run_daemon: DaemonFactory, exits: SinkExits) -> AsyncGenerator[RunningDaemon]:
+async def daemon(run_daemon: DaemonFactory, egress: SinkExits) -> AsyncGenerator[RunningDaemon]:
     """A daemon with a local model and a provider."""
-    async with run_daemon(exits=exits) as running:
+    async with run_daemon(egress=egress) as running:
         yield running
 
 

@@ -53,7 +53,10 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         **_common(body, origin, body.n),
     )
     return Job(
-        model=body.model, request=request, options=body, wish=routing_preference_of(body.ingle)
+        model=body.model,
+        request=request,
+        options=body,
+        preference=routing_preference_of(body.ingle),
     )
 
 
@@ -88,7 +91,7 @@ def completion_job(body: CompletionRequest, origin: RequestOrigin) -> Job:
         request=request,
         prompts=_gaps(prompts, body),
         options=body,
-        wish=routing_preference_of(body.ingle),
+        preference=routing_preference_of(body.ingle),
     )
 
 

@@ -89,7 +89,7 @@ class TestInTheRouter:
         [("private", "local", 1), ("public", "cloud", 1), ("nonsense", "cloud", 1)],
     )
     async def test_an_opinion_only_keeps(
-        self, run_daemon: DaemonFactory, exits: SinkExits, opinion: str, wanted: str, asked: int
+        self, run_daemon: DaemonFactory, egress: SinkExits, opinion: str, wanted: str, asked: int
     ) -> None:
         questions: list[GenerateRequest] = []
 
@@ -97,7 +97,7 @@ class TestInTheRouter:
             questions.append(request)
             yield Delta(request.id, 0, opinion, [])
 
-        async with run_daemon(exits=exits) as daemon:
+        async with run_daemon(egress=egress) as daemon:
             daemon.services.router.find_judge = lambda: answer
             policy = daemon.services.config.paths.config / "policy.toml"
             assert await self.verdict(daemon) == "cloud"  # nobody is asked by default

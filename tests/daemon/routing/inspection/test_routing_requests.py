@@ -26,9 +26,9 @@ LOCAL_ANSWER = "Hello from the scripted model."
 
 
 @pytest.fixture
-async def daemon(run_daemon: DaemonFactory, exits: SinkExits) -> AsyncGenerator[RunningDaemon]:
+async def daemon(run_daemon: DaemonFactory, egress: SinkExits) -> AsyncGenerator[RunningDaemon]:
     """A daemon with a local model and a provider."""
-    async with run_daemon(exits=exits) as running:
+    async with run_daemon(egress=egress) as running:
         yield running
 
 
@@ -188,13 +188,13 @@ async def test_what_goes_on_from_a_private_request_stays(daemon: RunningDaemon, 
 
 
 async def test_routes_are_listed_where_they_lead_somewhere(
-    daemon: RunningDaemon, exits: SinkExits
+    daemon: RunningDaemon, egress: SinkExits
 ) -> None:
     listed = (await daemon.unix.get("/v1/models")).json()["data"]
     auto = next(model for model in listed if model["id"] == "auto")
     assert auto["root"] == "echo:1"
     assert auto["ingle"] == {"route": {"remote": "sink/big", "prefer": "cloud"}}
-    exits.refuses = "It has no key."
+    egress.refuses = "It has no key."
     listed = (await daemon.unix.get("/v1/models")).json()["data"]
     assert [model["id"] for model in listed] == ["echo:1"]
     assert (await daemon.unix.get("/v1/models/auto")).json()["id"] == "echo:1"

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, Sensitivity
-from ingle.daemon.routing.policy.consents import ConsentBook, ConsentScope, consent_binding
+from ingle.daemon.routing.policy.consents import ConsentScope, ConsentStore, consent_binding
 from ingle.daemon.routing.policy.policy_decision import PolicyDecision, Verdict
 
 
@@ -22,17 +22,17 @@ def decision(
 
 def test_a_token_is_good_for_what_it_was_given_for() -> None:
     now = [0.0]
-    book = ConsentBook(clock=lambda: now[0])
+    book = ConsentStore(clock=lambda: now[0])
     token = book.issue(Verdict.CLOUD, b"binding")
     assert book.check(token, b"binding") is Verdict.CLOUD
     assert book.check(token, b"another") is None
-    assert ConsentBook().check(token, b"binding") is None
+    assert ConsentStore().check(token, b"binding") is None
     now[0] = 3_601.0
     assert book.check(token, b"binding") is None
 
 
 def test_a_token_cannot_be_changed() -> None:
-    book = ConsentBook()
+    book = ConsentStore()
     token = book.issue(Verdict.REDACT, b"b")
     content = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     for place in range(len(content)):
@@ -43,7 +43,7 @@ def test_a_token_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("token", ["", "x", "=", "ä", "a" * 10_000, "\0", "AAAA"])
 def test_nonsense_is_no_token(token: str) -> None:
-    assert ConsentBook().check(token, b"b") is None
+    assert ConsentStore().check(token, b"b") is None
 
 
 def test_a_binding_has_all_that_was_agreed_to() -> None:
@@ -59,7 +59,7 @@ def test_a_binding_has_all_that_was_agreed_to() -> None:
 
 
 def test_one_yes_is_enough_for_a_conversation() -> None:
-    book = ConsentBook()
+    book = ConsentStore()
     person, work = frozenset({FindingKind.PERSON}), frozenset({FindingKind.WORK})
     book.remember("c", ConsentScope(Verdict.CLOUD, "p/m", person))
     assert book.recall("c", "p/m", person) is Verdict.CLOUD
