@@ -30,12 +30,12 @@ class FirstEvents:
 
     def __init__(
         self,
-        departure: OutboundRequest,
+        outbound: OutboundRequest,
         sink: EventSink,
         on_first: Callable[[OutboundRequest], None],
     ) -> None:
         self.begun = False
-        self._departure = departure
+        self._departure = outbound
         self._sink = sink
         self._on_first = on_first
         self._held: list[Event] = []

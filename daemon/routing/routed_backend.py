@@ -259,7 +259,7 @@ class RoutedBackend:
             why = "The request could not be redacted for sending."
             await self._fall_back(request, sink, why)
             return
-        first = FirstEvents(departure, sink, self._departs)
+        first = FirstEvents(outbound, sink, self._record_departure)
         try:
             await self._router.send(outbound, first.take)
             first.end()

@@ -21,7 +21,7 @@ from .escalation import high_value_reason
 from .inspection.privacy_judge import Generate, judge
 from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
-from .policy.consents import ConsentBook, ConsentScope, consent_binding
+from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_marks import ConversationMarks
 from .policy.conversation_taint import TaintStore, text_traces
 from .policy.policy import Policy, strictest
@@ -159,7 +159,7 @@ class Router:
             plan = await self._tainting(plan, requests)
         elif plan.rule == "private":
             await self._marks.mark(requests, Sensitivity.NEVER, private=True)
-        if target.named and plan.leaving is None and plan.rule != ASKED_FOR_LOCAL:
+        if target.named and plan.outbound_verdict is None and plan.rule != ASKED_FOR_LOCAL:
             raise refused(target.remote, plan)
         return plan
 
