@@ -24,10 +24,10 @@ from ingle_server import IngleServer
 from machine import save
 from server import Settings
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import request_messages, tail_messages
-from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.compactor import Compactor
 from ingle.tui.compaction.summary_check import CompactionRefused
 

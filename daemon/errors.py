@@ -32,6 +32,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from .client.error_types import ErrorDetail, NativeError
+
 
 class RequestError(Exception):
     """A request that gets no answer: status, stable code, sentence, and where possible a hint."""
@@ -206,20 +208,6 @@ class OpenAIError(msgspec.Struct, frozen=True):
     """The body of every error under `/v1/`."""
 
     error: OpenAIErrorDetail
-
-
-class ErrorDetail(msgspec.Struct, frozen=True):
-    """One sentence for people, a stable word for programs, and what to do next where known."""
-
-    code: str
-    message: str
-    hint: str | None
-
-
-class NativeError(msgspec.Struct, frozen=True):
-    """The body of every error that is not OpenAI's."""
-
-    error: ErrorDetail
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

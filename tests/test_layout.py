@@ -36,6 +36,20 @@ def test_the_pages_name_only_what_is_there() -> None:
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
+def test_the_client_may_import_no_module_beside_it() -> None:
+    """The import contract of `daemon.client` names all its siblings."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (contract,) = (
+        each
+        for each in contracts["contracts"]
+        if each.get("source_modules") == ["ingle.daemon.client"]
+    )
+    siblings = {path.parent.name for path in (ROOT / "daemon").glob("*/__init__.py")}
+    siblings |= {path.stem for path in (ROOT / "daemon").glob("*.py")} - {"__init__"}
+    named = {name.removeprefix("ingle.daemon.") for name in contract["forbidden_modules"]}
+    assert siblings - {"client"} <= named
+
+
 def test_packaging_has_no_init() -> None:
     """With one, our folder would hide the `packaging` library from everything in the checkout."""
     assert not (ROOT / "packaging" / "__init__.py").exists()

@@ -15,13 +15,13 @@ FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 MAY_CONNECT = {
     "backends/remote/metered_connection.py": "to providers, with what was cleared",
     "backends/remote/http_client.py": "speaks HTTP over that",
-    "daemon/client/daemon_client.py": "to our own unix socket",
+    "daemon/client/async_client.py": "to our own daemon",
+    "daemon/client/sync_client.py": "to our own unix socket",
     "daemon/connect/connection_probe.py": "to our own daemon, to prove that a client can",
     "daemon/doctor/read_system_state.py": "to ports of this machine, to see who has them",
     "models/sources/http_source.py": "to where models are pulled from",
     "models/sources/hub_source.py": "to where models are pulled from",
     "models/sources/ranged_file.py": "to where models are pulled from",
-    "tui/client/daemon_client.py": "to our own daemon",
 }
 MODULES = {
     *("aiohttp", "anyio", "ftplib", "h11", "h2", "http.client", "httpcore", "httpx", "httpx2"),

@@ -1,57 +1,69 @@
-"""What the chat reads from the daemon is what the daemon writes."""
+"""The wire types of the client have the JSON of the types in `models` and `backends`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from ingle.backends.base.kv_page_map import PageGroup
-from ingle.daemon.errors import ErrorDetail
-from ingle.daemon.generations import generation
-from ingle.daemon.load_planning.fit_forecast import ModelFit
-from ingle.daemon.machine.device_meters import DeviceGauges
-from ingle.daemon.machine.memory_reader import MemorySnapshot
-from ingle.daemon.model_process.kv_map_watch import PagesEvent
-from ingle.daemon.model_process.loaded_model import LoadedModel
-from ingle.daemon.protocols.native import types
-from ingle.models.download.pull_progress import PullProgress
-from ingle.tui.client import api_types
+from ingle.backends.base import kv_page_map, load_spec
+from ingle.backends.base.events import FinishReason
+from ingle.daemon.client import daemon_types, generation_types, model_types
+from ingle.daemon.client.model_types import LoadedModel
+from ingle.daemon.client.routing_types import Explanation
+from ingle.daemon.routing.policy.policy_decision import Verdict
+from ingle.models.download import pull_progress
+from ingle.models.fit import memory_needs
+from ingle.models.metadata import stored_model
+from ingle.models.model_task import ModelTask
+from ingle.tui.session.chat_client import clean_answer
 
-PAIRS: dict[type[Any], type[Any]] = {
-    api_types.DeviceGauges: DeviceGauges,
-    api_types.ErrorBody: ErrorDetail,
-    api_types.ModelFit: ModelFit,
-    api_types.TextDelta: generation.DeltaEvent,
-    api_types.Finished: generation.FinishedEvent,
-    api_types.GaugesEvent: types.GaugesEvent,
-    api_types.GenerationCreated: types.GenerationStarted,
-    api_types.LoadedModel: LoadedModel,
-    api_types.Loading: generation.LoadingEvent,
-    api_types.Memory: MemorySnapshot,
-    api_types.ModelEntry: types.ModelEntry,
-    api_types.ModelList: types.ModelEntries,
-    api_types.PageGroup: PageGroup,
-    api_types.PagesEvent: PagesEvent,
-    api_types.PullProgress: PullProgress,
-    api_types.Started: generation.StartedEvent,
-    api_types.Status: types.Status,
-    api_types.ReasoningDelta: generation.DeltaEvent,
-    api_types.TokenCounts: types.TokenCounts,
-}
+PAIRS: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
+    (model_types.MemoryNeeds, memory_needs.MemoryNeeds),
+    (model_types.PullProgress, pull_progress.PullProgress),
+    (model_types.UnusableModel, stored_model.UnusableModel),
+    (daemon_types.PageGroup, kv_page_map.PageGroup),
+]
 
 
-@pytest.mark.parametrize("read", PAIRS, ids=lambda kind: kind.__name__)
-def test_every_field_that_is_read_is_written(read: type[Any]) -> None:
-    # A field that nobody writes would stay at its default for ever, and no error tell of it.
-    written = {field.encode_name for field in msgspec.structs.fields(PAIRS[read])}
-    assert {field.encode_name for field in msgspec.structs.fields(read)} <= written
+def _type_of(kind: type[msgspec.Struct], name: str) -> Any:
+    return next(field.type for field in msgspec.structs.fields(kind) if field.name == name)
 
 
-def test_what_other_programs_call_their_conversations_is_safe_to_show() -> None:
-    event = msgspec.json.encode({"conversations": ["chat-1", "\x1b]0;owned\x07two\nlines"]})
-    group = msgspec.json.decode(event, type=api_types.PageGroup)
+@pytest.mark.parametrize(("wire", "own"), PAIRS, ids=lambda kind: kind.__name__)
+def test_declared_anew_with_the_same_fields(
+    wire: type[msgspec.Struct], own: type[msgspec.Struct]
+) -> None:
+    def fields(kind: type[msgspec.Struct]) -> list[tuple[str, Any]]:
+        return [(field.encode_name, field.type) for field in msgspec.structs.fields(kind)]
+
+    assert fields(wire) == fields(own)
+
+
+def test_a_page_map_loses_no_field() -> None:
+    wire = {field.name for field in msgspec.structs.fields(daemon_types.PagesEvent)}
+    own = {field.name for field in msgspec.structs.fields(kv_page_map.PageMap)}
+    assert wire == own | {"model"}
+
+
+@pytest.mark.parametrize(
+    ("wire", "own"),
+    [
+        (model_types.TaskName, ModelTask),
+        (generation_types.FinishReasonName, FinishReason),
+        (_type_of(Explanation, "verdict"), Verdict),
+        (_type_of(LoadedModel, "quantize"), load_spec.Quantize),
+        (_type_of(LoadedModel, "speculation"), load_spec.SpeculationKind),
+    ],
+)
+def test_words_are_the_same(wire: Any, own: Any) -> None:
+    assert set(get_args(wire)) == set(get_args(own) or own)
+
+
+def test_text_of_other_programs_is_safe_to_show() -> None:
+    event = {"conversations": ["chat-1", "\x1b]0;owned\x07two\nlines"]}
+    group = clean_answer(msgspec.convert(event, daemon_types.PageGroup))
     assert group.conversations[0] == "chat-1"
     assert group.conversations[1].isprintable()
     assert "two lines" in group.conversations[1]

@@ -52,10 +52,10 @@ def run_chat(
     try:
         with _first_frame(theme) as first_frame:
             from .app.chat_app import ChatApp
-            from .client.daemon_client import AsyncDaemonClient
+            from .session.chat_client import chat_client
 
             app = ChatApp(
-                AsyncDaemonClient(socket_path, address),
+                chat_client(socket_path, address),
                 folders=folders,
                 model=model,
                 temporary=temporary,

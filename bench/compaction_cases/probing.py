@@ -9,9 +9,14 @@ from dataclasses import dataclass, field
 
 from compaction_cases.chat_maker import Fact
 from compaction_cases.grading import abstains, says
-from ingle.tui.client.api_types import Finished, GenerationCreated, TextDelta, TokenCounts
-from ingle.tui.client.daemon_client import AsyncDaemonClient
-from ingle.tui.client.generation_stream import Generation
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.generation_stream import Generation
+from ingle.daemon.client.generation_types import (
+    DeltaEvent,
+    FinishedEvent,
+    GenerationStarted,
+    TokenCounts,
+)
 
 QUESTION = "Question about what I told you earlier: {ask} Answer in a few words."
 UNTOLD = (
@@ -31,7 +36,7 @@ class Asked:
     """One generation: its text and its cost."""
 
     text: str
-    finished: Finished
+    finished: FinishedEvent
     first_token: float
 
 
@@ -83,18 +88,18 @@ class Prober:
         clock = asyncio.get_running_loop().time
         begin = clock()
         created = await self._client.request(
-            GenerationCreated, "POST", "/ingle/v1/generations", body
+            GenerationStarted, "POST", "/ingle/v1/generations", body
         )
         text: list[str] = []
         first: float | None = None
-        finished: Finished | None = None
+        finished: FinishedEvent | None = None
         generation = Generation(self._client, created.id, created.model)
         async with aclosing(generation.events()) as events:
             async for event in events:
-                if isinstance(event, TextDelta):
+                if isinstance(event, DeltaEvent):
                     first = clock() - begin if first is None else first
                     text.append(event.text)
-                elif isinstance(event, Finished):
+                elif isinstance(event, FinishedEvent):
                     finished = event
         assert finished is not None
         return Asked("".join(text), finished, clock() - begin if first is None else first)

@@ -9,10 +9,10 @@ from typing import TypeVar
 from compaction_cases.chat_maker import MadeChat
 from compaction_cases.grading import says
 from compaction_cases.views import add_turns
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import DaemonError
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
-from ingle.tui.client.client_errors import DaemonError
-from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.compactor import Compactor
 from ingle.tui.compaction.summary_prompt import HEADINGS
 

@@ -21,7 +21,8 @@ from ingle.models.store.model_store import ModelStore
 from ..benchmark.bench_report import BenchReport
 from ..cli.command_errors import CommandError
 from ..client.api_types import LoadedModel
-from ..client.daemon_client import DaemonClient
+from ..client.client_errors import ClientError
+from ..client.sync_client import DaemonClient
 from ..library.model_places import model_places
 from ..settings.config import Config
 from .advice_candidates import find_candidates, stored_candidate
@@ -192,7 +193,7 @@ def _loaded(config: Config) -> list[LoadedModel]:
     client = DaemonClient(config.socket)
     try:
         return client.status()["models"] if client.answers() else []
-    except CommandError:
+    except ClientError:
         return []
 
 

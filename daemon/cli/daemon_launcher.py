@@ -13,11 +13,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..client.daemon_client import DaemonClient
+from ..client.client_errors import ConnectionLost, DaemonUnreachable
+from ..client.sync_client import DaemonClient
 from ..settings.config import Config
 from ..stores.log_files import open_log
 from ..terminal.terminal_output import print_status
-from .command_errors import CommandError, ConnectionLost, DaemonUnreachable
+from .command_errors import CommandError
 from .server.version import installed_version
 
 SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")

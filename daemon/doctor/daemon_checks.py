@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_output import format_bytes
-from .diagnostic import Diagnostic
 from .system_state import SystemState
 
 _FEWEST_FILES, _FEW_FILES = 128, 512

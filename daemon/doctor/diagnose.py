@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from ..client.doctor_types import Diagnostic, DoctorFindings
 from .daemon_checks import (
     check_daemon,
     check_folders,
@@ -14,7 +15,6 @@ from .daemon_checks import (
     check_port,
     check_settings,
 )
-from .diagnostic import Diagnostic
 from .gpu_checks import (
     check_driver,
     check_gpu_memory,
@@ -67,19 +67,21 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return any(finding.severity == "broken" for finding in self.findings)
 
 
-class DoctorReport(msgspec.Struct, frozen=True):
-    """A system state and its findings; `ok` if nothing is broken."""
+class DoctorReport(DoctorFindings, frozen=True, kw_only=True):
+    """The state of the system, and the problems found in it; `ok` if nothing is broken."""
 
-    ok: bool
-    findings: list[Diagnostic]
-    fine: list[str]
     situation: SystemState
 
     @classmethod
     def of(cls, situation: SystemState) -> DoctorReport:
-        """Return the result of all checks."""
+        """The report of all checks."""
         diagnosis = diagnose(situation)
-        return cls(not diagnosis.broken, diagnosis.findings, diagnosis.fine, situation)
+        return cls(
+            ok=not diagnosis.broken,
+            findings=diagnosis.findings,
+            fine=diagnosis.fine,
+            situation=situation,
+        )
 
 
 def diagnose(situation: SystemState) -> Diagnosis:

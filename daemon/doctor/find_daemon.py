@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..cli.command_errors import CommandError
-from ..client.daemon_client import DaemonClient
+from ..client.client_errors import ClientError
+from ..client.sync_client import DaemonClient
 from ..settings.config import Config
 from .system_state import DaemonState
 
@@ -17,7 +17,7 @@ def find_daemon(config: Config) -> DaemonState:
         if not client.answers():
             return DaemonState(socket=place, socket_moved=moved)
         status = client.status()
-    except CommandError as error:
+    except ClientError as error:
         return DaemonState(
             state="silent",
             socket=place,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software
 from ingle.backends.registry.cuda_availability import OLDEST_CAPABILITY, is_capable
 
+from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_output import format_bytes
-from .diagnostic import Diagnostic
 from .repair_commands import (
     install_cuda_extra,
     install_nvidia_driver,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_output import format_bytes
-from .diagnostic import Diagnostic
 from .system_state import SystemState
 
 GIB = 2**30

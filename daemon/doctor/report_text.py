@@ -9,10 +9,10 @@ from itertools import chain, repeat
 from ingle.backends.hardware.machine import Gpu, Machine
 from ingle.backends.registry.engines import all_engines
 
+from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_colors import Colour, TerminalColors
 from ..terminal.terminal_output import format_bytes, strip_control_characters
 from .diagnose import Diagnosis
-from .diagnostic import Diagnostic
 from .system_state import SystemState
 
 _NAME_WIDTH = 11

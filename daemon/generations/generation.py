@@ -17,7 +17,6 @@ from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
-    FinishReason,
     ReasoningDelta,
     Started,
     ToolCallDelta,
@@ -25,8 +24,17 @@ from ingle.backends.base.events import (
 )
 from ingle.backends.base.requests import GenerateRequest
 
+from ..client.error_types import ErrorDetail
+from ..client.generation_types import (
+    ArgumentsEvent,
+    DeltaEvent,
+    ErrorEvent,
+    FinishedEvent,
+    LoadingEvent,
+    StartedEvent,
+    ToolCallEvent,
+)
 from ..error_status import describe
-from ..errors import ErrorDetail
 from .generation_log import GenerationLog, LoggedEvent
 
 if TYPE_CHECKING:
@@ -40,67 +48,6 @@ MAX_AT_ONCE = 256
 """Events that go to a follower in one piece."""
 
 GenerationState = Literal["running", "finished", "failed"]
-
-
-class LoadingEvent(msgspec.Struct, frozen=True):
-    """The model is being loaded."""
-
-    model: str
-    fraction: float
-
-
-class StartedEvent(msgspec.Struct, frozen=True):
-    """The model reads the prompt now."""
-
-    prompt_tokens: int
-    cached_tokens: int
-    context: int
-
-
-class DeltaEvent(msgspec.Struct, frozen=True):
-    """New text, and the number of tokens it took."""
-
-    text: str
-    tokens: int
-
-
-class ToolCallEvent(msgspec.Struct, frozen=True):
-    """The model calls the tool `name`; `call` counts its calls from 0."""
-
-    call: int
-    id: str
-    name: str
-    tokens: int
-
-
-class ArgumentsEvent(msgspec.Struct, frozen=True):
-    """A piece of a call's arguments: all of them together are the text of a JSON object."""
-
-    call: int
-    text: str
-    tokens: int
-
-
-class FinishedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The last event of a generation that did not fail."""
-
-    reason: FinishReason
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    context: int = 0
-    queue_seconds: float = 0.0
-    prompt_seconds: float = 0.0
-    decode_seconds: float = 0.0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
-    reasoning_tokens: int = 0
-
-
-class ErrorEvent(msgspec.Struct, frozen=True):
-    """The last event of a generation that failed."""
-
-    error: ErrorDetail
 
 
 class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +233,7 @@ class Generation:
     def _finished_event(self, event: Finished) -> FinishedEvent:
         started = self._started or StartedEvent(0, 0, 0)
         return FinishedEvent(
-            reason=event.reason,
+            reason=event.reason.value,
             prompt_tokens=started.prompt_tokens + event.prompt_tokens,
             completion_tokens=event.completion_tokens,
             cached_tokens=started.cached_tokens + event.cached_tokens,
@@ -306,7 +253,7 @@ class Generation:
         began = self._started_at or now
         first = self._first_at or now
         return FinishedEvent(
-            reason=FinishReason.CANCELLED,
+            reason="cancelled",
             prompt_tokens=started.prompt_tokens,
             completion_tokens=self._tokens,
             cached_tokens=started.cached_tokens,

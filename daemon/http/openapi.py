@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ..client.answer import Answer
 from .route_spec import Parameter, RouteSpec, StreamSpec
 
 ALWAYS = (400, 401, 403, 500)
@@ -22,6 +23,7 @@ def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any
     """The whole document, as OpenAPI 3.2."""
     types = _types(routes)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+    _require_sent_fields(components)
     by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -38,6 +40,18 @@ def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _require_sent_fields(components: dict[str, Any]) -> None:
+    """Mark all fields of `Answer` types as required: the daemon always sends them."""
+    kinds = list(Answer.__subclasses__())
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        schema = components.get(kind.__name__)
+        if schema is not None:
+            schema["required"] = list(schema["properties"])
+            for field in schema["properties"].values():
+                field.pop("default", None)
 
 
 def _types(routes: Sequence[RouteSpec]) -> list[Any]:

@@ -17,12 +17,13 @@ from ingle.backends.base.requests import Priority
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
+from ..client.model_types import LoadedModel
 from ..errors import Conflict, ShuttingDown
 from ..event_hub import EventHub
 from ..load_planning.load_planner import LoadOptions, Preparer
 from ..machine.memory_reader import MemoryReader, MemorySnapshot
 from ..memory.memory_allocator import AllocationTimes
-from ..model_process.loaded_model import LoadedModel
+from ..model_process.loaded_model import loaded_model
 from ..model_process.model_run import ModelRun
 from .keep_alive_rules import KeepAliveRule, KeepAliveRules
 from .lease import Lease
@@ -255,7 +256,7 @@ class ModelManager(ModelRuns):
                 run.pin(pin)
         finally:
             run.release()
-        return LoadedModel.of(run)
+        return loaded_model(run)
 
     def requests(self) -> dict[str, int]:
         """Return the number of requests of each model by name, including those that wait for it to

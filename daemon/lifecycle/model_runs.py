@@ -14,6 +14,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..access.permission import current_permission
+from ..client.model_types import LoadedModel
 from ..errors import ModelQuarantined, ModelStopped, ShuttingDown
 from ..event_hub import EventHub
 from ..load_planning.load_planner import LoadOptions, Preparer
@@ -23,7 +24,7 @@ from ..memory.memory_watch import MemoryWatch
 from ..model_process.crash_record import CrashCounts, CrashRecord
 from ..model_process.gpu_resume import may_have_lost_gpu, still_computes
 from ..model_process.kv_map_watch import KVMapWatch
-from ..model_process.loaded_model import LoadedModel
+from ..model_process.loaded_model import loaded_model
 from ..model_process.model_run import ModelRun, ModelState
 from ..model_process.usage_record import UsageRecord
 from .keep_alive_rules import NO_RULE, KeepAliveRule
@@ -120,7 +121,7 @@ class ModelRuns:
 
     def loaded(self) -> list[LoadedModel]:
         """Return every model that has a process or whose last process failed."""
-        return [LoadedModel.of(run) for run in list(self._runs.values())]
+        return [loaded_model(run) for run in list(self._runs.values())]
 
     def models(self) -> list[StoredModel]:
         """Return the models that have a process or are starting; safe in any thread."""
@@ -268,7 +269,7 @@ class ModelRuns:
 
     def _publish(self, run: ModelRun) -> None:
         if self._hub.listeners:
-            self._hub.publish("model", LoadedModel.of(run))
+            self._hub.publish("model", loaded_model(run))
 
     def _forget(self, run: ModelRun) -> None:
         if self._runs.get(process_key(run.model)) is run:

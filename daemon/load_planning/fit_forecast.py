@@ -12,6 +12,7 @@ from ingle.models.fit.llama_cpp_fit import largest_context
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
+from ..client.model_types import ModelFit
 from .load_planner import LoadOptions, ModelLoadPlanner
 
 if TYPE_CHECKING:
@@ -24,23 +25,6 @@ _STEP_BYTES = 64 << 20
 """Bytes of a step that do not depend on the model's size."""
 _LEAST_CONTEXT = 512
 _KEPT_HEADERS = 64
-
-
-class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model would run and what it would need: bytes, and tokens of context.
-
-    `spills`: a part would not be on the GPU. `free_bytes` is what it could have of that device's
-    memory if idle models are evicted. `reason` is one sentence; it is empty if the model's shape is
-    not known, and then this is an estimate from its size, within a fifth. `context` is 0 if it does
-    not fit.
-    """
-
-    device: Literal["cuda", "cpu"]
-    state: Literal["fits", "spills", "no"]
-    needs_bytes: int
-    free_bytes: int
-    context: int
-    reason: str = ""
 
 
 class FitForecaster:

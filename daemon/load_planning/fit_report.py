@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ingle.models.catalog import CatalogEntry
 from ingle.models.errors import ModelNotFound
 from ingle.models.fit.llama_cpp_fit import MemoryEstimate
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.model_reference import HubReference, parse_reference
 
+from ..client.model_types import FitReport, MemoryShare
+from ..client.model_types import MemoryNeeds as WireMemoryNeeds
 from ..services import Services
 from .load_planner import LoadOptions
 
@@ -25,60 +25,6 @@ if TYPE_CHECKING:
 
 _STEP = 256
 _SHORTEST = 256
-
-
-class MemoryShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes of one kind of memory, by purpose; bytes."""
-
-    weights: int
-    kv: int
-    compute: int
-    runtime: int
-    total: int
-
-    @classmethod
-    def of(cls, estimate: MemoryEstimate) -> MemoryShare:
-        """Return the same numbers as a wire type."""
-        return cls(
-            weights=estimate.weights,
-            kv=estimate.kv,
-            compute=estimate.compute,
-            runtime=estimate.runtime,
-            total=estimate.total,
-        )
-
-
-class FitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model would be loaded; sizes in bytes, contexts in tokens.
-
-    `installed`: it is in the store. `size` is that of its files. `context` is what it would be
-    loaded with, `longest_context` the largest that would fit, 0 if none does. `gpu_layers` of
-    `layers` blocks and the output would be on the GPU (-1: all), without the experts of
-    `cpu_experts` blocks. `fetched` bytes were read over the network for this report.
-    """
-
-    name: str
-    installed: bool
-    size: int
-    licence: str
-    architecture: str
-    parameters: int
-    quantization: str
-    trained_context: int
-    fits: bool
-    reason: str
-    engine: str
-    device: str
-    layers: int
-    gpu_layers: int
-    cpu_experts: int
-    context: int
-    longest_context: int
-    host: MemoryShare
-    gpu: MemoryShare
-    needs: MemoryNeeds
-    available: MemoryNeeds
-    fetched: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,10 +72,10 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         cpu_experts=selection.cpu_experts,
         context=selection.context,
         longest_context=_longest(subject, available),
-        host=MemoryShare.of(selection.estimate.host),
-        gpu=MemoryShare.of(selection.estimate.gpu),
-        needs=selection.needs,
-        available=available,
+        host=_share(selection.estimate.host),
+        gpu=_share(selection.estimate.gpu),
+        needs=_needs(selection.needs),
+        available=_needs(available),
         fetched=subject.fetched,
     )
 
@@ -229,3 +175,17 @@ def _selector(
         return services.planner.select(description, options, available=available)
 
     return select
+
+
+def _share(estimate: MemoryEstimate) -> MemoryShare:
+    return MemoryShare(
+        weights=estimate.weights,
+        kv=estimate.kv,
+        compute=estimate.compute,
+        runtime=estimate.runtime,
+        total=estimate.total,
+    )
+
+
+def _needs(needs: MemoryNeeds) -> WireMemoryNeeds:
+    return WireMemoryNeeds(needs.host, needs.gpu)

@@ -7,31 +7,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import psutil
 
 from ingle.backends.hardware.nvml import GpuReader, GpuReading, open_nvml
 
+from ..client.daemon_types import DeviceGauges
 from .gpu_driver import GpuDriver
 
 POWERCAP = Path("/sys/class/powercap")
 _LONGEST_GAP = 15.0
 """Longest gap in seconds between two readings over which power is integrated."""
-
-
-class DeviceGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU or the processor; bytes, watts and a fraction, null if there is no meter.
-
-    `joules` counts from the first reading.
-    """
-
-    name: str
-    kind: str
-    memory_total: int | None = None
-    memory_used: int | None = None
-    utilization: float | None = None
-    watts: float | None = None
-    joules: float | None = None
 
 
 class EnergyCount:

@@ -18,24 +18,14 @@ from ingle.backends.hardware.read_memory import read_memory
 from ingle.backends.registry.cuda_availability import first_visible
 from ingle.models.fit.memory_needs import MemoryNeeds
 
+from ..client.daemon_types import MemoryGauges
 from .gpu_driver import GpuDriver
 
 MIB = 2**20
 
 
-class MemorySnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory at one moment, in bytes, within the limit of the control group.
-
-    The GPU is the one that models are loaded on, 0 if there is none; `gpu_processes` maps process
-    ids to their GPU memory, as far as the driver reports it.
-    """
-
-    total: int
-    available: int
-    daemon_rss: int = 0
-    gpu_total: int = 0
-    gpu_available: int = 0
-    gpu_processes: dict[int, int] = {}
+class MemorySnapshot(MemoryGauges, frozen=True, kw_only=True):
+    """A reading of the memory, in bytes, within the limit of a control group."""
 
     @classmethod
     def read(cls, gpu: Gpu | None = None) -> MemorySnapshot:

@@ -13,14 +13,9 @@ import msgspec
 from ingle.backends.base.kv_page_map import PageMap
 from ingle.models.metadata.stored_model import StoredModel
 
+from ..client.daemon_types import PageGroup, PagesEvent
 from ..event_hub import EventHub, Subscription
 from .model_run import ModelRun, ModelState
-
-
-class PagesEvent(PageMap, frozen=True, kw_only=True):
-    """A model's KV cache, page by page."""
-
-    model: str
 
 
 class KVMapWatch:
@@ -72,7 +67,17 @@ class KVMapWatch:
         run.backend.watch_pages(partial(self._publish, run.model) if watched else None)
 
     def _publish(self, model: StoredModel, pages: PageMap) -> None:
-        event = PagesEvent(model=model.name, **msgspec.structs.asdict(pages))
+        groups = [PageGroup(**msgspec.structs.asdict(group)) for group in pages.groups]
+        event = PagesEvent(
+            model=model.name,
+            page_tokens=pages.page_tokens,
+            pages=pages.pages,
+            groups=groups,
+            runs=pages.runs,
+            memory_tokens=pages.memory_tokens,
+            disk_tokens=pages.disk_tokens,
+            evicted_pages_total=pages.evicted_pages_total,
+        )
         if str(model.path) in self._watchers:
             self._last[str(model.path)] = (time.monotonic(), event)
         self._hub.publish("pages", event, replaces="pages", pages_of=str(model.path))

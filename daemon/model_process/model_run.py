@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from typing import Any
 
 from ingle.backends.base.backend import Backend, LoadProgress
@@ -16,6 +15,7 @@ from ingle.backends.base.model_info import ModelInfo
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
+from ..client.model_types import ModelState
 from ..error_status import describe
 from ..errors import ModelStopped
 from ..load_planning.load_planner import LoadOptions
@@ -25,17 +25,6 @@ from .usage_record import UsageRecord
 
 STOP_GRACE = 5.0
 HURRIED_GRACE = 1.0
-
-
-class ModelState(StrEnum):
-    """The state of a model's process."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    READY = "ready"
-    DRAINING = "draining"
-    STOPPING = "stopping"
-    FAILED = "failed"
 
 
 class ModelRun:

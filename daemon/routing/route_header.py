@@ -5,33 +5,12 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-import msgspec
+from ..client.generation_types import RouteTaken
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = b"ingle-route"
-
-
-class RouteTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request was answered and why; `provider` is empty if on this machine.
-
-    `redacted` are the kinds of findings that left as placeholders.
-    """
-
-    verdict: str
-    rule: str
-    reason: str
-    provider: str
-    model: str
-    redacted: tuple[str, ...] = ()
-
-    @property
-    def header(self) -> str:
-        """Return it as one line of ASCII."""
-        target = f"{self.provider}/{self.model}" if self.provider else self.model
-        line = f"{self.verdict}; model={target}; rule={self.rule}"
-        return "".join(c if "\x20" <= c <= "\x7e" else "?" for c in line)
 
 
 class RouteRecord:
@@ -57,7 +36,7 @@ class RouteHeader:
 
         async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start" and note.taken is not None:
-                headers = [*message["headers"], (HEADER, note.taken.header.encode())]
+                headers = [*message["headers"], (HEADER, _line(note.taken).encode())]
                 message = {**message, "headers": headers}
             await send(message)
 
@@ -66,3 +45,10 @@ class RouteHeader:
             await self._app(scope, receive, send_with_header)
         finally:
             current_route_record.reset(token)
+
+
+def _line(taken: RouteTaken) -> str:
+    """The value of the header, in ASCII."""
+    target = f"{taken.provider}/{taken.model}" if taken.provider else taken.model
+    line = f"{taken.verdict}; model={target}; rule={taken.rule}"
+    return "".join(c if "\x20" <= c <= "\x7e" else "?" for c in line)

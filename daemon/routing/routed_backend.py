@@ -35,12 +35,13 @@ from ingle.backends.base.requests import (
 from ingle.backends.remote.providers import Provider
 from ingle.models.metadata.stored_model import StoredModel
 
+from ..client.generation_types import RouteTaken
 from ..errors import RequestError
 from ..lifecycle.lease import Lease
 from .held_events import FirstEvents, HeldBeginning
 from .policy.policy_decision import Verdict
 from .policy.routing_plan import RoutingPlan
-from .route_header import RouteRecord, RouteTaken
+from .route_header import RouteRecord
 from .router import OutboundRequest, Router, refused
 
 log = logging.getLogger("ingle.daemon")

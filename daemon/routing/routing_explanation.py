@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import CannotExpress
 
+from ..client.routing_types import ExplainedFinding, Explanation, RedactedText
 from .egress.outbound_request import redact
 from .policy.policy_decision import Verdict
 from .policy.routing_plan import InspectedDecision, RoutingPlan
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 from .router import Router
-
-
-class ExplainedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding in the part `where`, from character `start` up to `end`, and its class."""
-
-    kind: str
-    sensitivity: str = msgspec.field(name="class")
-    where: str
-    start: int
-    end: int
-    detector: str
-
-
-class RedactedText(msgspec.Struct, frozen=True):
-    """A text as it would leave, with placeholders."""
-
-    where: str
-    text: str
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict about a text, and where it would be answered if it were sent now.
-
-    `verdict` is about the text: what it needs to leave. `goes_to` is `local` or `provider/model`.
-    `consents` has a token for each verdict that consent can grant, and `redacted` the texts that
-    would leave with placeholders.
-    """
-
-    verdict: Verdict
-    rule: str
-    reason: str
-    sensitivity: str = msgspec.field(name="class")
-    tainted: bool
-    findings: list[ExplainedFinding]
-    route: str
-    provider: str
-    model: str
-    goes_to: str
-    redacted: list[RedactedText]
-    consents: dict[str, str]
 
 
 async def explain(
@@ -75,7 +34,7 @@ async def explain(
     )
     binding = router.binding(considered, override=override and decision.verdict is Verdict.LOCAL)
     return Explanation(
-        verdict=verdict,
+        verdict=verdict.value,
         rule=rule,
         reason=_reason(considered, plan, verdict),
         sensitivity=decision.sensitivity,

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ..client.daemon_types import GaugesEvent
 from ..event_hub import EventHub
 from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
 from ..machine.device_meters import DeviceGauges, DeviceMeters
 from ..machine.memory_reader import MemoryReader
-from ..protocols.native.types import GaugesEvent
 
 log = logging.getLogger("ingle.daemon")
 

@@ -29,9 +29,10 @@ import pyte
 import pytest
 from textual.pilot import Pilot
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.app.chat_app import ChatApp
 from ingle.tui.app.chat_screen import ChatScreen
-from ingle.tui.client.daemon_client import AsyncDaemonClient
+from ingle.tui.session.chat_client import chat_client
 from ingle.tui.transcript.view.transcript import Transcript
 from ingle.tui.widgets.composer.composer import Composer
 
@@ -536,7 +537,7 @@ def open_chat(client: AsyncDaemonClient) -> OpenChat:
 
 @pytest.fixture
 def client(fake_daemon: FakeDaemon) -> AsyncDaemonClient:
-    return AsyncDaemonClient(str(fake_daemon.path))
+    return chat_client(str(fake_daemon.path))
 
 
 class Terminal:

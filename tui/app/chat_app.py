@@ -16,7 +16,8 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from ..client.daemon_client import AsyncDaemonClient
+from ingle.daemon.client.async_client import AsyncDaemonClient
+
 from ..commands.command_table import COMMANDS
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences

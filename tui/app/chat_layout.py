@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
+from ingle.daemon.client.model_types import PullProgress
+
 from ..chats.chat import Chat
-from ..client.api_types import PullProgress
 from ..features.feature import Handler
 from ..session.chat_state import ChatState, key_hints
 from ..session.turn import Turn

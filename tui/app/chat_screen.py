@@ -10,10 +10,11 @@ from typing import ClassVar
 from textual import events, on
 from textual.binding import Binding, BindingType
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
-from ..client.daemon_client import AsyncDaemonClient
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.feature import Feature

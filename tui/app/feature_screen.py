@@ -10,7 +10,8 @@ from textual.app import App
 from textual.screen import Screen
 from textual.worker import Worker
 
-from ..client.api_types import GaugesEvent
+from ingle.daemon.client.daemon_types import GaugesEvent
+
 from ..commands.chat_session import FrontEnd
 from ..commands.command_results import CommandRefused, Result
 from ..commands.command_runner import PROBLEMS, Problem

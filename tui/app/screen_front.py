@@ -23,10 +23,11 @@ from ..screens.dialogs.line_input_screen import LEGEND
 from ..transcript.entries.message_entry import MessageEntry
 
 if TYPE_CHECKING:
+    from ingle.daemon.client.model_types import LoadedModel, ModelEntries
+    from ingle.daemon.client.routing_types import Explanation
+
     from ..chats.compaction_record import CompactionRecord
     from ..chats.message import Message
-    from ..client.api_types import LoadedModel, ModelList
-    from ..client.routing_requests import RoutingExplanation
     from ..composing.prompt_templates import Template
     from ..features.chat_host import ChatHost
     from ..gauges.context_counter import ContextCounter
@@ -150,7 +151,7 @@ class ScreenFront:
 
         return await self._ask(PinsScreen(pinned))
 
-    async def pick_model(self, listing: ModelList) -> ModelPick | None:
+    async def pick_model(self, listing: ModelEntries) -> ModelPick | None:
         """A model, and what to do with it."""
         from ..screens.model_picker import ModelPicker
 
@@ -159,7 +160,7 @@ class ScreenFront:
         current = self._host.state.model_name
         return await self._ask(ModelPicker(listing, current, speeds=speeds, rate=rate))
 
-    async def pick_route(self, said: RoutingExplanation) -> str:
+    async def pick_route(self, said: Explanation) -> str:
         """`local`, or a key of the consents."""
         from ..screens.route_choice_screen import RouteChoiceScreen
 

@@ -7,17 +7,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from ingle.daemon.client.model_types import ModelEntry
+
 from ..chats.compaction_record import CompactionRecord
-from ..client.api_types import ModelEntry
 from .command_results import CommandRefused, Done, Result
 
 if TYPE_CHECKING:
+    from ingle.daemon.client.async_client import AsyncDaemonClient
+    from ingle.daemon.client.model_types import LoadedModel, ModelEntries
+    from ingle.daemon.client.routing_types import Explanation
+
     from ..chats.chat import Chat
     from ..chats.history_protocol import ChatRecorder
     from ..chats.message import Attachment, Message
-    from ..client.api_types import LoadedModel, ModelList
-    from ..client.daemon_client import AsyncDaemonClient
-    from ..client.routing_requests import RoutingExplanation
     from ..composing.prompt_templates import Template
     from ..gauges.context_counter import ContextCounter
     from ..gauges.context_usage import ContextReport, ContextUse
@@ -112,8 +114,8 @@ class FrontEnd(Protocol):
     async def pick_chat(self, store: HistoryStore, text: str) -> str | None: ...
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None: ...
     async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None: ...
-    async def pick_model(self, listing: ModelList) -> ModelPick | None: ...
-    async def pick_route(self, said: RoutingExplanation) -> str: ...
+    async def pick_model(self, listing: ModelEntries) -> ModelPick | None: ...
+    async def pick_route(self, said: Explanation) -> str: ...
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
     ) -> SummaryAction | None: ...

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import cast
 
-from ..client.client_errors import ClientError
+from ingle.daemon.client.client_errors import ClientError
+
 from ..history.database.history_errors import HistoryError
 from .chat_session import ChatSession
 from .command_results import CommandRefused, Result

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ingle.daemon.client.client_errors import ClientError
+
 from ..chats.compaction_record import CompactionRecord
-from ..client.client_errors import ClientError
 from ..compaction.summary_check import CompactionRefused
 from ..gauges.context_usage import ContextReport, savings
 from ..text import number_format

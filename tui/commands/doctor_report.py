@@ -10,12 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.daemon_types import DeviceGauges, MemoryGauges, Status
+from ingle.daemon.client.doctor_types import DoctorFindings
+from ingle.daemon.client.model_types import LoadedModel
 
 from ..chats.message import Message
-from ..client.api_types import DeviceGauges, LoadedModel
-from ..client.client_errors import ClientError
-from ..client.daemon_client import AsyncDaemonClient
 from ..settings.chat_folders import ChatFolders
 from ..terminal import clipboard
 from ..text import number_format
@@ -27,34 +28,6 @@ PATIENCE = 2.0
 _TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "LANG", "NO_COLOR")
 
 Fact = tuple[str, str]
-
-
-class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon's status says about itself."""
-
-    version: str = ""
-    pid: int = 0
-    uptime: float = 0.0
-    socket: str = ""
-    address: str | None = None
-    memory: dict[str, int] = {}
-
-
-class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon's doctor found wrong with the machine or with ingle on it."""
-
-    severity: str = ""
-    what: str = ""
-    why: str = ""
-    mend: str = ""
-    commands: list[str] = []
-
-
-class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, the worst first, and what is fine."""
-
-    findings: list[DoctorFinding] = []
-    fine: list[str] = []
 
 
 async def quick_facts(
@@ -129,12 +102,12 @@ def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
     return [("copy", copies), ("paste", reads)]
 
 
-def machine_facts(devices: Sequence[DeviceGauges], memory: Mapping[str, int]) -> list[Fact]:
+def machine_facts(devices: Sequence[DeviceGauges], memory: MemoryGauges) -> list[Fact]:
     """Processor, memory and GPUs; `memory` is the daemon's word on this machine's, in bytes."""
     parts = [f"{os.cpu_count() or '?'} cores"]
-    if memory.get("total"):
-        free = number_format.size(memory.get("available", 0))
-        parts.append(f"{free} of {number_format.size(memory['total'])} free")
+    if memory.total:
+        free = number_format.size(memory.available)
+        parts.append(f"{free} of {number_format.size(memory.total)} free")
     facts = [("machine", " · ".join(parts))]
     for device in devices:
         if device.kind == "cpu":
@@ -144,12 +117,12 @@ def machine_facts(devices: Sequence[DeviceGauges], memory: Mapping[str, int]) ->
     return facts
 
 
-async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], dict[str, int]]:
+async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], MemoryGauges]:
     """What the daemon says of itself, and of this machine's memory in bytes."""
     try:
-        said = await client.request(DaemonFacts, "GET", "/ingle/v1/status")
+        said = await client.request(Status, "GET", "/ingle/v1/status")
     except ClientError as error:
-        return [("daemon", error.message)], {}
+        return [("daemon", error.message)], MemoryGauges()
     up = number_format.duration(said.uptime)
     facts = [
         ("daemon", f"ingle {said.version} · process {said.pid} · up {up}"),
@@ -163,7 +136,7 @@ async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], dict[str,
 async def finding_facts(client: AsyncDaemonClient) -> list[Fact]:
     """What is wrong and how to mend it, as `ingle doctor` says; nothing of a daemon without one."""
     try:
-        said = await client.request(DoctorReport, "GET", "/ingle/v1/doctor")
+        said = await client.request(DoctorFindings, "GET", "/ingle/v1/doctor")
     except ClientError:
         return []
     facts: list[Fact] = []
@@ -202,8 +175,8 @@ def model_facts(loaded: LoadedModel | None, name: str | None, last_speed: str) -
     parts = [loaded.name, loaded.state, loaded.engine, loaded.device, loaded.kv_type]
     if loaded.context:
         parts.append(f"context {number_format.tokens(loaded.context)}")
-    if loaded.failure:
-        parts.append(loaded.failure)
+    if loaded.error:
+        parts.append(loaded.error)
     facts = [("model", " · ".join(part for part in parts if part))]
     if last_speed:
         facts.append(("last answer", last_speed))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-import msgspec
+from ingle.daemon.client.model_types import ModelEntry, Removed
 
-from ..client.api_types import ModelEntry, ModelList
-from ..client.model_requests import load_with, parse_context
-from ..client.model_requests import unload as unload_model
 from ..gauges.model_switch_cost import (
     ModelSwitchCost,
     estimate_switch_cost,
     prefill_rate,
     view_tokens,
 )
+from ..session.context_length import parse_context
 from ..session.model_choice import custom_model, find_model
 from ..session.model_descriptions import fit_sentence, lacks_room
 from ..text import number_format
@@ -22,16 +20,12 @@ from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
 
 
-class _Removed(msgspec.Struct, frozen=True):
-    freed: int = 0
-
-
 async def model(session: ChatSession, reference: str) -> Done:
     """Answer with another model; without a name, choose from a list."""
     if reference:
         found = find_model(session.state.models, reference) or custom_model(reference)
         return await use_model(session, found or _unlisted(reference))
-    listing = await session.client.request(ModelList, "GET", "/ingle/v1/models")
+    listing = await session.client.models()
     session.state.models = listing.models
     picked = await session.front.pick_model(listing)
     if picked is None:
@@ -128,7 +122,7 @@ async def unload(session: ChatSession, reference: str) -> Done:
     held = next((m for m in session.front.loaded_models() if m.name == name), None)
     if held is None and session.state.model_name == name:
         held = session.state.loaded  # loaded since the daemon reported its figures
-    if not await unload_model(session.client, name):
+    if not await session.client.unload(name):
         return Done(f"{name} is not loaded.")
     size = held.weights_bytes + held.kv_bytes + held.compute_bytes if held else 0
     freed = f"; about {number_format.size(size)} are free again" if size else ""
@@ -156,7 +150,7 @@ async def ctx(session: ChatSession, argument: str) -> Done:
     ):
         return Done()
     session.front.progress(f"Loading {name} with {wanted} tokens of context.")
-    loaded = await load_with(session.client, name, context)
+    loaded = await session.client.load(name, context)
     if state.model_name == name:
         state.loaded = loaded
     session.front.model_chosen(name)
@@ -203,8 +197,8 @@ async def delete(session: ChatSession, model: ModelEntry) -> Done:
     ):
         return Done()
     path = f"/ingle/v1/models/{quote(model.name, safe='')}"
-    done = await session.client.request(_Removed, "DELETE", path)
-    listing = await session.client.request(ModelList, "GET", "/ingle/v1/models")
+    done = await session.client.request(Removed, "DELETE", path)
+    listing = await session.client.models()
     state = session.state
     state.models = listing.models
     if state.model_name == model.name:

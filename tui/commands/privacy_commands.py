@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from ..client.client_errors import ClientError
-from ..client.routing_requests import LedgerTotals, Routing, read_routing, read_totals
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.routing_types import LedgerTotals, RoutingState
+
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, chosen_route
 from ..privacy.egress_summary import egress_sentence, ledger_sentence
@@ -16,15 +17,15 @@ from .command_results import CommandRefused, Done
 CHOICES = (AUTO, LOCAL, ASK)
 
 
-async def routing_of(session: ChatSession) -> Routing:
+async def routing_of(session: ChatSession) -> RoutingState:
     """The routes that the daemon offers; none from a daemon without routing."""
     try:
-        return await read_routing(session.client)
+        return await session.client.routing()
     except ClientError:
-        return Routing()
+        return RoutingState()
 
 
-def route_of(session: ChatSession, routing: Routing) -> ChatRoute:
+def route_of(session: ChatSession, routing: RoutingState) -> ChatRoute:
     """The route of the next message."""
     choice = routing.of_chat(session.chat.settings.route, session.state.model_name)
     return chosen_route(session.client.endpoint, routing, choice)
@@ -61,7 +62,7 @@ async def sent(session: ChatSession, _argument: str) -> Done:
             kept = await asyncio.to_thread(session.store.route_counts)
     told = egress_sentence(list(session.chat.messages.values()), kept)
     try:
-        totals = await read_totals(session.client)
+        totals = await session.client.ledger_totals()
     except ClientError:  # a daemon without a ledger
         totals = LedgerTotals()
     return Done(f"{told} {ledger_sentence(totals)}" if totals.requests else told)

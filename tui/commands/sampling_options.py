@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..client.api_types import Payload
+from ingle.daemon.client.answer import Answer
 
 if TYPE_CHECKING:
-    from ..client.daemon_client import AsyncDaemonClient
+    from ingle.daemon.client.async_client import AsyncDaemonClient
 
 THINKING = ("off", "on", "low", "medium", "high")
 
 
-class ChatOption(Payload, frozen=True, kw_only=True):
+class ChatOption(Answer, frozen=True, kw_only=True):
     """One option with its bounds; `minimum` itself is not allowed if it is `exclusive`."""
 
     name: str
@@ -24,7 +24,7 @@ class ChatOption(Payload, frozen=True, kw_only=True):
     in_chat: bool = True
 
 
-class _ChatOptions(Payload, frozen=True, kw_only=True):
+class _ChatOptions(Answer, frozen=True, kw_only=True):
     options: list[ChatOption]
 
 

@@ -6,12 +6,13 @@ import time
 
 import msgspec
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+
 from ..chats.chat import Chat
 from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import view_entries
 from ..chats.history_protocol import ChatRecorder
 from ..chats.message_ids import new_id
-from ..client.daemon_client import AsyncDaemonClient
 from .summary_check import CompactionRefused
 from .token_sizes import measure
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+
 from ..chats.chat import Chat
 from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import trimmed_names, trimmed_text, view_entries
-from ..client.daemon_client import AsyncDaemonClient
 from .summary_check import CompactionRefused
 from .token_sizes import measure
 

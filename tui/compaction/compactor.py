@@ -10,14 +10,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.generation_stream import Generation, new_generation_id
+from ingle.daemon.client.generation_types import (
+    DeltaEvent,
+    FinishedEvent,
+    LoadingEvent,
+    ReasoningEvent,
+    RouteTaken,
+    StartedEvent,
+)
+
 from ..chats.chat import Chat
 from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import ViewEntry, view_entries
 from ..chats.turn_request import TurnRequest
-from ..client.api_types import Finished, Loading, ReasoningDelta, Routed, Started, TextDelta
-from ..client.client_errors import ClientError
-from ..client.daemon_client import AsyncDaemonClient
-from ..client.generation_stream import Generation, new_generation_id
 from .compaction_planner import INSTRUCTION
 from .compaction_range import Selection, select
 from .extraction.corrections import corrections, valid_quotes
@@ -167,7 +175,7 @@ class Compactor:
         # Named in advance, so that cancelling works before the daemon replies.
         name = new_generation_id()
         self._generation = Generation(self._client, name, self._model or "")
-        self._generation = await Generation.ask(self._client, body, name)
+        self._generation = await Generation.start(self._client, body, name)
         return await self._follow(self._generation)
 
     async def _follow(self, generation: Generation) -> tuple[str, str]:
@@ -176,21 +184,21 @@ class Compactor:
         async with aclosing(generation.events()) as events:
             async for event in events:
                 match event:
-                    case Loading():
+                    case LoadingEvent():
                         self._tell("starting the model")
-                    case Started():
+                    case StartedEvent():
                         self.progress.reused = event.cached_tokens
                         self.progress.computed = event.prompt_tokens - event.cached_tokens
                         self._tell("reading")
-                    case ReasoningDelta():
+                    case ReasoningEvent():
                         self._tell("thinking")
-                    case TextDelta():
+                    case DeltaEvent():
                         text.append(event.text)
                         self.progress.written += event.tokens
                         self._tell("writing")
-                    case Finished():
+                    case FinishedEvent():
                         reason = event.reason
-                    case Routed():
+                    case RouteTaken():
                         pass  # it names a model, which then answers
         return "".join(text), reason
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from contextlib import aclosing
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.generation_stream import Generation
+
 from ..chats.chat import Chat
 from ..chats.turn_request import TurnRequest
-from ..client.client_errors import ClientError
-from ..client.daemon_client import AsyncDaemonClient
-from ..client.generation_stream import Generation
 
 
 async def warm_up(client: AsyncDaemonClient, chat: Chat, model: str | None) -> None:
@@ -34,6 +35,6 @@ async def begin_warm_up(
     """Start the prefill in the daemon without waiting; return None if that fails."""
     request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
     try:
-        return await Generation.start(client, request)
+        return await Generation.start(client, request.body())
     except ClientError:
         return None

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import DaemonError
+
 from ..chats.context_view import ViewEntry
-from ..client.api_types import TokenCounts
-from ..client.client_errors import DaemonError
-from ..client.daemon_client import AsyncDaemonClient
 
 CHARACTERS_A_TOKEN = 3.6
 """Assumed without a count."""
@@ -41,7 +41,7 @@ async def measure(
     messages = [{"role": entry.role, "content": entry.content} for entry in entries]
     body = {"model": model, "messages": messages}
     try:
-        counts = await client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)
+        counts = await client.count_tokens(body)
     except DaemonError:  # the model is not loaded, or the daemon is older than this request
         return estimate(entries)
     return TokenSizes(tuple(counts.messages), counts.total, counts.context, True, characters)

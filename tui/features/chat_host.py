@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.worker import Worker
 
-    from ..client.api_types import PullProgress
+    from ingle.daemon.client.model_types import PullProgress
+
     from ..commands.command_results import Result
     from ..commands.command_runner import Problem
     from ..session.daemon_link import DaemonLink

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ..client.api_types import GaugesEvent, PagesEvent, PullProgress
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.model_types import PullProgress
 
 if TYPE_CHECKING:
     from ..chats.queued_prompt import QueuedPrompt

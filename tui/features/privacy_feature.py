@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from textual.css.query import NoMatches
 
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.routing_types import RoutingState
+
 from ..chats.turn_request import TurnRequest
-from ..client.client_errors import ClientError
-from ..client.routing_requests import Routing, explain
 from ..commands import privacy_commands
 from ..commands.privacy_commands import CHOICES, routing_of
 from ..composing.file_mentions import find_mentions
@@ -44,7 +45,7 @@ class PrivacyFeature(Feature):
         self._patterns_ready = False
         self._mentions: frozenset[str] = frozenset()
         self._files: list[str] = []
-        self.routing = Routing()
+        self.routing = RoutingState()
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -166,7 +167,7 @@ class PrivacyFeature(Feature):
         named = {} if self._choice in CHOICES else {"model": self._choice}
         body = {"text": draft, "conversation": chat.label, **named}
         try:
-            said = await explain(self.host.client, body)
+            said = await self.host.client.explain_routing(body)
         except ClientError:
             return  # it is told when the draft is sent
         line = self._line()

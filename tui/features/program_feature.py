@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..client.api_types import DeviceGauges, GaugesEvent
+from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
+
 from ..commands.command_table import COMMANDS, Command
 from ..commands.key_table import FILE as KEYS_FILE
 from ..commands.key_table import KeyTable, load_keys

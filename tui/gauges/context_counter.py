@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
+
 from ..chats.chat import Chat
 from ..chats.context_view import view_entries
-from ..client.api_types import TokenCounts
-from ..client.client_errors import ClientError
-from ..client.daemon_client import AsyncDaemonClient
 from .context_usage import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
 from .token_count_cache import TokenCountCache
 
@@ -78,7 +78,7 @@ class ContextCounter:
         self._asking = True
         try:
             body = {"model": model, "messages": request}
-            counts = await client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)
+            counts = await client.count_tokens(body)
             self._ledger.note(model, request, counts)
         except (ClientError, ValueError):
             # Estimates are shown as such; the next idle moment retries.

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.model_types import LoadedModel, ModelEntry, PullProgress
+
 from ..chats.message import MessageFacts
-from ..client.api_types import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
 from ..text import number_format
 from .context_usage import ContextUse
 from .memory_usage import MemoryUse, binary_size, memory_uses

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..client.api_types import DeviceGauges, GaugesEvent, LoadedModel
+from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
+from ingle.daemon.client.model_types import LoadedModel
 
 PARTS = ("weights", "KV", "other", "free")
 PROCESSOR_KINDS = ("cpu", "processor")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ingle.daemon.client.model_types import LoadedModel, ModelEntry
+
 from ..chats.message import Message
-from ..client.api_types import LoadedModel, ModelEntry
 from ..text import number_format
 
 MUCH = 5.0

@@ -8,7 +8,8 @@ from enum import IntEnum
 
 import msgspec
 
-from ..client.api_types import PageGroup, PagesEvent
+from ingle.daemon.client.daemon_types import PageGroup, PagesEvent
+
 from ..text import number_format
 
 

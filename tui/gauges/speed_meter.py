@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..client.api_types import GaugesEvent, LoadedModel
+from ingle.daemon.client.daemon_types import GaugesEvent
+from ingle.daemon.client.model_types import LoadedModel
 
 WINDOW = 60
 """Seconds of history."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..client.api_types import TokenCounts
+from ingle.daemon.client.generation_types import TokenCounts
 
 BYTES_PER_TOKEN = 4.0
 """Of UTF-8, as most tokenizers average; replaced by measured values."""

@@ -14,13 +14,15 @@ from ..gauges.context_counter import ContextCounter
 from ..gauges.context_usage import Role
 from ..gauges.prefill_cost import PrefillCost
 from ..privacy.chat_route import LOCAL
+from ..privacy.explanation_text import kinds_found, part_name
 from ..text import number_format
 
 if TYPE_CHECKING:
+    from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry
+    from ingle.daemon.client.routing_types import Explanation
+
     from ..chats.compaction_record import CompactionRecord
     from ..chats.message import Message
-    from ..client.api_types import LoadedModel, ModelEntry, ModelList
-    from ..client.routing_requests import RoutingExplanation
     from ..compaction.compactor import CompactionProgress
     from ..composing.prompt_templates import Template
     from ..gauges.context_usage import ContextReport, ContextUse
@@ -158,25 +160,25 @@ class LineFront:
         index = self._reader.choose("Kept word for word; a number unpins:", lines)
         return None if index is None else ("unpin", pinned[index].id)
 
-    async def pick_model(self, listing: ModelList) -> ModelPick | None:
+    async def pick_model(self, listing: ModelEntries) -> ModelPick | None:
         """A model to use."""
         models = [model for model in listing.models if model.writes]
         index = self._reader.choose("Models:", [_model(model) for model in models])
         return None if index is None else ModelPick("use", models[index])
 
-    async def pick_route(self, said: RoutingExplanation) -> str:
+    async def pick_route(self, said: Explanation) -> str:
         """Where a prompt is answered; here, if no user can be asked."""
         output = self._output
         if not self.is_person:
             output.line(f"Answered here: nobody is there to ask. {said.reason}")
             return LOCAL
         output.line(f"{said.target} would see this. {said.reason}")
-        if said.kinds:
-            output.line(f"Found: {said.kinds}.")
+        if found := kinds_found(said):
+            output.line(f"Found: {found}.")
         choices = [(LOCAL, "Answer here.")]
         if "redact" in said.consents:
             for part in said.redacted:
-                output.line(f"With placeholders, {part.name}: {part.text}")
+                output.line(f"With placeholders, {part_name(part)}: {part.text}")
             choices.append(("redact", "Send with placeholders."))
         if "cloud" in said.consents:
             choices.append(("cloud", "Send as it is."))

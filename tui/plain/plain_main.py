@@ -24,7 +24,7 @@ def run_plain(
     start_daemon: Callable[[], None] | None = None,
 ) -> int:
     """Chat in lines until the input ends; the arguments are those of `run_chat`."""
-    from ..client.daemon_client import AsyncDaemonClient
+    from ..session.chat_client import chat_client
     from .line_reader import LineReader
     from .plain_output import PlainOutput
     from .plain_session import PlainSession
@@ -42,7 +42,7 @@ def run_plain(
 
             unlock(store)
     session = PlainSession(
-        AsyncDaemonClient(socket_path, address),
+        chat_client(socket_path, address),
         output,
         LineReader(output),
         folders=folders,

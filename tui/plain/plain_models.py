@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..client.api_types import ModelEntry, ModelList, PullProgress
-from ..client.client_errors import ClientError, DaemonUnreachable
-from ..client.model_pull import pull
+from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
+from ingle.daemon.client.model_types import ModelEntry, PullProgress
+
 from ..text import number_format
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class PlainModels:
         self._session.state.connect(models)
 
     async def _models(self) -> list[ModelEntry]:
-        return (await self._session.client.request(ModelList, "GET", "/ingle/v1/models")).models
+        return (await self._session.client.models()).models
 
     async def connect(self) -> bool:
         """Choose a model; whether there is one. Failures are reported."""
@@ -80,7 +80,7 @@ class PlainModels:
         """Download a model; whether it is here then. Raises `ClientError`."""
         self._session.output.line(f"Downloading {name}. Ctrl+C leaves that to the daemon.")
         try:
-            entry = await pull(self._session.client, name, self._show_pull)
+            entry = await self._session.client.pull(name, self._show_pull)
         except asyncio.CancelledError:
             self._session.output.line(f"{name} goes on downloading in the daemon.")
             raise

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import DaemonUnreachable
+
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
 from ..chats.turn_request import TurnRequest
-from ..client.client_errors import DaemonUnreachable
-from ..client.daemon_client import AsyncDaemonClient
 from ..commands.chat_session import FrontEnd
 from ..commands.command_runner import PROBLEMS
 from ..commands.command_table import parse_slash

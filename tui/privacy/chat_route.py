@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..client.routing_requests import Routing, RoutingExplanation
+from ingle.daemon.client.routing_types import Explanation, RoutingState
+
+from .explanation_text import kinds_found
 
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
 
@@ -50,7 +52,7 @@ def route_to(endpoint: str) -> ChatRoute:
     )
 
 
-def chosen_route(endpoint: str, routing: Routing, choice: str) -> ChatRoute:
+def chosen_route(endpoint: str, routing: RoutingState, choice: str) -> ChatRoute:
     """Return the route of a chat's messages for `choice`, "" if not chosen."""
     base = route_to(endpoint)
     if base.kind != "local" or not routing.has_choice:
@@ -90,10 +92,10 @@ def chosen_route(endpoint: str, routing: Routing, choice: str) -> ChatRoute:
     )
 
 
-def previewed(route: ChatRoute, said: RoutingExplanation) -> ChatRoute:
+def previewed(route: ChatRoute, said: Explanation) -> ChatRoute:
     """Return the route as the daemon predicts it for the present draft."""
     verdict = "local" if said.goes_to == "local" and said.verdict == "cloud" else said.verdict
-    found = said.kinds or route.promise
+    found = kinds_found(said) or route.promise
     target = said.target or "the cloud"
     mark, word, promise = {
         "redact": ("⇄", "WITH PLACEHOLDERS", f"{target} gets none of: {found}"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ingle.daemon.client.routing_types import LedgerTotals
+
 from ..chats.message import Message
-from ..client.routing_requests import LedgerTotals
 from ..text import number_format
 
 

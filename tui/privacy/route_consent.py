@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.routing_types import Explanation
+
 from ..chats.turn_request import TurnRequest
-from ..client.client_errors import ClientError
-from ..client.daemon_client import AsyncDaemonClient
-from ..client.routing_requests import Choice, RoutingExplanation, explain
 from .chat_route import ASK, AUTO, LOCAL
 
-Choose = Callable[[RoutingExplanation], Awaitable[Choice]]
+Choose = Callable[[Explanation], Awaitable[str]]
 """Asks the person; without an answer it returns "local"."""
 
 Notify = Callable[[str], None]
@@ -34,7 +35,7 @@ async def request_with_consent(
         route=route if route in (AUTO, ASK) else "",
     )
     try:
-        said = await explain(client, asked.body())
+        said = await client.explain_routing(asked.body())
     except ClientError as error:
         tell(f"Answered here, since the route could not be decided: {error.message}")
         return _here(request)

@@ -12,11 +12,12 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Static
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
-from ..client.daemon_client import AsyncDaemonClient
 from ..terminal.render_throttle import RenderThrottle
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..widgets.compared_model import ComparedModel

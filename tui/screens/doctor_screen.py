@@ -18,7 +18,8 @@ from ..commands.doctor_report import Fact
 from ..text.terminal_safe_text import clean
 
 if TYPE_CHECKING:
-    from ..client.api_types import DeviceGauges
+    from ingle.daemon.client.daemon_types import DeviceGauges
+
     from ..commands.chat_session import ChatSession
 
 NAME_WIDTH = 13

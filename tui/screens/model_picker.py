@@ -14,7 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ..client.api_types import ModelEntry, ModelList
+from ingle.daemon.client.model_types import ModelEntries, ModelEntry
+
 from ..commands.chat_session import ModelAction, ModelPick
 from ..session.model_choice import custom_model
 from ..session.model_descriptions import (
@@ -59,7 +60,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
 
     def __init__(
         self,
-        listing: ModelList,
+        listing: ModelEntries,
         current: str | None,
         *,
         speeds: Mapping[str, float] | None = None,

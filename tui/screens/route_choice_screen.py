@@ -11,7 +11,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ..client.routing_requests import RoutingExplanation
+from ingle.daemon.client.routing_types import Explanation
+
+from ..privacy.explanation_text import kinds_found, part_name
 from ..text.terminal_safe_text import clean
 
 SHOWN = 20_000
@@ -19,7 +21,7 @@ SHOWN = 20_000
 
 
 class RouteChoiceScreen(ModalScreen[str | None]):
-    """Ends with a key of `RoutingExplanation.consents`, or "local"; None is the same as "local"."""
+    """Ends with a key of `Explanation.consents`, or "local"; None is the same as "local"."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,h", "choose('local')", "Here", show=False),
@@ -27,7 +29,7 @@ class RouteChoiceScreen(ModalScreen[str | None]):
         Binding("s", "choose('cloud')", "As it is", show=False),
     ]
 
-    def __init__(self, said: RoutingExplanation) -> None:
+    def __init__(self, said: Explanation) -> None:
         super().__init__()
         self._said = said
 
@@ -44,12 +46,13 @@ class RouteChoiceScreen(ModalScreen[str | None]):
             yield Static(self._keys(), classes="dialog-hint")
 
     def _found(self) -> str:
-        found = f"Found: {self._said.kinds}." if self._said.kinds else "Nothing was found in it."
+        kinds = kinds_found(self._said)
+        found = f"Found: {kinds}." if kinds else "Nothing was found in it."
         earlier = " Earlier messages of this chat are private." if self._said.tainted else ""
         return found + earlier
 
     def _preview(self) -> str:
-        parts = (f"{part.name}: {part.text}" for part in reversed(self._said.redacted))
+        parts = (f"{part_name(part)}: {part.text}" for part in reversed(self._said.redacted))
         text = clean("\n\n".join(parts))
         return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 

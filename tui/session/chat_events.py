@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from ..client.api_types import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.model_types import LoadedModel, ModelEntry, PullProgress
 
 ENDED = frozenset({"done", "failed"})
 """The states of a download that is over."""

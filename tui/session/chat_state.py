@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..client.api_types import LoadedModel, ModelEntry
+from ingle.daemon.client.model_types import LoadedModel, ModelEntry
+
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from .model_choice import choose_model

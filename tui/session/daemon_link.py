@@ -11,18 +11,13 @@ from urllib.parse import quote
 
 from textual.message import Message
 
-from ..client.api_types import (
-    GaugesEvent,
-    LoadedModel,
-    ModelEntry,
-    ModelList,
-    PagesEvent,
-    PullProgress,
-)
-from ..client.client_errors import ClientError, DaemonUnreachable
-from ..client.daemon_client import AsyncDaemonClient
-from ..client.model_pull import decode_event, pull
-from ..client.sse_parser import ServerSentEvent
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry, PullProgress
+from ingle.daemon.client.sse_parser import ServerSentEvent
+
+from ..text.terminal_safe_text import clean
 from .chat_events import DaemonConnected, DaemonLost, GaugesMoved, ModelMoved, PagesMoved, PullMoved
 
 RETRY_SECONDS = 5.0
@@ -120,9 +115,9 @@ class DaemonLink:
         """The models there are; raises `ClientError`."""
         return (await self.listing()).models
 
-    async def listing(self) -> ModelList:
+    async def listing(self) -> ModelEntries:
         """The models there are, the downloads that run, room on the disk; raises `ClientError`."""
-        return await self._client.request(ModelList, "GET", "/ingle/v1/models")
+        return await self._client.models()
 
     async def _follow(self) -> None:
         """Follow the stream to its end, in another form whenever `watch_pages` asks for one."""
@@ -150,23 +145,23 @@ class DaemonLink:
 
     def _report(self, event: ServerSentEvent) -> None:
         if event.event == "model":
-            self._post(ModelMoved(decode_event(event, LoadedModel)))
+            self._post(ModelMoved(self._client.decode_event(event, LoadedModel)))
         elif event.event == "gauges":
-            gauges = decode_event(event, GaugesEvent)
+            gauges = self._client.decode_event(event, GaugesEvent)
             for model in gauges.models:
                 self._post(ModelMoved(model))
             self._post(GaugesMoved(gauges))
         elif event.event == "pages":
-            self._post(PagesMoved(decode_event(event, PagesEvent)))
+            self._post(PagesMoved(self._client.decode_event(event, PagesEvent)))
         elif event.event == "pull":
-            self._post(PullMoved(decode_event(event, PullProgress)))
+            self._post(PullMoved(self._client.decode_event(event, PullProgress)))
 
     async def pull(self, model: str, moved: Callable[[PullProgress], None]) -> ModelEntry:
         """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
 
         The download belongs to the daemon: cancelling this leaves it running.
         """
-        return await pull(self._client, model, moved)
+        return await self._client.pull(model, moved)
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""
@@ -189,9 +184,9 @@ async def in_thread(start: Callable[[], None]) -> None:
         if error is None:
             done.set_result(None)
         else:
-            message = str(getattr(error, "message", error)) or type(error).__name__
+            message = clean(str(getattr(error, "message", error)) or type(error).__name__)
             hint = getattr(error, "hint", None)
-            done.set_exception(DaemonUnreachable(message, str(hint) if hint else None))
+            done.set_exception(DaemonUnreachable(message, clean(str(hint)) if hint else None))
 
     def run() -> None:
         error: Exception | None = None

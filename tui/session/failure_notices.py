@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..client.client_errors import ClientError
+from ingle.daemon.client.client_errors import ClientError
+
 from ..transcript.entries.all_entries import NoticeEntry
 
 NEXT_KEYS = {

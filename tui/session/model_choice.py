@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..client.api_types import ModelEntry
+from ingle.daemon.client.model_types import ModelEntry
 
 
 class ModelOffer(NamedTuple):

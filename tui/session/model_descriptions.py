@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..client.api_types import ModelEntry, ModelFit
+from ingle.daemon.client.model_types import ModelEntry, ModelFit
+
 from ..text import number_format
 
 ASSUMED_RATE = 100e6 / 8

@@ -6,21 +6,22 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.generation_stream import Generation, new_generation_id
+from ingle.daemon.client.generation_types import (
+    DeltaEvent,
+    FinishedEvent,
+    GenerationEvent,
+    LoadingEvent,
+    ReasoningEvent,
+    RouteTaken,
+    StartedEvent,
+)
+
 from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Ending, Message, MessageFacts
 from ..chats.turn_request import TurnRequest
-from ..client.api_types import (
-    Finished,
-    GenerationEvent,
-    Loading,
-    ReasoningDelta,
-    Routed,
-    Started,
-    TextDelta,
-)
-from ..client.client_errors import ClientError
-from ..client.daemon_client import AsyncDaemonClient
-from ..client.generation_stream import Generation, new_generation_id
 from ..privacy.chat_route import route_to
 from ..text import number_format
 from ..transcript.entries.all_entries import AnswerEntry
@@ -62,8 +63,8 @@ class Turn:
         self.cached_tokens = 0
         self.context = 0
         self.loading: float | None = None
-        self.routed: Routed | None = None
-        self.finished: Finished | None = None
+        self.routed: RouteTaken | None = None
+        self.finished: FinishedEvent | None = None
         self.error: ClientError | None = None
 
     @property
@@ -106,7 +107,7 @@ class Turn:
         chosen = new_generation_id()
         self._name(chosen)
         try:
-            generation = await Generation.start(self._client, request, chosen)
+            generation = await Generation.start(self._client, request.body(), chosen)
             if self.ending is not None:
                 await generation.cancel()
                 return
@@ -195,27 +196,27 @@ class Turn:
 
     def _take(self, event: GenerationEvent) -> None:
         match event:
-            case Loading():
+            case LoadingEvent():
                 self.loading = event.fraction
-            case Routed():
+            case RouteTaken():
                 self.routed = event
                 if event.target:
                     self.entry.answered_by(event.target)
-            case Started():
+            case StartedEvent():
                 self.loading = None
                 self.prompt_tokens = event.prompt_tokens
                 self.cached_tokens = event.cached_tokens
                 self.context = event.context
-            case ReasoningDelta():
+            case ReasoningEvent():
                 self._take_thought(event)
-            case TextDelta():
+            case DeltaEvent():
                 self._take_text(event)
-            case Finished():
+            case FinishedEvent():
                 self._finish(event)
         if self.ending is None:
             self.entry.annotate(self.summary())
 
-    def _take_thought(self, thought: ReasoningDelta) -> None:
+    def _take_thought(self, thought: ReasoningEvent) -> None:
         self.tokens += thought.tokens
         text = thought.text[self._skip_thoughts :]
         self._skip_thoughts -= min(self._skip_thoughts, len(thought.text))
@@ -224,7 +225,7 @@ class Turn:
             self._history.append(self.message.id, reasoning=text)
             self.entry.append_reasoning(text, thought.tokens)
 
-    def _take_text(self, delta: TextDelta) -> None:
+    def _take_text(self, delta: DeltaEvent) -> None:
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now
@@ -239,7 +240,7 @@ class Turn:
         while len(self._samples) > 2 and self._samples[0][0] < now - SPEED_WINDOW:
             self._samples.pop(0)
 
-    def _finish(self, event: Finished) -> None:
+    def _finish(self, event: FinishedEvent) -> None:
         self.finished = event
         self.tokens = event.completion_tokens or self.tokens
         self.prompt_tokens = event.prompt_tokens or self.prompt_tokens

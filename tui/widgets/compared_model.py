@@ -22,9 +22,10 @@ from ..transcript.entries.all_entries import AnswerEntry
 from ..transcript.view.transcript import Transcript
 
 if TYPE_CHECKING:
+    from ingle.daemon.client.async_client import AsyncDaemonClient
+
     from ..chats.chat import Chat
     from ..chats.history_protocol import ChatRecorder
-    from ..client.daemon_client import AsyncDaemonClient
 
 NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
 """What the daemon says of a model that has no room beside those that answer."""

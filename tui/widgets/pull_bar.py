@@ -7,7 +7,8 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..client.api_types import PullProgress
+from ingle.daemon.client.model_types import PullProgress
+
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 

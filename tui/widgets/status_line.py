@@ -10,8 +10,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from ingle.daemon.client.model_types import LoadedModel
+
 from ..chats.message import MessageFacts
-from ..client.api_types import LoadedModel
 from ..commands.answer_statistics import reuse
 from ..gauges.apportionment import apportion
 from ..gauges.context_usage import ContextUse, Role

@@ -11,7 +11,8 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..client.api_types import ModelEntry
+from ingle.daemon.client.model_types import ModelEntry
+
 from ..session.model_choice import ModelOffer, offered_models
 from ..session.model_descriptions import download_sentence, facts, fit_sentence
 from ..text import number_format

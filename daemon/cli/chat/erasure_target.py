@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from ...client.daemon_client import DaemonClient
+from ...client.sync_client import DaemonClient
 from ...errors import RequestError
 from ...retention.erasure import erase, places_for
 from ...retention.forget_request import ForgetRequest, Forgotten, selection_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from ...client.api_types import AnswerRoute, Finished
-from ...client.daemon_client import DaemonClient, JsonObject
+from ...client.client_errors import ClientError, ConnectionLost
+from ...client.sync_client import DaemonClient, JsonObject
 from ...terminal.terminal_output import print_status
-from ..command_errors import CommandError, ConnectionLost
 from ..progress_report import ProgressReport
 
 
@@ -29,7 +29,7 @@ class StreamedAnswer:
 def generate(
     client: DaemonClient, request: JsonObject, write: Callable[[str], None]
 ) -> StreamedAnswer:
-    """Run `request` and pass each new piece of text to `write`; raises `CommandError`.
+    """Run `request` and pass each new piece of text to `write`; raises `ClientError`.
 
     Any other end (Ctrl-C, a closed pipe) cancels the generation, which would otherwise go on.
     """
@@ -37,11 +37,11 @@ def generate(
     path = f"/ingle/v1/generations/{created['id']}"
     try:
         return _follow(client, path, created["model"], write)
-    except CommandError:
+    except ClientError:
         raise
     except BaseException:
         # If the daemon is gone, there is nothing left to cancel.
-        with suppress(CommandError):
+        with suppress(ClientError):
             client.post(f"{path}/cancel", {}, timeout=5.0)
         raise
 

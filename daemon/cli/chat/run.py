@@ -13,12 +13,13 @@ from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
 from ...client.api_types import Finished
-from ...client.daemon_client import DaemonClient, JsonObject
+from ...client.client_errors import DaemonError
+from ...client.sync_client import DaemonClient, JsonObject
 from ...settings.config import Config, load_config
 from ...settings.setting_parsers import QUANTIZE
 from ...terminal.terminal_output import format_seconds, print_json, print_status
 from ...terminal.unsafe_characters import EscapeFilter
-from ..command_errors import CommandError, RequestFailed, UsageError
+from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import matching_entry, sendable_reference
@@ -245,7 +246,7 @@ def _generate_with_pull(
     """Generate; a model that is only in the catalog is pulled first."""
     try:
         return _load_and_generate(client, request, load, writer)
-    except RequestFailed as error:
+    except DaemonError as error:
         if error.code != "model_not_found":
             raise
         route, wanted = _route_and_model(client, model)

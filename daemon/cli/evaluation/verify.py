@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...client.daemon_client import JsonObject
+from ...client.sync_client import JsonObject
 from ...terminal.terminal_output import (
     format_seconds,
     format_table,

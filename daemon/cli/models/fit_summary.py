@@ -6,7 +6,7 @@ from typing import cast
 from urllib.parse import urlencode
 
 from ...client.api_types import FitReport, MemoryShare, ModelFit
-from ...client.daemon_client import DaemonClient
+from ...client.sync_client import DaemonClient
 from ...terminal.terminal_output import format_bytes, format_count
 
 _PATIENCE = 120.0

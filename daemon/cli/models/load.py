@@ -12,7 +12,7 @@ from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
 from ...client.api_types import LoadedModel
-from ...client.daemon_client import JsonObject
+from ...client.sync_client import JsonObject
 from ...settings.config import load_config
 from ...settings.setting_parsers import QUANTIZE, InvalidSetting, parse_duration
 from ...terminal.terminal_output import (

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import cast
 
 from ...client.api_types import ModelEntry, PullProgress
-from ...client.daemon_client import DaemonClient, JsonObject
+from ...client.client_errors import ClientError, ConnectionLost
+from ...client.sync_client import DaemonClient, JsonObject
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,
@@ -20,7 +21,6 @@ from ...terminal.terminal_output import (
     table_columns,
 )
 from ...terminal.unsafe_characters import escaped_in_json
-from ..command_errors import CommandError, ConnectionLost
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
@@ -78,7 +78,7 @@ def pull(
     except KeyboardInterrupt:
         report.close()
         # If the daemon is gone, there is nothing left to cancel.
-        with suppress(CommandError):
+        with suppress(ClientError):
             client.post("/ingle/v1/pull/cancel", {"model": model}, timeout=5.0)
         print_status(f"Stopped. `ingle pull {model}` continues where it was.")
         raise

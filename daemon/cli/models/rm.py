@@ -9,7 +9,7 @@ from typing import cast
 from urllib.parse import quote
 
 from ...client.api_types import Removed
-from ...client.daemon_client import DaemonClient
+from ...client.sync_client import DaemonClient
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,

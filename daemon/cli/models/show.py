@@ -9,7 +9,8 @@ from typing import cast
 from urllib.parse import quote
 
 from ...client.api_types import FitReport, LoadedModel, ModelEntry
-from ...client.daemon_client import DaemonClient
+from ...client.client_errors import ClientError, DaemonError
+from ...client.sync_client import DaemonClient
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,
@@ -18,7 +19,6 @@ from ...terminal.terminal_output import (
     print_json,
     table_columns,
 )
-from ..command_errors import CommandError, RequestFailed
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import find_entry, is_hub_reference, matching_entry, sendable_reference
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     reference = sendable_reference(options.model)
     try:
         entry = _find(client, reference)
-    except CommandError:
+    except ClientError:
         if not is_hub_reference(reference):
             raise
         _show_remote(ask_fit(client, reference), as_json=options.json)
@@ -66,7 +66,7 @@ def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitRepor
     """Return the fit report; None if its file cannot be read."""
     try:
         return ask_fit(client, entry["name"] if entry["path"] is None else reference)
-    except RequestFailed:
+    except DaemonError:
         return None
 
 
@@ -77,7 +77,7 @@ def _find(client: DaemonClient, reference: str) -> ModelEntry:
         return entry
     try:
         return cast("ModelEntry", client.get(f"/ingle/v1/models/{quote(reference, safe='')}"))
-    except RequestFailed as error:
+    except DaemonError as error:
         if error.code != "model_not_found" or Path(reference).is_absolute():
             raise
         return find_entry(models, reference)  # which knows the names of the catalog, too

@@ -84,11 +84,11 @@ def _list(arguments: Sequence[str]) -> int:
 
 
 def _totals(arguments: Sequence[str]) -> int:
-    from ...routing.ledger.ledger_totals import LedgerTotals, this_month
+    from ...routing.ledger.ledger_totals import ledger_totals, this_month
 
     ledger, month, as_json = _options("ledger totals", "Show the totals of a month.", arguments)
     month = month or this_month()
-    totals = LedgerTotals.of(month, ledger.entries(month))
+    totals = ledger_totals(month, ledger.entries(month))
     if as_json:
         print_json(_plain(totals))
         return 0

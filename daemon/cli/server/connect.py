@@ -23,7 +23,7 @@ from ..command_parser import CommandParser
 
 if TYPE_CHECKING:
     from ...access.api_keys import KeyStore
-    from ...client.daemon_client import DaemonClient
+    from ...client.sync_client import DaemonClient
     from ...connect.client_program import ClientProgram
     from ...connect.connect_target import ConnectTarget, ProgramFolders
     from ...connect.settings_change import SettingsChange
@@ -182,10 +182,10 @@ def _target(
     client: ClientProgram, config: Config, daemon: DaemonClient, wanted: str | None
 ) -> tuple[ConnectTarget, list[str]]:
     """Return what the program gets, and notes for the user."""
+    from ...client.client_errors import DaemonError
     from ...connect.change_record import ChangeRecord
     from ...connect.connect_target import ConnectTarget
     from ...connect.model_choice import choose_model, warn_of_context
-    from ..command_errors import RequestFailed
 
     status = daemon.status()
     if status["address"] is None:
@@ -204,7 +204,7 @@ def _target(
         model, note = choose_model(client, entries, status["default_model"])
     try:
         found = daemon.get(f"/v1/models/{quote(model, safe='')}")
-    except RequestFailed as error:
+    except DaemonError as error:
         if wanted is not None or error.code != "model_not_found":
             raise
         known = next((entry for entry in entries if entry["name"] == model), None)

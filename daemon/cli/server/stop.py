@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Sequence
 
+from ...client.client_errors import DaemonSilent
 from ...settings.config import Config, load_config
 from ...terminal.terminal_output import print_json
-from ..command_errors import CommandError, DaemonSilent
+from ..command_errors import CommandError
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
 

@@ -21,7 +21,7 @@ from ...http.json_response import JSONResponse
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
 from ...load_planning.load_planner import LoadOptions
-from ...model_process.loaded_model import LoadedModel
+from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
 from ...services import Services
 from ..sampling_options import SamplingOptions, merge_sampling
@@ -125,7 +125,7 @@ class PropsApi:
         run = self._services.manager.find(model)
         if run is None or run.state is not ModelState.READY:
             return JSONResponse([])
-        loaded = LoadedModel.of(run)
+        loaded = loaded_model(run)
         busy = min(loaded.running, loaded.slots)
         if request.query_params.get("fail_on_no_slot") and busy == loaded.slots:
             raise NoSlot("Every slot is in use.", headers={"retry-after": "1"})

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...client.model_types import LoadedModel
 from ...error_status import describe
 from ...errors import LlamaCppError
 from ...http.error_format import LLAMA_CPP
@@ -24,7 +25,6 @@ from ...http.sse_writer import (
     encode_event,
     run_until_disconnect,
 )
-from ...model_process.loaded_model import LoadedModel
 from ...model_process.model_run import ModelState
 from ...services import Services
 from ..openai.models_api import ModelsApi

@@ -16,6 +16,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...access.permission import KeyNotAllowed
+from ...client.model_types import LoadedModel
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
@@ -24,7 +25,7 @@ from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader, ModelFacts
 from ...load_planning.load_planner import LoadOptions
-from ...model_process.loaded_model import LoadedModel
+from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun, ModelState
 from ...services import Services
 from ..ollama.keep_alive import keep_alive_seconds
@@ -175,7 +176,7 @@ def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | Non
     bits = round(8 * model.size / model.parameters, 2) if model.parameters else None
     instances: list[Instance] = []
     if run is not None:
-        instances.append(Instance(id=name, config=_config(LoadedModel.of(run))))
+        instances.append(Instance(id=name, config=_config(loaded_model(run))))
     writes = model.task is ModelTask.GENERATE
     able = facts.capabilities
     abilities = ModelAbilities(

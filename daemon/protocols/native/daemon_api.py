@@ -12,9 +12,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.models.download.pull_progress import PullProgress
 from ingle.models.metadata.stored_model import StoredModel
 
+from ...client.daemon_types import GaugesEvent, ShuttingDownNotice, Status
+from ...client.model_types import LoadedModel, PullProgress
 from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.route_access import ADMIN, READ
@@ -26,14 +27,8 @@ from ...http.sse_writer import (
     encode_event,
 )
 from ...model_process.kv_map_watch import PagesEvent
-from ...model_process.loaded_model import LoadedModel
 from ...services import Services
 from .error_frame import error_frame
-from .types import (
-    GaugesEvent,
-    ShuttingDownNotice,
-    Status,
-)
 
 HUB_EVENTS = StreamSpec(
     {"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress, "pages": PagesEvent}

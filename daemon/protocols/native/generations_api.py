@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...client.generation_types import GenerationStarted, RouteTaken
 from ...errors import InvalidBody
 from ...generations.generation import (
     ArgumentsEvent,
@@ -31,15 +32,11 @@ from ...http.sse_writer import (
     StreamStyle,
     encode_event,
 )
-from ...routing.route_header import RouteTaken
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
 from .error_frame import error_frame
 from .start_generation import start_generation
-from .types import (
-    GenerationRequest,
-    GenerationStarted,
-)
+from .types import GenerationRequest
 
 GENERATION_EVENTS = StreamSpec(
     {

@@ -15,7 +15,7 @@ from ...http.json_response import JSONResponse
 from ...http.route_access import READ
 from ...http.route_spec import Parameter, route
 from ...routing.ledger.ledger_entries import LedgerEntry
-from ...routing.ledger.ledger_totals import LedgerTotals, this_month
+from ...routing.ledger.ledger_totals import LedgerTotals, ledger_totals, this_month
 from ...routing.ledger.ledger_verification import LedgerCheck, verify
 from ...services import Services
 
@@ -65,7 +65,7 @@ class LedgerApi:
     async def totals(self, request: Request) -> Response:
         """Requests, bytes, tokens and cost of one month, by provider."""
         month = _month(request) or this_month()
-        return JSONResponse(LedgerTotals.of(month, await asyncio.to_thread(self._entries, month)))
+        return JSONResponse(ledger_totals(month, await asyncio.to_thread(self._entries, month)))
 
     @route("GET", "/ingle/v1/ledger/verify", access=READ, error_format=NATIVE, response=LedgerCheck)
     async def verify(self, request: Request) -> Response:

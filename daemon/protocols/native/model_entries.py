@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
+import msgspec
+
 from ingle.models.catalog import CatalogEntry
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_removal import RemovalReport
 
+from ...client.model_types import ModelEntries, ModelEntry, PullProgress, Removed, UnusableModel
 from ...model_process.loaded_model import quarantine_left
 from ...services import Services
-from .types import ModelEntries, ModelEntry, Removed
 
 
 def list_entries(services: Services) -> ModelEntries:
@@ -31,9 +33,11 @@ def list_entries(services: Services) -> ModelEntries:
                 for entry in offered
             ),
         ],
-        pulls=services.pulls.progress(),
+        pulls=msgspec.convert(services.pulls.progress(), list[PullProgress], from_attributes=True),
         disk_free=_disk_free(services),
-        unusable=services.store.unusable(),
+        unusable=msgspec.convert(
+            services.store.unusable(), list[UnusableModel], from_attributes=True
+        ),
     )
 
 
@@ -91,7 +95,7 @@ def _entry(
         description=model.description,
         path=str(model.path),
         chat=model.chat,
-        task=model.task,
+        task=model.task.value,
         fit=measured or services.fits.of_model(model, available),
         draft=model.draft,
         place=model.place,
@@ -119,7 +123,7 @@ def _catalog_entry(
         description=entry.description,
         path=None,
         chat=entry.chat,
-        task=entry.task,
+        task=entry.task.value,
         fit=services.fits.of_entry(entry, available),
         draft=entry.draft,
     )

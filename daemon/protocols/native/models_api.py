@@ -13,6 +13,7 @@ from ingle.models.model_task import Pooling
 from ingle.models.store.model_copies import ModelCopier
 
 from ...access.permission import current_permission
+from ...client.model_types import LoadedModel, ModelEntries, ModelEntry, Removed, Unloaded
 from ...errors import InvalidBody
 from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
@@ -25,18 +26,9 @@ from ...http.sse_writer import (
 from ...library.remove_model import remove_model
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
-from ...model_process.loaded_model import LoadedModel
 from ...services import Services
 from .model_entries import list_entries, model_entry, removed
-from .types import (
-    AddRequest,
-    LoadRequest,
-    ModelEntries,
-    ModelEntry,
-    Removed,
-    Unloaded,
-    UnloadRequest,
-)
+from .types import AddRequest, LoadRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
 COMPARE_PARAMETER = Parameter(

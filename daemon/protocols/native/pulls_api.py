@@ -9,8 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.models.download.pull_progress import PullProgress
-
+from ...client.model_types import ModelEntry, PullCancelling, PullProgress
 from ...generations.generation import (
     ErrorEvent,
 )
@@ -29,11 +28,7 @@ from ...library.pulls import Pull
 from ...services import Services
 from .error_frame import error_frame
 from .model_entries import model_entry
-from .types import (
-    ModelEntry,
-    ModelRequest,
-    PullCancelling,
-)
+from .types import ModelRequest
 
 
 class PullsApi:

@@ -10,6 +10,7 @@ from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
 
 from ...access.client_identity import identify_client
+from ...client.routing_types import Explanation, RoutingProvider, RoutingRoute, RoutingState
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
 from ...http.error_format import NATIVE
@@ -19,12 +20,12 @@ from ...http.route_access import INFERENCE, READ
 from ...http.route_spec import route
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
-from ...routing.routing_explanation import Explanation, explain
+from ...routing.routing_explanation import explain
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, is_private, routing_preference_of
 from ..request_origin import RequestOrigin
 from .requests import generation_request
-from .routing_types import ExplainRequest, RoutingProvider, RoutingRoute, RoutingState
+from .routing_types import ExplainRequest
 
 
 class RoutingApi:

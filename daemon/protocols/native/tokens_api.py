@@ -13,6 +13,7 @@ from ingle.backends.base.errors import WrongTask
 from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.model_task import ModelTask
 
+from ...client.generation_types import TokenCounts
 from ...errors import Conflict
 from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
@@ -22,7 +23,7 @@ from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from .requests import conversation_request
-from .types import TokenCounts, TokensRequest
+from .types import TokensRequest
 
 
 class TokensApi:

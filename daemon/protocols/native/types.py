@@ -9,15 +9,8 @@ from msgspec import Meta
 
 from ingle.backends.base.load_spec import Quantize
 from ingle.backends.registry.engines import engine_choices
-from ingle.models.download.pull_progress import PullProgress
 from ingle.models.kv_type import KVType
-from ingle.models.metadata.stored_model import UnusableModel
-from ingle.models.model_task import ModelTask
 
-from ...load_planning.fit_forecast import ModelFit
-from ...machine.device_meters import DeviceGauges
-from ...machine.memory_reader import MemorySnapshot
-from ...model_process.loaded_model import LoadedModel
 from ..ingle_options import IngleOptions
 from ..openai.completions.messages import Conversation
 from ..openai.completions.tools import ToolChoiceField, ToolSpec
@@ -32,74 +25,6 @@ if TYPE_CHECKING:
     EngineChoice = str
 else:
     EngineChoice = Literal[engine_choices()]
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself; `address` is null when TCP is off."""
-
-    version: str
-    pid: int
-    uptime: float
-    socket: str
-    address: str | None
-    default_model: str
-    memory: MemorySnapshot
-    models: list[LoadedModel]
-    devices: list[DeviceGauges] = []
-
-
-class GaugesEvent(msgspec.Struct, frozen=True):
-    """What moves while the daemon works."""
-
-    memory: MemorySnapshot
-    models: list[LoadedModel]
-    devices: list[DeviceGauges] = []
-
-
-class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is installed, or that the catalog offers.
-
-    `place` names the program or the folder that keeps it, and is empty for ingle's own; `same_as`
-    is a model with the very same weights. `error` is what its process ended of, if that failed, and
-    `quarantined_for` the seconds until it may start again after too many deaths.
-    """
-
-    name: str
-    installed: bool
-    state: Literal[
-        "available", "downloading", "stopped", "starting", "ready", "draining", "stopping", "failed"
-    ]
-    default: bool
-    size: int
-    parameters: int
-    quantization: str
-    architecture: str
-    context: int
-    licence: str
-    description: str
-    path: str | None
-    chat: bool
-    task: ModelTask
-    fit: ModelFit
-    draft: str | None = None
-    place: str = ""
-    same_as: str | None = None
-    notes: list[str] = []
-    error: str | None = None
-    quarantined_for: float = 0.0
-
-
-class ModelEntries(msgspec.Struct, frozen=True):
-    """Installed models first, then what the catalog offers; the downloads that run.
-
-    `disk_free` is the room for more, in bytes; `unusable` is what other programs have and ingle
-    cannot run.
-    """
-
-    models: list[ModelEntry]
-    pulls: list[PullProgress] = []
-    disk_free: int = 0
-    unusable: list[UnusableModel] = []
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -137,36 +62,6 @@ class UnloadRequest(msgspec.Struct, frozen=True):
     """Without a model, all."""
 
     model: Reference | None = None
-
-
-class Unloaded(msgspec.Struct, frozen=True):
-    """The models whose process has ended."""
-
-    unloaded: list[str]
-
-
-class Removed(msgspec.Struct, frozen=True):
-    """The model that is gone (or would be), and the bytes that are free again.
-
-    `keeps` are its files that stay because `place` keeps them, `files` those that go;
-    `shared_with` are models that have the same file; `running` answers end first.
-    """
-
-    removed: str
-    freed: int
-    files: list[str] = []
-    keeps: list[str] = []
-    place: str = ""
-    shared_with: list[str] = []
-    loaded: bool = False
-    running: int = 0
-
-
-class PullCancelling(msgspec.Struct, frozen=True):
-    """Whether there was a download to stop."""
-
-    model: str
-    cancelled: bool
 
 
 class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,32 +107,6 @@ class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: ReasoningOptions | None = None
     continues: bool | None = None
     load: bool = False
-
-
-class TokenCounts(msgspec.Struct, frozen=True):
-    """Tokens of the whole prompt, and of each message with the template's words around it.
-
-    `rest` belongs to no message: what the template puts before the first one, and the words that
-    open the answer. `total` is the sum of all; `context` is what a request may have.
-    """
-
-    total: int
-    messages: list[int]
-    rest: int
-    context: int
-
-
-class GenerationStarted(msgspec.Struct, frozen=True):
-    """The generation's id, under which its events are."""
-
-    id: str
-    model: str
-
-
-class ShuttingDownNotice(msgspec.Struct, frozen=True):
-    """The daemon ends once running answers are finished."""
-
-    status: Literal["shutting down"] = "shutting down"
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...library.model_facts import Capabilities, ModelFacts
-from ...model_process.loaded_model import LoadedModel
+from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun
 from .library_types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
 from .model_names import tagged
@@ -76,7 +76,7 @@ def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
 
 def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
     """A row of those that are loaded."""
-    loaded, model = LoadedModel.of(run), run.model
+    loaded, model = loaded_model(run), run.model
     size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.needs.total
     on_gpu = loaded.layers_on_gpu / loaded.layers if loaded.layers else 0.0
     # What the driver tells is truer than the share of layers, though it counts the libraries too.

@@ -18,7 +18,7 @@ import pytest
 
 from ingle.daemon.cli.command_errors import CommandError
 from ingle.daemon.cli.daemon_launcher import ensure_daemon
-from ingle.daemon.client.daemon_client import DaemonClient
+from ingle.daemon.client.sync_client import DaemonClient
 from ingle.daemon.main import main
 from ingle.daemon.settings.config import Config, load_config
 from ingle.daemon.settings.paths import Paths

@@ -1,42 +1,64 @@
-"""Server-sent events, however they are cut."""
-
 from __future__ import annotations
 
-from ingle.daemon.client.sse_parser import ServerEvent, parse_events
+import itertools
 
-STREAM = (
-    ": comment\n\n"
-    'id: 1\nevent: delta\ndata: {"text": "wörld"}\n\n'
-    "data: a\r\ndata:b\r\n\r\n"
-    "event: nothing\n\n"
-    "retry: 10\nunknown\ndata\n\n"
-    "data: unfinished"
-).encode()
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-EVENTS = [
-    ServerEvent("delta", '{"text": "wörld"}', "1"),
-    ServerEvent("message", "a\nb", "1"),
-    ServerEvent("message", "", "1"),
-]
+from ingle.daemon.client.sse_parser import ServerSentEvent, ServerSentEventParser
 
-
-def test_whole_stream() -> None:
-    assert list(parse_events([STREAM])) == EVENTS
+line = st.one_of(
+    st.sampled_from(
+        ["data: one", "data:two", "event: delta", "id: 7", "id:8", ": comment", "data", ""]
+    ),
+    st.text("ab:é漢 \0", max_size=8),
+)
+stream = st.lists(st.tuples(line, st.sampled_from(["\n", "\r\n", "\r"])), max_size=20).map(
+    lambda lines: "".join(text + end for text, end in lines)
+)
 
 
-def test_any_cut() -> None:
-    for size in range(1, 20):
-        chunks = [STREAM[i : i + size] for i in range(0, len(STREAM), size)]
-        assert list(parse_events(chunks)) == EVENTS
+def _parse(chunks: list[bytes]) -> list[ServerSentEvent]:
+    parser = ServerSentEventParser()
+    return [event for chunk in chunks for event in parser.feed(chunk)]
 
 
-def test_event_comes_before_the_next_chunk_is_asked_for() -> None:
-    asked: list[int] = []
+@given(stream, st.lists(st.integers(0, 200)))
+def test_chunk_borders_make_no_difference(text: str, cuts: list[int]) -> None:
+    content = text.encode()
+    borders = sorted({0, *(cut for cut in cuts if cut < len(content)), len(content)})
+    chunks = [content[start:end] for start, end in itertools.pairwise(borders)]
+    assert _parse(chunks) == _parse([content])
+    assert _parse([bytes([byte]) for byte in content]) == _parse([content])
 
-    def chunks():  # type: ignore[no-untyped-def]
-        for number in range(3):
-            asked.append(number)
-            yield b"data: x\n\n"
 
-    next(iter(parse_events(chunks())))
-    assert asked == [0]
+@given(st.lists(st.tuples(st.text("xyz", min_size=1), st.lists(st.text("ab 漢:"), min_size=1))))
+def test_what_was_written_is_read(events: list[tuple[str, list[str]]]) -> None:
+    text = "".join(
+        f"id: {number}\nevent: {name}\n" + "".join(f"data: {line}\n" for line in data) + "\n"
+        for number, (name, data) in enumerate(events, 1)
+    )
+    assert _parse([text.encode()]) == [
+        ServerSentEvent(name, "\n".join(data), str(number))
+        for number, (name, data) in enumerate(events, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("data: a\n\n", [ServerSentEvent("message", "a")]),
+        ("data: a\ndata: b\n\n", [ServerSentEvent("message", "a\nb")]),
+        ("data:  a\n\n", [ServerSentEvent("message", " a")]),
+        ("event: x\n\n", []),
+        (": ping\n\ndata: a\n\n", [ServerSentEvent("message", "a")]),
+        ("\ufeffdata: a\n\n", [ServerSentEvent("message", "a")]),
+        ("data: cut off", []),
+        ("id: 3\n\ndata: b\n\n", [ServerSentEvent("message", "b", "3")]),
+        ("id: 3\0\ndata: a\n\n", [ServerSentEvent("message", "a")]),
+        ("retry: 10\nunknown: 1\ndata\n\n", [ServerSentEvent("message", "")]),
+    ],
+)  # fmt: skip
+def test_the_rules_of_the_standard(text: str, events: list[ServerSentEvent]) -> None:
+    assert _parse([text.encode()]) == events

@@ -17,8 +17,8 @@ from ingle.backends.hardware.machine import (
     Machine,
     Software,
 )
+from ingle.daemon.client.doctor_types import Diagnostic
 from ingle.daemon.doctor.diagnose import CHECKS, Diagnosis, diagnose
-from ingle.daemon.doctor.diagnostic import Diagnostic
 from ingle.daemon.doctor.system_state import (
     DaemonState,
     FolderState,

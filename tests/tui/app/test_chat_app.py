@@ -199,7 +199,7 @@ async def test_a_lost_daemon_costs_neither_chat_nor_draft(
 async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
     open_chat: OpenChat, fake_daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingle.tui.client.generation_stream.RETRY_DELAYS", (0.0, 0.1))
+    monkeypatch.setattr("ingle.daemon.client.generation_stream.RETRY_DELAYS", (0.0, 0.1))
     fake_daemon.script("The first half", "never", gate_before=1)
     async with open_chat() as chat:
         await chat.send("tell me")

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import DaemonError, DaemonUnreachable
+from ingle.daemon.client.generation_stream import Generation, new_generation_id
+from ingle.daemon.client.generation_types import DeltaEvent, FinishedEvent, StartedEvent
 from ingle.tui.chats.turn_request import TurnRequest
-from ingle.tui.client.api_types import Finished, Started, TextDelta
-from ingle.tui.client.client_errors import DaemonError, DaemonUnreachable
-from ingle.tui.client.daemon_client import AsyncDaemonClient
-from ingle.tui.client.generation_stream import Generation, new_generation_id
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon
@@ -18,7 +18,7 @@ PROMPT = TurnRequest([{"role": "user", "content": "Hi"}])
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingle.tui.client.generation_stream.RETRY_DELAYS", (0.0, 0.0, 0.01))
+    monkeypatch.setattr("ingle.daemon.client.generation_stream.RETRY_DELAYS", (0.0, 0.0, 0.01))
 
 
 @pytest.mark.parametrize("drop_after", [None, 0, 1, 2, 4])
@@ -26,16 +26,16 @@ async def test_every_event_comes_once_wherever_the_stream_breaks(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon, drop_after: int | None
 ) -> None:
     fake_daemon.script("a", "b", "c", drop_after=drop_after)
-    generation = await Generation.start(client, PROMPT)
+    generation = await Generation.start(client, PROMPT.body())
     events = [event async for event in generation.events()]
-    assert isinstance(events[0], Started)
-    assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "b", "c"]
-    assert isinstance(events[-1], Finished)
+    assert isinstance(events[0], StartedEvent)
+    assert [event.text for event in events if isinstance(event, DeltaEvent)] == ["a", "b", "c"]
+    assert isinstance(events[-1], FinishedEvent)
     assert len(events) == 5
 
 
 async def test_attempts_are_bounded(client: AsyncDaemonClient, fake_daemon: FakeDaemon) -> None:
-    generation = await Generation.start(client, PROMPT)
+    generation = await Generation.start(client, PROMPT.body())
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
         _ = [event async for event in generation.events()]
@@ -44,7 +44,7 @@ async def test_attempts_are_bounded(client: AsyncDaemonClient, fake_daemon: Fake
 async def test_a_generation_the_daemon_forgot_is_an_error(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
-    generation = await Generation.start(client, PROMPT)
+    generation = await Generation.start(client, PROMPT.body())
     fake_daemon.generations.clear()
     with pytest.raises(DaemonError, match="No such generation"):
         _ = [event async for event in generation.events()]
@@ -54,12 +54,12 @@ async def test_cancel_reaches_the_daemon(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("a", "b", gate_before=1)
-    generation = await Generation.start(client, PROMPT)
+    generation = await Generation.start(client, PROMPT.body())
     reason = ""
     async for event in generation.events():
-        if isinstance(event, TextDelta):
+        if isinstance(event, DeltaEvent):
             await generation.cancel()
-        if isinstance(event, Finished):
+        if isinstance(event, FinishedEvent):
             reason = event.reason
     assert reason == "cancelled"
 
@@ -69,10 +69,10 @@ async def test_a_reply_that_is_lost_costs_nothing(
 ) -> None:
     fake_daemon.script("a", "b", reply_lost=True)
     name = new_generation_id()
-    generation = await Generation.start(client, PROMPT, name)
+    generation = await Generation.start(client, PROMPT.body(), name)
     assert generation.id == name
     events = [event async for event in generation.events()]
-    assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "b"]
+    assert [event.text for event in events if isinstance(event, DeltaEvent)] == ["a", "b"]
 
 
 async def test_a_request_that_never_arrived_is_an_error(
@@ -80,4 +80,4 @@ async def test_a_request_that_never_arrived_is_an_error(
 ) -> None:
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
-        await Generation.start(client, PROMPT, new_generation_id())
+        await Generation.start(client, PROMPT.body(), new_generation_id())

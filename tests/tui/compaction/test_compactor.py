@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import ClientError
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Attachment
-from ingle.tui.client.client_errors import ClientError
-from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.attachment_trim import trim
 from ingle.tui.compaction.compactor import CompactionProgress, Compactor
 from ingle.tui.compaction.summary_check import CompactionRefused

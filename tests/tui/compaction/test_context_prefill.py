@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
-from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.context_prefill import warm_up
 
 if TYPE_CHECKING:

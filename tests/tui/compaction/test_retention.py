@@ -10,9 +10,9 @@ from compaction_cases.grading import says
 from compaction_cases.slots import load_slots
 from compaction_cases.views import add_turns
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
-from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.compactor import Compactor
 from ingle.tui.compaction.summary_prompt import HEADINGS
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.client.api_types import DeviceGauges, GaugesEvent, LoadedModel, Memory
+from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent, MemoryGauges
+from ingle.daemon.client.model_types import LoadedModel
 from ingle.tui.gauges.memory_usage import MemoryUse, binary_size, memory_uses
 
 GIB = 2**30
@@ -26,7 +27,9 @@ def gpu(name: str = "RTX 4070", total: int = 12, used: float = 8.0) -> DeviceGau
 
 
 def test_layers_are_divided_between_the_gpu_and_ram() -> None:
-    gauges = GaugesEvent([model(layers_on_gpu=24)], Memory(32 * GIB, 20 * GIB), [gpu()])
+    gauges = GaugesEvent(
+        MemoryGauges(total=32 * GIB, available=20 * GIB), [model(layers_on_gpu=24)], [gpu()]
+    )
     assert memory_uses(gauges) == [
         MemoryUse("VRAM", "RTX 4070", 12 * GIB, 3 * GIB, 3 * GIB // 2, 7 * GIB // 2, 4 * GIB),
         MemoryUse("RAM", "", 32 * GIB, GIB, GIB // 2, 21 * GIB // 2, 20 * GIB),
@@ -35,7 +38,9 @@ def test_layers_are_divided_between_the_gpu_and_ram() -> None:
 
 def test_without_a_gpu_there_is_only_ram() -> None:
     processor = DeviceGauges(name="CPU", kind="cpu", watts=12.0)
-    gauges = GaugesEvent([model(), model("n")], Memory(32 * GIB, 18 * GIB), [processor])
+    gauges = GaugesEvent(
+        MemoryGauges(total=32 * GIB, available=18 * GIB), [model(), model("n")], [processor]
+    )
     (use,) = memory_uses(gauges)
     assert (use.kind, use.weights, use.kv) == ("RAM", 8 * GIB, 4 * GIB)
     assert (use.other, use.free) == (2 * GIB, 18 * GIB)
@@ -46,7 +51,7 @@ def test_each_gpu_has_its_own_models() -> None:
         model(layers_on_gpu=32, device="RTX 4070, 32 of 32 layers"),
         model("n", layers_on_gpu=32, weights_bytes=GIB, device="RTX 3060, 32 of 32 layers"),
     ]
-    uses = memory_uses(GaugesEvent(models, Memory(), [gpu(), gpu("RTX 3060")]))
+    uses = memory_uses(GaugesEvent(MemoryGauges(), models, [gpu(), gpu("RTX 3060")]))
     assert [(use.device, use.weights) for use in uses] == [
         ("RTX 4070", 4 * GIB),
         ("RTX 3060", GIB),
@@ -59,7 +64,9 @@ def test_the_parts_are_the_whole_whatever_is_told(
 ) -> None:
     loaded = model(weights_bytes=weights, kv_bytes=kv, layers_on_gpu=layers)
     device = DeviceGauges(name="g", kind="gpu", memory_total=total, memory_used=available)
-    for use in memory_uses(GaugesEvent([loaded], Memory(total, available), [device])):
+    for use in memory_uses(
+        GaugesEvent(MemoryGauges(total=total, available=available), [loaded], [device])
+    ):
         assert sum(use.parts) == use.total
         assert min(use.parts) >= 0
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from ingle.daemon.client.model_types import LoadedModel, ModelEntry, ModelFit, ModelState
 from ingle.tui.chats.message import Message, MessageFacts
-from ingle.tui.client.api_types import LoadedModel, ModelEntry, ModelFit
 from ingle.tui.gauges.model_switch_cost import (
     ModelSwitchCost,
     estimate_switch_cost,
@@ -12,8 +12,8 @@ from ingle.tui.gauges.model_switch_cost import (
 )
 
 GB = 10**9
-QWEN = LoadedModel(name="qwen", state="ready", weights_bytes=5 * GB, kv_bytes=GB)
-OTHER = LoadedModel(name="other", state="ready", weights_bytes=2 * GB)
+QWEN = LoadedModel(name="qwen", state=ModelState.READY, weights_bytes=5 * GB, kv_bytes=GB)
+OTHER = LoadedModel(name="other", state=ModelState.READY, weights_bytes=2 * GB)
 SMOL = ModelEntry(
     name="smollm2",
     installed=True,
@@ -66,7 +66,7 @@ def test_the_model_in_use_is_the_last_to_go() -> None:
 
 
 def test_a_busy_model_is_not_unloaded() -> None:
-    busy = LoadedModel(name="busy", state="ready", weights_bytes=5 * GB, running=1)
+    busy = LoadedModel(name="busy", state=ModelState.READY, weights_bytes=5 * GB, running=1)
     assert _price(SMOL, busy, free=0.5).evicted == ()
 
 
@@ -82,7 +82,7 @@ def test_nobody_is_said_to_go_where_nothing_is_known() -> None:
 
 
 def test_a_warm_model_and_an_empty_chat_cost_nothing() -> None:
-    warm = LoadedModel(name="smollm2", state="ready")
+    warm = LoadedModel(name="smollm2", state=ModelState.READY)
     price = _price(SMOL, QWEN, warm, tokens=0)
     assert price.sentence() == ""
     assert not price.needs_confirmation
@@ -114,9 +114,9 @@ def test_the_rate_is_the_model_s_own_or_scaled() -> None:
 
 def test_the_engine_s_own_measure_counts_most() -> None:
     answers = [_answer("smollm2", 900, 0, 0.5)]
-    measured = LoadedModel(name="smollm2", state="ready", prompt_rate=2500.0)
+    measured = LoadedModel(name="smollm2", state=ModelState.READY, prompt_rate=2500.0)
     assert prefill_rate(SMOL, answers, {}, [measured]) == 2500
-    other = LoadedModel(name="qwen", state="ready", prompt_rate=100.0)
+    other = LoadedModel(name="qwen", state=ModelState.READY, prompt_rate=100.0)
     assert prefill_rate(SMOL, [], {"qwen": 1_340_000_000}, [other]) == pytest.approx(1000)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.client.api_types import PageGroup, PagesEvent
+from ingle.daemon.client.daemon_types import PageGroup, PagesEvent
 from ingle.tui.gauges.page_map_cells import (
     PageMapCell,
     PageState,

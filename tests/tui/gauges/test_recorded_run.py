@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from textual.app import App, ComposeResult
 
-from ingle.tui.client.api_types import PagesEvent, Status
-from ingle.tui.client.daemon_client import AsyncDaemonClient
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.daemon_types import PagesEvent, Status
 from ingle.tui.gauges.page_map_cells import PageState, chat_of, page_counts
 from ingle.tui.widgets.gauges.page_map import PageMap
 

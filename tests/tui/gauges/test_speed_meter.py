@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.tui.client.api_types import DeviceGauges, GaugesEvent, LoadedModel
+from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
+from ingle.daemon.client.model_types import LoadedModel, ModelState
 from ingle.tui.gauges.speed_meter import SpeedMeter
 
 pytestmark = pytest.mark.quick
@@ -17,7 +18,7 @@ def gauges(
 ) -> GaugesEvent:
     model = LoadedModel(
         name="m",
-        state="ready",
+        state=ModelState.READY,
         running=running,
         completion_tokens_total=written,
         prompt_tokens_total=read,
@@ -25,7 +26,7 @@ def gauges(
         accepted_tokens_total=guesses[1],
     )
     devices = [] if joules is None else [DeviceGauges(name="g", kind="gpu", joules=joules, watts=9)]
-    return GaugesEvent([model], devices=devices)
+    return GaugesEvent(models=[model], devices=devices)
 
 
 def test_the_rate_is_that_of_the_last_moments() -> None:
@@ -71,9 +72,9 @@ def test_a_process_that_began_anew_counts_from_nothing() -> None:
 def test_models_add_up_and_a_new_one_brings_no_jump() -> None:
     def both(a: int, b: int) -> GaugesEvent:
         return GaugesEvent(
-            [
-                LoadedModel(name="a", state="ready", completion_tokens_total=a, waiting=1),
-                LoadedModel(name="b", state="ready", completion_tokens_total=b, running=2),
+            models=[
+                LoadedModel(name="a", state=ModelState.READY, completion_tokens_total=a, waiting=1),
+                LoadedModel(name="b", state=ModelState.READY, completion_tokens_total=b, running=2),
             ]
         )
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.tui.client.api_types import TokenCounts
+from ingle.daemon.client.generation_types import TokenCounts
 from ingle.tui.gauges.token_count_cache import TokenCountCache
 
 HELLO = {"role": "user", "content": "Hello there"}

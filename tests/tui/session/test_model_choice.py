@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ingle.tui.client.api_types import ModelEntry, ModelFit
+from ingle.daemon.client.model_types import ModelEntry, ModelFit
 from ingle.tui.session.model_choice import choose_model, custom_model, offered_models
 
 
-def _entry(name: str, state: str, *, default: bool = False, chat: bool = True) -> ModelEntry:
+def _entry(name: str, state: Any, *, default: bool = False, chat: bool = True) -> ModelEntry:
     installed = state not in ("available", "downloading")
     return ModelEntry(name=name, installed=installed, state=state, default=default, chat=chat)
 
 
-def _offered(name: str, billions: float, state: str = "fits", *, chat: bool = True) -> ModelEntry:
+def _offered(name: str, billions: float, state: Any = "fits", *, chat: bool = True) -> ModelEntry:
     return ModelEntry(
         name=name,
         installed=False,

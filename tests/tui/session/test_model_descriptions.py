@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ingle.tui.client.api_types import ModelEntry, ModelFit
+from ingle.daemon.client.model_types import ModelEntry, ModelFit
 from ingle.tui.session.model_descriptions import (
     download_sentence,
     facts,
@@ -46,7 +48,7 @@ def test_all_words_of_the_filter_must_match() -> None:
         ("cpu", "no", "does not fit", "takes 1.5 GB at least, and models can have 8.0 GB of RAM"),
     ],
 )
-def test_what_fits_is_told(device: str, state: str, words: str, sentence: str) -> None:
+def test_what_fits_is_told(device: Any, state: Any, words: str, sentence: str) -> None:
     fit = ModelFit(
         device=device,
         state=state,

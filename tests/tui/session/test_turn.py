@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.chats.history_protocol import NullRecorder
 from ingle.tui.chats.message import Message
 from ingle.tui.chats.turn_request import TurnRequest
-from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.session.turn import Turn
 from ingle.tui.transcript.entries.all_entries import AnswerEntry
 

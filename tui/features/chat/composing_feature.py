@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from ingle.daemon.client.client_errors import ClientError
+
 from ...chats.message import Message
-from ...client.api_types import TokenCounts
-from ...client.client_errors import ClientError
 from ...commands.chat_commands import template_folder
 from ...composing.completer import Completer
 from ...composing.completion_item import CompletionItem
@@ -129,7 +129,7 @@ class ComposingFeature(Feature):
         )
         body = {"model": loaded.name, "messages": [{"role": "user", "content": message.text}]}
         try:
-            counts = await host.client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)
+            counts = await host.client.count_tokens(body)
         except ClientError:
             return None  # the guess stands
         return counts.messages[0] if counts.messages else None

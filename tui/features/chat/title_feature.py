@@ -10,8 +10,9 @@ from ...widgets.title_bar import TitleBar
 from ..feature import Feature
 
 if TYPE_CHECKING:
+    from ingle.daemon.client.daemon_types import GaugesEvent
+
     from ...chats.chat import Chat
-    from ...client.api_types import GaugesEvent
     from ...session.turn import Turn
 
 

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.worker import Worker
 
+    from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+
     from ...chats.chat import Chat
     from ...chats.compaction_record import CompactionRecord
     from ...chats.queued_prompt import QueuedPrompt
-    from ...client.api_types import GaugesEvent, PagesEvent
     from ...compaction.compaction_planner import Choice
     from ...compaction.compactor import CompactionProgress
     from ...screens.context.compact_choice import CompactChoice

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.model_types import PullProgress
+
 from ...chats.chat import Chat
 from ...chats.context_view import request_messages
 from ...chats.message import Message
-from ...client.api_types import GaugesEvent, PagesEvent, PullProgress
 from ...gauges.cached_prompts import CachedPrompts
 from ...gauges.context_counter import ContextCounter
 from ...gauges.context_usage import ContextUse

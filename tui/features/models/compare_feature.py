@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...client.api_types import ModelEntry
+from ingle.daemon.client.model_types import ModelEntry
+
 from ...commands.models_commands import switch_cost, talk_to
 from ...session.model_choice import find_model
 from ..feature import Feature, Handler

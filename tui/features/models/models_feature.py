@@ -6,7 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...client.api_types import GaugesEvent, LoadedModel
+from ingle.daemon.client.daemon_types import GaugesEvent
+from ingle.daemon.client.model_types import LoadedModel
+
 from ...history.database.history_errors import HistoryError
 from ..feature import Feature
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...client.api_types import ModelEntry, PullProgress
-from ...client.client_errors import ClientError, DaemonUnreachable
+from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
+from ingle.daemon.client.model_types import ModelEntry, PullProgress
+
 from ...session.chat_events import ENDED
 from ...widgets.pull_bar import PullBar
 from ...widgets.title_bar import TitleBar

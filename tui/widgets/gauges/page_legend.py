@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from ...client.api_types import PagesEvent
+from ingle.daemon.client.daemon_types import PagesEvent
+
 from ...gauges.page_map_cells import PageState, page_counts, pages_per_cell
 from ...text import number_format
 from .glyph_text import columns, signs

@@ -13,7 +13,8 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from ...client.api_types import PagesEvent
+from ingle.daemon.client.daemon_types import PagesEvent
+
 from ...gauges.page_map_cells import (
     PageMapCell,
     PageState,

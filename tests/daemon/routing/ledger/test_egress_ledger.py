@@ -18,7 +18,7 @@ from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
 from ingle.daemon.routing.ledger import egress_ledger as ledger_module
 from ingle.daemon.routing.ledger.egress_ledger import BudgetReservation, Ledger
 from ingle.daemon.routing.ledger.ledger_entries import LedgerIntent
-from ingle.daemon.routing.ledger.ledger_totals import LedgerTotals
+from ingle.daemon.routing.ledger.ledger_totals import ledger_totals
 from ingle.daemon.routing.ledger.ledger_verification import verify
 from ingle.daemon.routing.providers.provider_errors import LedgerUnwritable
 
@@ -357,7 +357,7 @@ def test_totals_are_sums_of_what_is_known(ledger: Ledger) -> None:
     depart(ledger)
     depart(ledger, provider="own")
     ledger.settle(ledger.intend(clearance(), RESERVED), receipt(), None)
-    totals = LedgerTotals.of("2026-11", ledger.entries())
+    totals = ledger_totals("2026-11", ledger.entries())
     assert (totals.requests, totals.bytes_out, totals.cost) == (3, 300, 0.5)
     assert totals.unknown_costs == 1
     assert [total.name for total in totals.providers] == ["groq", "own"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.daemon.client.generation_stream import Generation
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.queued_prompt import QueuedPrompt
-from ingle.tui.client.generation_stream import Generation
 from ingle.tui.settings.chat_folders import ChatFolders
 
 from ...conftest import Answer, FakeGeneration

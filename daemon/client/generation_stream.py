@@ -1,4 +1,4 @@
-"""`Generation`: one answer the daemon writes, followed to its end across lost connections."""
+"""A generation of the daemon, followed to its end across lost connections."""
 
 from __future__ import annotations
 
@@ -7,38 +7,35 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-import msgspec
-
-from ..chats.turn_request import TurnRequest
-from .api_types import (
-    Finished,
-    GenerationCreated,
+from .async_client import AsyncDaemonClient
+from .client_errors import ClientError, ConnectionLost, DaemonUnreachable
+from .generation_types import (
+    DeltaEvent,
+    FinishedEvent,
     GenerationEvent,
-    Loading,
-    ReasoningDelta,
-    Routed,
-    Started,
-    TextDelta,
+    GenerationStarted,
+    LoadingEvent,
+    ReasoningEvent,
+    RouteTaken,
+    StartedEvent,
 )
-from .client_errors import ClientError, DaemonError, DaemonUnreachable
-from .daemon_client import AsyncDaemonClient, error_from_body
 from .sse_parser import ServerSentEvent
 
 RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each new attempt; the count starts over when an event arrives."""
 
 _EVENTS: dict[str, type[GenerationEvent]] = {
-    "loading": Loading,
-    "route": Routed,
-    "started": Started,
-    "reasoning": ReasoningDelta,
-    "delta": TextDelta,
-    "finished": Finished,
+    "loading": LoadingEvent,
+    "route": RouteTaken,
+    "started": StartedEvent,
+    "reasoning": ReasoningEvent,
+    "delta": DeltaEvent,
+    "finished": FinishedEvent,
 }
 
 
 class Generation:
-    """An answer that belongs to the daemon, and goes on there whether or not anyone follows."""
+    """A generation in the daemon, which continues there even if no client follows it."""
 
     def __init__(self, client: AsyncDaemonClient, generation_id: str, model: str) -> None:
         self._client = client
@@ -49,23 +46,16 @@ class Generation:
 
     @classmethod
     async def start(
-        cls, client: AsyncDaemonClient, request: TurnRequest, generation_id: str | None = None
-    ) -> Generation:
-        """Ask for the next message of the conversation; raises `ClientError`.
-
-        With an id of `new_generation_id` it is found also where the daemon's reply was lost.
-        """
-        return await cls.ask(client, request.body(), generation_id)
-
-    @classmethod
-    async def ask(
         cls, client: AsyncDaemonClient, body: Mapping[str, object], generation_id: str | None = None
     ) -> Generation:
-        """As `start`, with the body of a request."""
+        """Request a generation; raises `ClientError`.
+
+        With an id of `new_generation_id` it is found even if the daemon's reply was lost.
+        """
         asked = dict(body) | ({} if generation_id is None else {"id": generation_id})
         try:
             created = await client.request(
-                GenerationCreated, "POST", "/ingle/v1/generations", asked
+                GenerationStarted, "POST", "/ingle/v1/generations", asked
             )
         except DaemonUnreachable:
             if generation_id is None or not await _is_there(client, generation_id):
@@ -78,7 +68,7 @@ class Generation:
         await self._client.request_json("POST", f"{self._path}/cancel")
 
     async def events(self) -> AsyncGenerator[GenerationEvent, None]:
-        """Yield every event once, `Finished` last, resuming by id where the connection is lost.
+        """Yield every event once, `FinishedEvent` last; resume if the connection is lost.
 
         Raises the generation's own `DaemonError`, or `DaemonUnreachable` after the last attempt.
         """
@@ -89,9 +79,11 @@ class Generation:
                 async with aclosing(self._events_once()) as events:
                     async for event in events:
                         yield event
-                        if isinstance(event, Finished):
+                        if isinstance(event, FinishedEvent):
                             return
-                lost = DaemonUnreachable("The daemon ended the answer's stream too early.")
+                lost: DaemonUnreachable = ConnectionLost(
+                    "The daemon ended the answer's stream too early."
+                )
             except DaemonUnreachable as error:
                 lost = error
             attempt = 0 if self._seen > seen else attempt
@@ -109,13 +101,18 @@ class Generation:
                     if number <= self._seen:
                         continue
                     self._seen = number
-                parsed = parse_event(event)
+                parsed = self._parse(event)
                 if parsed is not None:
                     yield parsed
 
+    def _parse(self, event: ServerSentEvent) -> GenerationEvent | None:
+        """The typed event, None if this client does not know its kind; raises `DaemonError`."""
+        kind = FinishedEvent if event.event == "error" else _EVENTS.get(event.event)
+        return None if kind is None else self._client.decode_event(event, kind)
+
 
 def new_generation_id() -> str:
-    """An id that nobody else chooses or can guess."""
+    """A random id that cannot be guessed."""
     return f"gen-{secrets.token_hex(12)}"
 
 
@@ -126,19 +123,3 @@ async def _is_there(client: AsyncDaemonClient, generation_id: str) -> bool:
     except ClientError:
         return False
     return True
-
-
-def parse_event(event: ServerSentEvent) -> GenerationEvent | None:
-    """The event as its type, None for one of a kind not known here; raises `DaemonError`."""
-    if event.event == "error":
-        raise error_from_body(event.data)
-    kind = _EVENTS.get(event.event)
-    if kind is None:
-        return None
-    try:
-        return msgspec.json.decode(event.data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise DaemonError(
-            f"The daemon sent a `{event.event}` event that was not understood: {error}.",
-            code="bad_answer",
-        ) from error

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon.cli.command_errors import (
-    CommandError,
+from ingle.daemon.cli.command_errors import CommandError
+from ingle.daemon.client.client_errors import (
     ConnectionLost,
+    DaemonError,
     DaemonSilent,
     DaemonUnreachable,
-    RequestFailed,
 )
-from ingle.daemon.client.daemon_client import DaemonClient
+from ingle.daemon.client.sync_client import DaemonClient
 from ingle.daemon.settings.paths import Paths
 
 
@@ -72,7 +72,7 @@ def test_socket_that_a_killed_daemon_left(paths: Paths) -> None:
 
 def test_error_of_the_daemon(daemon: Any) -> None:
     daemon.failure = 507, {"error": {"code": "disk_full", "message": "Full.", "hint": "Clean."}}
-    with pytest.raises(RequestFailed) as caught:
+    with pytest.raises(DaemonError) as caught:
         DaemonClient(daemon.paths.socket).models()
     error = caught.value
     assert (error.message, error.hint, error.code, error.status) == (
@@ -87,7 +87,7 @@ def test_error_of_the_daemon(daemon: Any) -> None:
 def test_error_in_another_shape_still_gets_a_sentence(paths: Paths, body: bytes) -> None:
     with (
         answering(paths.socket, response(body, "502 Bad Gateway")) as client,
-        pytest.raises(RequestFailed, match="HTTP status 502"),
+        pytest.raises(DaemonError, match="HTTP status 502"),
     ):
         client.status()
 
@@ -138,7 +138,7 @@ def test_refusal_of_a_body_that_was_not_read(paths: Paths) -> None:
     body = b'{"error": {"code": "body_too_large", "message": "Too large.", "hint": null}}'
     with (
         answering(paths.socket, response(body, "413 Too Large")) as client,
-        pytest.raises(RequestFailed, match="Too large"),
+        pytest.raises(DaemonError, match="Too large"),
     ):
         client.post("/x", {"prompt": "x" * 2**22})
 
@@ -157,5 +157,5 @@ def test_error_event_ends_a_stream(daemon: Any) -> None:
     ]
     events = DaemonClient(daemon.paths.socket).events("GET", "/ingle/v1/generations/gen-1/events")
     assert next(events)[0] == "delta"
-    with pytest.raises(RequestFailed, match=r"It died\."):
+    with pytest.raises(DaemonError, match=r"It died\."):
         next(events)

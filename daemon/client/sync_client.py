@@ -1,4 +1,4 @@
-"""A blocking client of the HTTP API over the unix socket.
+"""Blocking client of the native API over the unix socket.
 
 Built on `http.client`, because importing httpx takes longer than most commands need to run.
 """
@@ -16,15 +16,16 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisco
 from pathlib import Path
 from typing import Any, cast
 
-from ..cli.command_errors import (
-    CommandError,
+from .api_types import ModelEntry, Status
+from .client_errors import (
+    ClientError,
     ConnectionLost,
+    DaemonError,
     DaemonSilent,
     DaemonUnreachable,
-    RequestFailed,
 )
-from .api_types import ModelEntry, Status
-from .sse_parser import ServerEvent, parse_events
+from .error_types import read_error
+from .sse_parser import ServerSentEvent, ServerSentEventParser
 
 JsonObject = dict[str, Any]
 
@@ -41,9 +42,9 @@ class UnixConnection(HTTPConnection):
         self._timeout = timeout
 
     def connect(self) -> None:
-        """Connect and check who answers; raises `OSError` or `CommandError`."""
+        """Connect and check who answers; raises `OSError` or `ClientError`."""
         if sys.platform == "win32":
-            raise CommandError(
+            raise ClientError(
                 "The command line talks to the daemon over a unix socket, which this system lacks.",
                 "Run ingle inside WSL2.",
             )
@@ -59,7 +60,7 @@ class UnixConnection(HTTPConnection):
         packed = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
         pid, uid, _ = cast("tuple[int, int, int]", credentials.unpack(packed))
         if uid != os.getuid():
-            raise CommandError(
+            raise ClientError(
                 f"A process of another user (uid {uid}, pid {pid}) listens on {self._path}.",
                 "Set INGLE_HOME or INGLE_SOCKET to a place of your own.",
             )
@@ -74,7 +75,7 @@ class DaemonClient:
     def answers(self, timeout: float = 5.0) -> bool:
         """True when the daemon is alive, False when there is none or it just ends.
 
-        Raises `CommandError`, where it is silent or not ours.
+        Raises `ClientError`, where it is silent or not ours.
         """
         try:
             self.get("/health", timeout=timeout)
@@ -83,7 +84,7 @@ class DaemonClient:
         return True
 
     def status(self) -> Status:
-        """What the daemon says of itself."""
+        """The state of the daemon and its loaded models."""
         return cast("Status", self.get("/ingle/v1/status"))
 
     def models(self) -> list[ModelEntry]:
@@ -95,27 +96,28 @@ class DaemonClient:
         return cast("list[JsonObject]", self.get("/ingle/v1/models").get("pulls") or [])
 
     def get(self, path: str, *, timeout: float | None = 30.0) -> JsonObject:
-        """The JSON object at `path`; raises `CommandError`."""
+        """The JSON object at `path`; raises `ClientError`."""
         return self._request("GET", path, None, timeout)
 
     def post(self, path: str, body: JsonObject, *, timeout: float | None = 30.0) -> JsonObject:
-        """The daemon's answer to `body`; raises `CommandError`."""
+        """The daemon's answer to `body`; raises `ClientError`."""
         return self._request("POST", path, body, timeout)
 
     def delete(self, path: str, *, timeout: float | None = 30.0) -> JsonObject:
-        """The daemon's answer; raises `CommandError`."""
+        """The daemon's answer; raises `ClientError`."""
         return self._request("DELETE", path, None, timeout)
 
     def events(
         self, method: str, path: str, body: JsonObject | None = None
     ) -> Iterator[tuple[str, JsonObject]]:
-        """Yield (event, data) until the stream ends; an `error` event raises `RequestFailed`."""
+        """Yield (event, data) until the stream ends; an `error` event raises `DaemonError`."""
         with self._response(method, path, body, STREAM_SILENCE) as response:
-            for event in parse_events(_chunks(response)):
-                data = _json_object(event)
-                if event.name == "error":
-                    raise _request_failed(data, 0)
-                yield event.name, data
+            parser = ServerSentEventParser()
+            while chunk := response.read1(65536):
+                for event in parser.feed(chunk):
+                    if event.event == "error":
+                        raise _daemon_error(event.data, 0)
+                    yield event.event, _json_object(event)
 
     def _request(
         self, method: str, path: str, body: JsonObject | None, timeout: float | None
@@ -125,7 +127,7 @@ class DaemonClient:
             if not content and response.getheader("Content-Length") != "0":
                 # `http.client` takes a head that was cut off for a whole one.
                 raise RemoteDisconnected("the connection closed within the answer")
-        return _json_object(ServerEvent(path, content.decode("utf-8", "replace") or "{}"))
+        return _json_object(ServerSentEvent(path, content.decode("utf-8", "replace") or "{}"))
 
     @contextmanager
     def _response(
@@ -144,7 +146,7 @@ class DaemonClient:
                 connection.request(method, path, content, headers)
             response = connection.getresponse()
             if response.status >= 400:
-                raise _http_error(response)
+                raise _daemon_error(response.read(), response.status)
             yield response
         except TimeoutError as error:
             raise DaemonSilent(
@@ -168,48 +170,25 @@ class DaemonClient:
                 "`ingle serve` runs it in the foreground.",
             ) from error
         except PermissionError as error:
-            raise CommandError(
+            raise ClientError(
                 f"{self.socket_path} may not be opened.",
                 "Set INGLE_HOME or INGLE_SOCKET to a place of your own.",
             ) from error
 
 
-def _chunks(response: HTTPResponse) -> Iterator[bytes]:
-    while chunk := response.read1(65536):
-        yield chunk
-
-
-def _json_object(event: ServerEvent) -> JsonObject:
+def _json_object(event: ServerSentEvent) -> JsonObject:
     try:
         value: object = json.loads(event.data)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise CommandError(
-            f"The daemon's answer ({event.name}) is not a JSON object.",
+        raise ClientError(
+            f"The daemon's answer ({event.event}) is not a JSON object.",
             "Perhaps another program listens on the socket: `ingle ps` says where it is.",
         )
     return cast("JsonObject", value)
 
 
-def _http_error(response: HTTPResponse) -> RequestFailed:
-    content = response.read()
-    try:
-        value: object = json.loads(content)
-    except ValueError:
-        value = None
-    body = cast("JsonObject", value) if isinstance(value, dict) else {}
-    return _request_failed(body, response.status)
-
-
-def _request_failed(body: JsonObject, status: int) -> RequestFailed:
-    """The error of a body in the native shape; one without it still gets a sentence."""
-    error: object = body.get("error")
-    found = cast("JsonObject", error) if isinstance(error, dict) else {}
-    hint: object = found.get("hint")
-    return RequestFailed(
-        str(found.get("message") or f"The daemon answered with HTTP status {status}."),
-        str(hint) if hint else None,
-        code=str(found.get("code") or "unknown"),
-        status=status,
-    )
+def _daemon_error(content: bytes | str, status: int) -> DaemonError:
+    error = read_error(content, status)
+    return DaemonError(error.message, error.hint, error.code, status=status)

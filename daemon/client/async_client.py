@@ -1,4 +1,4 @@
-"""`AsyncDaemonClient`: the native API over a unix socket or TCP, on asyncio streams and h11.
+"""Async client of the native API over a unix socket or TCP, on asyncio streams and h11.
 
 httpx would do the same, but importing it takes longer than a whole start of the chat may.
 """
@@ -6,21 +6,26 @@ httpx would do the same, but importing it takes longer than a whole start of the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 import h11
 import msgspec
 
-from .api_types import ErrorEnvelope
-from .client_errors import DaemonError, DaemonUnreachable
+from .client_errors import ConnectionLost, DaemonError, DaemonUnreachable
+from .error_types import read_error
+from .generation_types import TokenCounts
+from .model_types import LoadedModel, ModelEntries, ModelEntry, PullProgress, Unloaded
+from .routing_types import Explanation, LedgerTotals, RoutingState
 from .sse_parser import ServerSentEvent, ServerSentEventParser
 
 READ_SIZE = 1 << 16
 CONNECT_TIMEOUT = 5.0
 STREAM_SILENCE = 45.0
 """Seconds without a byte after which a stream counts as lost; the daemon comments every 15."""
+LOAD_PATIENCE = 600.0
+"""Seconds that loading a model with another context may take."""
 
 T = TypeVar("T")
 
@@ -28,21 +33,26 @@ T = TypeVar("T")
 class AsyncDaemonClient:
     """One daemon's HTTP API; every request has a connection of its own, closed on cancellation.
 
-    Raises `DaemonError` for an error the daemon reports and `DaemonUnreachable` where no whole
-    answer arrived.
+    All methods raise `DaemonError` for an error that the daemon reports, and `DaemonUnreachable` if
+    no complete answer arrived. `clean` is applied to every decoded answer, before it is returned.
     """
 
     def __init__(
-        self, socket_path: str | None = None, address: tuple[str, int] | None = None
+        self,
+        socket_path: str | None = None,
+        address: tuple[str, int] | None = None,
+        *,
+        clean: Callable[[Any], Any] = lambda answer: answer,
     ) -> None:
         if socket_path is None and address is None:
             raise ValueError("a socket path or an address is needed")
         self._socket_path = socket_path
         self._address = address
+        self._clean = clean
 
     @property
     def endpoint(self) -> str:
-        """Where the daemon is expected, for people."""
+        """The socket path or address of the daemon, as text."""
         if self._socket_path is not None:
             return self._socket_path
         assert self._address is not None
@@ -51,10 +61,10 @@ class AsyncDaemonClient:
     async def request(
         self, kind: type[T], method: str, path: str, body: object = None, *, patience: float = 30.0
     ) -> T:
-        """Send `body` as JSON and return the answer as `kind`; `patience` is in seconds."""
+        """Send `body` as JSON and return the answer as `kind`, within `patience` seconds."""
         content = await self._exchange(method, path, body, patience)
         try:
-            return msgspec.json.decode(content, type=kind)
+            return self._clean(msgspec.json.decode(content, type=kind))
         except msgspec.MsgspecError as error:
             raise DaemonError(
                 f"The daemon's answer to {method} {path} was not understood: {error}.",
@@ -62,8 +72,63 @@ class AsyncDaemonClient:
                 "bad_answer",
             ) from error
 
+    def decode_event(self, event: ServerSentEvent, kind: type[T]) -> T:
+        """The data of an event as `kind`; raises `DaemonError` for an `error` event."""
+        if event.event == "error":
+            raise self._error(event.data)
+        try:
+            return self._clean(msgspec.json.decode(event.data, type=kind))
+        except msgspec.MsgspecError as error:
+            raise DaemonError(
+                f"The daemon sent a `{event.event}` event that was not understood: {error}.",
+                code="bad_answer",
+            ) from error
+
+    async def models(self) -> ModelEntries:
+        """Installed models and those of the catalog, running downloads, free disk space."""
+        return await self.request(ModelEntries, "GET", "/ingle/v1/models")
+
+    async def load(self, model: str, context: int) -> LoadedModel:
+        """Load a model with a context of up to `context` tokens."""
+        body = {"model": model, "context": context}
+        return await self.request(
+            LoadedModel, "POST", "/ingle/v1/load", body, patience=LOAD_PATIENCE
+        )
+
+    async def unload(self, model: str) -> bool:
+        """Unload a model; returns whether it was loaded."""
+        done = await self.request(Unloaded, "POST", "/ingle/v1/unload", {"model": model})
+        return bool(done.unloaded)
+
+    async def pull(self, model: str, on_progress: Callable[[PullProgress], None]) -> ModelEntry:
+        """Download a model, or join its download; cancelling this leaves the download running."""
+        stream = self.events("/ingle/v1/pull", method="POST", body={"model": model})
+        async with aclosing(stream) as events:
+            async for event in events:
+                if event.event == "progress":
+                    on_progress(self.decode_event(event, PullProgress))
+                elif event.event in ("done", "error"):
+                    return self.decode_event(event, ModelEntry)
+        raise ConnectionLost("The daemon ended the download's stream too early.")
+
+    async def count_tokens(self, body: Mapping[str, object], **options: Any) -> TokenCounts:
+        """The tokens of a conversation, message by message."""
+        return await self.request(TokenCounts, "POST", "/ingle/v1/tokens", body, **options)
+
+    async def routing(self) -> RoutingState:
+        """The routing policy in force, with its providers and routes."""
+        return await self.request(RoutingState, "GET", "/ingle/v1/routing")
+
+    async def explain_routing(self, body: Mapping[str, object]) -> Explanation:
+        """The routing verdict about a generation's body, or about `{"text": …}`."""
+        return await self.request(Explanation, "POST", "/ingle/v1/routing/explain", dict(body))
+
+    async def ledger_totals(self) -> LedgerTotals:
+        """What left this machine in the current month."""
+        return await self.request(LedgerTotals, "GET", "/ingle/v1/ledger/totals")
+
     async def request_json(self, method: str, path: str, body: object = None) -> Any:
-        """Send `body` as JSON and return the decoded answer, None where there is none."""
+        """Send `body` as JSON and return the decoded answer, None if it is empty."""
         content = await self._exchange(method, path, body, 30.0)
         return msgspec.json.decode(content) if content.strip() else None
 
@@ -84,6 +149,10 @@ class AsyncDaemonClient:
                 for event in parser.feed(chunk):
                     yield event
 
+    def _error(self, content: bytes | str, status: int = 0) -> DaemonError:
+        error = self._clean(read_error(content, status))
+        return DaemonError(error.message, error.hint, error.code, status=status)
+
     async def _exchange(self, method: str, path: str, body: object, patience: float) -> bytes:
         async with self._connection() as connection, asyncio.timeout(patience):
             await connection.send(method, path, body, accept="application/json")
@@ -92,16 +161,16 @@ class AsyncDaemonClient:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[_Connection]:
-        """An open connection; whatever breaks while it is in use becomes `DaemonUnreachable`."""
+        """An open connection; a failure while it is in use raises `ConnectionLost`."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await self._open()
         except (OSError, TimeoutError) as error:
             raise DaemonUnreachable(f"The daemon does not answer at {self.endpoint}.") from error
         try:
-            yield _Connection(reader, writer)
+            yield _Connection(reader, writer, self._error)
         except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
-            raise DaemonUnreachable("The connection to the daemon broke.") from error
+            raise ConnectionLost("The connection to the daemon broke.") from error
         finally:
             # Not awaited: closing must not hold up a cancellation, and nothing is left to send.
             writer.close()
@@ -116,9 +185,15 @@ class AsyncDaemonClient:
 class _Connection:
     """One request and its response."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        error: Callable[[bytes, int], DaemonError],
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._error = error
         self._h11 = h11.Connection(h11.CLIENT)
 
     async def send(self, method: str, path: str, body: object, *, accept: str) -> None:
@@ -146,7 +221,7 @@ class _Connection:
         if not isinstance(event, h11.Response):
             raise EOFError
         if not 200 <= event.status_code < 300:
-            raise error_from_body(await self.read_all(), event.status_code)
+            raise self._error(await self.read_all(), event.status_code)
 
     async def read_chunk(self) -> bytes | None:
         """The next bytes of the body, None at its end."""
@@ -168,12 +243,3 @@ class _Connection:
                 raise EOFError
             # At its end h11 either completes the message or raises RemoteProtocolError.
             self._h11.receive_data(await self._reader.read(READ_SIZE))
-
-
-def error_from_body(content: bytes | str, status: int = 0) -> DaemonError:
-    """The daemon's error in `content`; one that says so where the body is not of its shape."""
-    try:
-        error = msgspec.json.decode(content, type=ErrorEnvelope).error
-    except msgspec.MsgspecError:
-        return DaemonError(f"The daemon answered with HTTP status {status}.", status=status)
-    return DaemonError(error.message, error.hint, error.code or "error", status=status)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.client.api_types import ModelList, Status
-from ingle.tui.client.client_errors import DaemonError, DaemonUnreachable
-from ingle.tui.client.daemon_client import AsyncDaemonClient, error_from_body
+from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import DaemonError, DaemonUnreachable
+from ingle.daemon.client.daemon_types import Status
+from ingle.daemon.client.error_types import read_error
+from ingle.daemon.client.model_types import ModelEntries
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 async def test_a_request_is_typed_and_says_localhost(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
-    answer = await client.request(ModelList, "GET", "/ingle/v1/models")
+    answer = await client.request(ModelEntries, "GET", "/ingle/v1/models")
     assert [model.name for model in answer.models] == ["smollm2:135m"]
     assert fake_daemon.requests[0].headers["host"] == "localhost"
 
@@ -105,5 +107,5 @@ async def test_a_body_cut_by_chunk_borders_over_tcp() -> None:
     ],
 )
 def test_error_bodies(content: bytes, message: str, code: str) -> None:
-    error = error_from_body(content, 502)
+    error = read_error(content, 502)
     assert (error.message, error.code) == (message, code)

@@ -1,0 +1,49 @@
+"""Failures of a request to the daemon.
+
+ClientError
+├── DaemonUnreachable     nothing listens at the daemon's address
+│   └── ConnectionLost    the connection broke before the answer was complete
+├── DaemonSilent          the daemon accepts connections but does not answer
+└── DaemonError           the daemon answered with an error
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """A failure in one sentence, and if possible what to do next."""
+
+    code = "client_error"
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class DaemonUnreachable(ClientError):
+    """Nothing listens at the daemon's address; trying again may help."""
+
+    code = "daemon_unreachable"
+
+
+class ConnectionLost(DaemonUnreachable):
+    """The connection broke, or a stream fell silent, before the answer was complete."""
+
+
+class DaemonSilent(ClientError):
+    """The daemon took longer to answer than it ever should."""
+
+
+class DaemonError(ClientError):
+    """An error that the daemon reports.
+
+    `code` is its stable word, `status` the HTTP status, 0 in a stream.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None = None, code: str = "error", *, status: int = 0
+    ) -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.status = status

@@ -1,0 +1,42 @@
+"""Types of errors in the native API."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from .answer import Answer
+
+
+class ErrorDetail(Answer, frozen=True):
+    """One sentence for people, a stable word for programs, and what to do next where known."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class NativeError(Answer, frozen=True):
+    """The body of every error that is not OpenAI's."""
+
+    error: ErrorDetail
+
+
+def read_error(content: bytes | str, status: int = 0) -> ErrorDetail:
+    """The error in a response's body or in an `error` event; tolerates bodies of any shape."""
+    try:
+        body: object = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        body = None
+    error = _fields(_fields(body).get("error"))
+    hint = error.get("hint")
+    return ErrorDetail(
+        code=str(error.get("code") or "error"),
+        message=str(error.get("message") or f"The daemon answered with HTTP status {status}."),
+        hint=str(hint) if hint else None,
+    )
+
+
+def _fields(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

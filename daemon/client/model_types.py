@@ -1,0 +1,263 @@
+"""Types of models in the native API: lists, loaded models, fit, downloads, removal."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from .answer import Answer
+
+EntryState = Literal[
+    "available", "downloading", "stopped", "starting", "ready", "draining", "stopping", "failed"
+]
+TaskName = Literal["generate", "embed", "rerank"]
+
+
+class ModelState(StrEnum):
+    """The state of a model's process."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+class MemoryNeeds(Answer, frozen=True):
+    """Bytes of the machine's memory and of the GPU's; free memory can be negative.
+
+    If a machine has several GPUs, `gpu` is the one that models are loaded on.
+    """
+
+    host: int = 0
+    gpu: int = 0
+
+
+class ModelMemory(Answer, frozen=True):
+    """Bytes predicted before a model was loaded, and bytes that its process holds now.
+
+    `measured` leaves out pages of mapped files, which `mapped` counts; its `gpu` is 0 if the
+    driver does not report it.
+    """
+
+    predicted: MemoryNeeds = MemoryNeeds()
+    measured: MemoryNeeds = MemoryNeeds()
+    mapped: int = 0
+
+
+class LoadedModel(Answer, frozen=True, kw_only=True):
+    """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.
+
+    Context and KV cache are in tokens. `prompt_rate` and `decode_rate` are measured tokens per
+    second of prefill and of one answer's decode. `quarantined_for` is the time until a model that
+    crashed too often may start again, else 0.
+    """
+
+    name: str
+    state: ModelState
+    fraction: float = 0.0
+    error: str | None = None
+    quarantined_for: float = 0.0
+    pid: int | None = None
+    engine: str = ""
+    device: str = ""
+    context: int = 0
+    slots: int = 0
+    kv_capacity: int = 0
+    kv_used: int = 0
+    kv_kept: int = 0
+    kv_memory_bytes: int = 0
+    kv_disk_bytes: int = 0
+    restored_tokens: int = 0
+    cached_tokens_total: int = 0
+    running: int = 0
+    waiting: int = 0
+    weights_bytes: int = 0
+    kv_bytes: int = 0
+    compute_bytes: int = 0
+    rss: int = 0
+    memory: ModelMemory = ModelMemory()
+    layers: int = 0
+    layers_on_gpu: int = 0
+    quantize: Literal["none", "nf4"] = "none"
+    kv_type: str = ""
+    flash_attention: bool = False
+    speculation: Literal["auto", "off", "ngram", "draft"] = "off"
+    draft: str | None = None
+    draft_note: str | None = None
+    prompt_tokens_total: int = 0
+    completion_tokens_total: int = 0
+    drafted_tokens_total: int = 0
+    accepted_tokens_total: int = 0
+    preemptions_total: int = 0
+    prompt_rate: float = 0.0
+    decode_rate: float = 0.0
+    reason: str = ""
+    warnings: list[str] = []
+    pinned: bool = False
+    loaded_for: float = 0.0
+    expires_in: float | None = None
+
+
+class ModelFit(Answer, frozen=True, kw_only=True):
+    """Where a model would run and what it would take: bytes, and tokens of context.
+
+    `spills`: part of it would not be on the GPU. `free_bytes` is what it could have of that
+    device's memory if idle models are evicted. `reason` says so in one sentence; it is empty if
+    the shape of the model is not known, so that this is an estimate from its size, within a fifth.
+    `context` is 0 if no context fits.
+    """
+
+    device: Literal["cuda", "cpu"]
+    state: Literal["fits", "spills", "no"]
+    needs_bytes: int = 0
+    free_bytes: int = 0
+    context: int = 0
+    reason: str = ""
+
+
+class ModelEntry(Answer, frozen=True, kw_only=True):
+    """A model that is installed, or that the catalog offers; size in bytes, context in tokens.
+
+    `place` names the program or folder that keeps it and is empty for ingle's own; `same_as` is a
+    model with the same weights. `error` is why its process failed, and `quarantined_for` the
+    seconds until it may start again after too many crashes.
+    """
+
+    name: str
+    installed: bool
+    state: EntryState
+    default: bool = False
+    size: int = 0
+    parameters: int = 0
+    quantization: str = ""
+    architecture: str = ""
+    context: int = 0
+    licence: str = ""
+    description: str = ""
+    path: str | None = None
+    chat: bool = True
+    task: TaskName = "generate"
+    fit: ModelFit | None = None
+    draft: str | None = None
+    place: str = ""
+    same_as: str | None = None
+    notes: list[str] = []
+    error: str | None = None
+    quarantined_for: float = 0.0
+
+    @property
+    def writes(self) -> bool:
+        """Whether it generates text, unlike models that embed or rank texts."""
+        return self.task == "generate"
+
+
+class UnusableModel(Answer, frozen=True):
+    """A model of another program that ingle cannot run, and why."""
+
+    name: str
+    path: str = ""
+    place: str = ""
+    reason: str = ""
+
+
+class PullProgress(Answer, frozen=True, kw_only=True):
+    """Progress of a download: bytes received and in total, bytes per second, seconds left.
+
+    `status` is a word or two for people; `source` is empty before one was chosen.
+    """
+
+    model: str
+    status: str
+    source: str = ""
+    received: int = 0
+    total: int | None = None
+    bytes_per_second: float = 0.0
+    eta: float | None = None
+
+
+class ModelEntries(Answer, frozen=True):
+    """Installed models first, then those of the catalog; the downloads that run.
+
+    `disk_free` is the free space for models in bytes, 0 if unknown; `unusable` are models of other
+    programs that ingle cannot run.
+    """
+
+    models: list[ModelEntry]
+    pulls: list[PullProgress] = []
+    disk_free: int = 0
+    unusable: list[UnusableModel] = []
+
+
+class MemoryShare(Answer, frozen=True, kw_only=True):
+    """What a model takes of one kind of memory, by purpose; bytes."""
+
+    weights: int = 0
+    kv: int = 0
+    compute: int = 0
+    runtime: int = 0
+    total: int = 0
+
+
+class FitReport(Answer, frozen=True, kw_only=True):
+    """The forecast of loading a model; sizes in bytes, contexts in tokens.
+
+    `size` is that of its files. `context` is what it would be loaded with, `longest_context` the
+    longest that would fit, 0 if none does. `gpu_layers` of `layers` blocks and the output would be
+    on the GPU (-1: all), except the experts of `cpu_experts` blocks. `fetched` bytes were read
+    over the network for this report.
+    """
+
+    name: str
+    installed: bool
+    size: int = 0
+    licence: str = ""
+    architecture: str = ""
+    parameters: int = 0
+    quantization: str = ""
+    trained_context: int = 0
+    fits: bool = False
+    reason: str = ""
+    engine: str = ""
+    device: str = ""
+    layers: int = 0
+    gpu_layers: int = 0
+    cpu_experts: int = 0
+    context: int = 0
+    longest_context: int = 0
+    host: MemoryShare = MemoryShare()
+    gpu: MemoryShare = MemoryShare()
+    needs: MemoryNeeds = MemoryNeeds()
+    available: MemoryNeeds = MemoryNeeds()
+    fetched: int = 0
+
+
+class Unloaded(Answer, frozen=True):
+    """The models whose process has ended."""
+
+    unloaded: list[str] = []
+
+
+class Removed(Answer, frozen=True):
+    """The model that is removed (or would be), and the bytes that this frees.
+
+    `files` are deleted; `keeps` are its files that stay because `place` owns them; `shared_with`
+    are models that have the same file; `running` answers end first.
+    """
+
+    removed: str
+    freed: int
+    files: list[str] = []
+    keeps: list[str] = []
+    place: str = ""
+    shared_with: list[str] = []
+    loaded: bool = False
+    running: int = 0
+
+
+class PullCancelling(Answer, frozen=True):
+    """Whether there was a download to stop."""
+
+    model: str
+    cancelled: bool

@@ -1,0 +1,138 @@
+"""Types of routing in the native API: providers, routes, explanations, totals of the ledger."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .answer import Answer
+
+
+class RoutingProvider(Answer, frozen=True, kw_only=True):
+    """A provider; `trouble` is why it is not `ready`; an `own` server belongs to the same owner."""
+
+    name: str
+    kind: str = ""
+    own: bool = False
+    models: list[str] = []
+    ready: bool = True
+    trouble: str = ""
+
+
+class RoutingRoute(Answer, frozen=True, kw_only=True):
+    """A route and the models it leads to now; `remote` is empty if no request leaves."""
+
+    name: str
+    local: str = ""
+    remote: str = ""
+    prefer: Literal["local", "cloud"] = "local"
+    escalate: list[str] = []
+    redact: str = ""
+    description: str = ""
+
+
+class RoutingState(Answer, frozen=True, kw_only=True):
+    """The policy in force; `enabled` is whether any request can leave this machine.
+
+    `policy` is the path of its file, `policy_trouble` what is wrong with it: then nothing leaves.
+    """
+
+    offline: bool = False
+    enabled: bool = False
+    policy: str = ""
+    policy_exists: bool = False
+    policy_trouble: str = ""
+    providers: list[RoutingProvider] = []
+    routes: list[RoutingRoute] = []
+    classes: dict[str, str] = {}
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether any request could leave this machine."""
+        return self.enabled and not self.offline and bool(self.providers)
+
+    @property
+    def names(self) -> list[str]:
+        """Routes and remote models that a request can name, in addition to local models."""
+        models = [f"{p.name}/{model}" for p in self.providers for model in p.models]
+        return [route.name for route in self.routes] + models
+
+    def of_chat(self, route: str, model: str | None) -> str:
+        """The chat's chosen route, else its model if that is the name of a route, else ""."""
+        return route or (model if model in self.names else "") or ""
+
+
+class ExplainedFinding(Answer, frozen=True, kw_only=True):
+    """Sensitive data in the part `where`, from character `start` up to `end`, and its class."""
+
+    kind: str
+    sensitivity: str = msgspec.field(name="class", default="")
+    where: str = ""
+    start: int = 0
+    end: int = 0
+    detector: str = ""
+
+
+class RedactedText(Answer, frozen=True):
+    """A text as it would leave, with placeholders."""
+
+    where: str
+    text: str
+
+
+class Explanation(Answer, frozen=True, kw_only=True):
+    """The verdict about a request, and where it would be answered if it were sent now.
+
+    `verdict` is about the text: what it needs to leave. `goes_to` is `local` or `provider/model`.
+    `consents` has a token for each verdict that consent can grant, and `redacted` the texts that
+    would leave with placeholders.
+    """
+
+    verdict: Literal["local", "redact", "ask", "cloud"]
+    rule: str = ""
+    reason: str = ""
+    sensitivity: str = msgspec.field(name="class", default="")
+    tainted: bool = False
+    findings: list[ExplainedFinding] = []
+    route: str = ""
+    provider: str = ""
+    model: str = ""
+    goes_to: str = "local"
+    redacted: list[RedactedText] = []
+    consents: dict[str, str] = {}
+
+    @property
+    def target(self) -> str:
+        """`provider/model` that would be asked, without a provider the model alone."""
+        return "/".join(filter(None, (self.provider, self.model)))
+
+
+class ProviderTotal(Answer, frozen=True, kw_only=True):
+    """Sums of one provider; `cost` is what is known of it, null if nothing is."""
+
+    name: str
+    requests: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    unknown_costs: int = 0
+    unknown_outcomes: int = 0
+
+
+class LedgerTotals(Answer, frozen=True, kw_only=True):
+    """Sums of one month (UTC), over all providers and of each."""
+
+    month: str = ""
+    requests: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    unknown_costs: int = 0
+    unknown_outcomes: int = 0
+    currency: str = ""
+    providers: list[ProviderTotal] = []
