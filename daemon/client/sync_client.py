@@ -24,7 +24,6 @@ from .client_errors import (
     DaemonSilent,
     DaemonUnreachable,
 )
-from .error_types import read_error
 from .sse_parser import ServerSentEvent, ServerSentEventParser
 
 JsonObject = dict[str, Any]
@@ -190,5 +189,8 @@ def _json_object(event: ServerSentEvent) -> JsonObject:
 
 
 def _daemon_error(content: bytes | str, status: int) -> DaemonError:
+    # Commands that succeed do without msgspec, which is slow to import.
+    from .error_types import read_error
+
     error = read_error(content, status)
     return DaemonError(error.message, error.hint, error.code, status=status)
