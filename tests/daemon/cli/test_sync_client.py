@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon.cli.command_errors import CommandError
 from ingle.daemon.client.client_errors import (
+    ClientError,
     ConnectionLost,
     DaemonError,
     DaemonSilent,
@@ -96,7 +96,7 @@ def test_error_in_another_shape_still_gets_a_sentence(paths: Paths, body: bytes)
 def test_answer_that_is_no_object(paths: Paths, body: bytes) -> None:
     with (
         answering(paths.socket, response(body)) as client,
-        pytest.raises(CommandError, match="not a JSON object"),
+        pytest.raises(ClientError, match="not a JSON object"),
     ):
         client.status()
 
@@ -145,7 +145,7 @@ def test_refusal_of_a_body_that_was_not_read(paths: Paths) -> None:
 
 def test_stranger_on_the_socket_is_refused(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 54321)
-    with pytest.raises(CommandError, match="another user"):
+    with pytest.raises(ClientError, match="another user"):
         DaemonClient(daemon.paths.socket).status()
     assert daemon.requests == []
 
