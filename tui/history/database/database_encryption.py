@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 MIN_PASSPHRASE = 8
-NO_WAY_BACK = "Without it no one can read the chats, including you: it cannot be recovered."
+NO_WAY_BACK = "Without it nobody can read the chats, not even you: it cannot be recovered."
 PART = ".part"
 COMPANIONS = ("-wal", "-shm", "-journal")
 _WIPE_CHUNK = 1 << 20
