@@ -5,10 +5,10 @@ import pytest
 from ingle.tui.text.fuzzy_match import rank
 
 FILES = [
-    "tui/widgets/composer/composer.py",
-    "tui/composing/text_chips.py",
-    "daemon/server/app.py",
-    "tests/tui/app/test_chat_app.py",
+    "tui/widgets/composer.py",
+    "tui/composing/chips.py",
+    "daemon/app.py",
+    "tests/tui/test_app.py",
     "README.md",
     "docs/capacity.md",
 ]
@@ -17,12 +17,12 @@ FILES = [
 @pytest.mark.parametrize(
     ("query", "best"),
     [
-        ("composer", "tui/widgets/composer/composer.py"),
-        ("app", "daemon/server/app.py"),
-        ("tapp", "tests/tui/app/test_chat_app.py"),
+        ("composer", "tui/widgets/composer.py"),
+        ("app", "daemon/app.py"),
+        ("tapp", "tests/tui/test_app.py"),
         ("README", "README.md"),
-        ("chips", "tui/composing/text_chips.py"),
-        ("twc", "tui/widgets/composer/composer.py"),
+        ("chips", "tui/composing/chips.py"),
+        ("twc", "tui/widgets/composer.py"),
     ],
 )
 def test_the_file_that_is_meant_comes_first(query: str, best: str) -> None:
@@ -34,7 +34,7 @@ def test_a_capital_must_be_one() -> None:
 
 
 def test_nothing_typed_shows_the_nearest() -> None:
-    assert rank("", FILES, 2) == ["README.md", "daemon/server/app.py"]
+    assert rank("", FILES, 2) == ["README.md", "daemon/app.py"]
 
 
 def test_letters_that_mean_something_in_patterns_are_letters() -> None:
