@@ -51,13 +51,13 @@ def make_quantized() -> MakeQuantized:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow all but six cases of a test over a grid, spread evenly; nightly runs all."""
+    """Mark as slow all but four cases of a test over a grid, spread evenly; nightly runs all."""
     grids: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and isinstance(item, pytest.Function):
             grids.setdefault((str(item.path), item.originalname), []).append(item)
     for cases in grids.values():
-        kept = {round(place * (len(cases) - 1) / 5) for place in range(6)}
+        kept = {round(place * (len(cases) - 1) / 3) for place in range(4)}
         for place, item in enumerate(cases):
             if place not in kept:
                 item.add_marker(pytest.mark.slow)

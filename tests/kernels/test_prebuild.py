@@ -22,6 +22,7 @@ def no_compiler() -> Compiler:
     raise CompileFailed("Nothing may be compiled here.")
 
 
+@pytest.mark.slow
 def test_what_was_built_is_found_without_a_compiler(tmp_path: Path) -> None:
     folder = tmp_path / "cubins"
     folder.mkdir()

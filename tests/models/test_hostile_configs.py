@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ _FACTORS = st.lists(_NUMBERS, min_size=8, max_size=8)
 _ROPE = st.dictionaries(st.sampled_from(_ROPE_KEYS), st.one_of(_VALUES, _FACTORS), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(_TYPES),

@@ -115,6 +115,7 @@ def test_more_memory_is_never_worse(
         assert more.worth >= less.worth - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("need", ["quality", "latency", "privacy"])
 def test_a_quicker_gpu_is_never_worse(models: list[Candidate], need: Need) -> None:
     worths = [
@@ -124,6 +125,7 @@ def test_a_quicker_gpu_is_never_worse(models: list[Candidate], need: Need) -> No
     assert worths == sorted(worths)
 
 
+@pytest.mark.slow
 def test_needs_differ(models: list[Candidate]) -> None:
     capacity = plain_site(64, 24)
     chosen = {need: _best(advise(capacity, models, AdviceRequest(need=need))) for need in NEEDS}

@@ -120,6 +120,7 @@ def test_norms_of_heads_are_numbers_where_layers_read_bytes(backend: ComputeBack
     assert torch.allclose(norm.as_tensor(rows).float(), expected.float(), rtol=8e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kv_type", [KVType.Q8_0, KVType.Q4_0, KVType.F16])
 def test_pages_of_other_types(load: Callable[..., CudaModelRunner], kv_type: KVType) -> None:
     parts = [(0, 12), (12, 1), (13, 3)]
@@ -128,6 +129,7 @@ def test_pages_of_other_types(load: Callable[..., CudaModelRunner], kv_type: KVT
     assert divergence.max() < (0.2 if kv_type is KVType.Q4_0 else 0.01), divergence
 
 
+@pytest.mark.slow
 def test_together_they_say_what_each_says_alone(load: Callable[..., CudaModelRunner]) -> None:
     runner = load(q4_k_m)
 

@@ -313,6 +313,7 @@ ARRIVALS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     arrivals=st.lists(ARRIVALS, min_size=1, max_size=20),

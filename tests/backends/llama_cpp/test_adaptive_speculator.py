@@ -167,6 +167,7 @@ def test_copied_text_is_the_same_and_takes_fewer_steps(runner: OpenRunner, lengt
     assert drafted.accepted_tokens > 8
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_story_is_the_same(runner: OpenRunner) -> None:
     prompt = "Once upon a time, in a small village by the sea,"

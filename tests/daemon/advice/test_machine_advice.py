@@ -57,6 +57,7 @@ def test_the_catalog_is_what_there_is_on_a_fresh_machine() -> None:
     assert by_name["all-minilm:l6-v2"].embeds
 
 
+@pytest.mark.slow
 def test_a_gpu_that_no_engine_can_use_is_told_of(look: Look) -> None:
     notes = " ".join(look("rtx-5090").notes)
     assert "No engine here can use the NVIDIA GeForce RTX 5090" in notes
@@ -64,11 +65,13 @@ def test_a_gpu_that_no_engine_can_use_is_told_of(look: Look) -> None:
     assert not any("No engine" in note for note in look("two-3090").notes)
 
 
+@pytest.mark.slow
 def test_memory_that_others_hold_is_told_of(look: Look) -> None:
     assert any("other programs use" in note for note in look("rtx-4090-game").notes)
     assert not any("other programs use" in note for note in look("two-3090").notes)
 
 
+@pytest.mark.slow
 def test_models_beyond_the_catalog(look: Look) -> None:
     sizes = {
         name: int(re.findall(r"about (\d+)B", " ".join(look(name).notes))[0])
@@ -77,6 +80,7 @@ def test_models_beyond_the_catalog(look: Look) -> None:
     assert sizes["raspberry-pi-5"] <= 4 < sizes["two-3090"] <= sizes["server-without-gpu"] * 2
 
 
+@pytest.mark.slow
 def test_what_is_printed_fits_into_80_columns(look: Look) -> None:
     for name in ("rtx-4090-game", "amd-igpu", "m3-max", "small-container", "windows"):
         survey = look(name, task="code")
@@ -85,6 +89,7 @@ def test_what_is_printed_fits_into_80_columns(look: Look) -> None:
             assert max(map(len, text.splitlines())) <= 80, name
 
 
+@pytest.mark.slow
 def test_the_choice_is_told_with_its_numbers(look: Look) -> None:
     text = advice_text(look("two-3090"), 80, PLAIN, explain=True)
     assert "▸ model:32b  32B · Q4_K_M · 19.2 GB to pull" in text
@@ -117,6 +122,7 @@ def test_nothing_fits(look: Look) -> None:
     assert "No known model has a context of 10,000,000 tokens." in longer
 
 
+@pytest.mark.slow
 def test_json_has_all_of_it(look: Look) -> None:
     found = json.loads(json.dumps(look("rtx-4090-game", need="latency").as_json()))
     assert found["for"] == "latency"

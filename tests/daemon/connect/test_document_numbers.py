@@ -132,6 +132,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     data=st.dictionaries(st.text(max_size=3), values, max_size=4),

@@ -21,6 +21,7 @@ from tests.daemon.routing.netns_run import SCRIPTED, bodies
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 async def test_two_hundred_canaries_stay(
     run_daemon: DaemonFactory, egress: SinkExits, sink: Sink
 ) -> None:

@@ -242,6 +242,7 @@ def test_scores_are_bounded() -> None:
     make([(40, 70)], pages="q8_0").check(soft_cap=0.7, window=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ["q8_0", "q4_0"])
 @pytest.mark.parametrize("head_size", [64, 128])
 def test_biases_that_keys_are_stored_without(head_size: int, pages: str) -> None:
@@ -284,6 +285,7 @@ def test_chunks_and_single_queries_in_one_step_without_splits() -> None:
     assert [grid[2] for _, grid in library.launches] == [1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ["f16", "q4_0"])
 def test_splits_do_not_change_the_output(pages: str) -> None:
     problem = make([(1, 700), (3, 64), (2, 129)], kv_heads=1, pages=pages)

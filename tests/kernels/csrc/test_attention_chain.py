@@ -58,6 +58,7 @@ def step(table: torch.Tensor, first: int, tokens: int) -> AttentionMetadata:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_0"])
 @pytest.mark.parametrize(("size", "rotated", "bias"), [(64, 64, True), (80, 32, False)])
 def test_a_prompt_and_its_continuation(

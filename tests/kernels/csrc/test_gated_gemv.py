@@ -46,6 +46,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float(((found.double() - wanted) ** 2).sum().sqrt() / (wanted**2).sum().sqrt())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
 @pytest.mark.parametrize(("rows", "inputs"), [(32, 256), (96, 1280), (1056, 512)])

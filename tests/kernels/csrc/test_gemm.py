@@ -250,6 +250,7 @@ def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQ
         gemm.multiply(weight, tiles, torch.empty(9, 4), plan=GemmPlan(16, 5000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -85,6 +85,7 @@ def test_other_variants_that_a_bench_may_choose(
     assert error(out, quantized_gemv_reference(weight, tiles)) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", range(1, 9))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_of_columns(
@@ -185,6 +186,7 @@ def emulated(weight: NF4Tensor, tiles: torch.Tensor, scale: float) -> torch.Tens
     return dequantize_q8(tiles, weight.shape[1]) @ matrix.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "inputs"), [(1, 64), (37, 1344), (9, 4096), (300, 1088)])
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (3, 4), (8, 1)])
 def test_nf4(make_gemv: MakeGemv, rows: int, inputs: int, columns: int, split: int) -> None:

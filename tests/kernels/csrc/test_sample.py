@@ -296,6 +296,7 @@ def check_distribution(sample: SamplingKernel, fields: dict[str, Any], count: in
     assert abs(chi_square(counts, np.where(counts > 0, np.maximum(chances, 2e-5), chances))) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [{"temperature": 0.8}, {"top_k": 20, "top_p": 0.95}])
 def test_draws_follow_the_distribution(sample: SamplingKernel, fields: dict[str, Any]) -> None:
     check_distribution(sample, fields, 4000)

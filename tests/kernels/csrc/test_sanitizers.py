@@ -106,6 +106,7 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PRODUCTS, "quantize_q8", "conformance", *CASES])
 def test_no_access_is_out_of_place(
     load_host: LoadHost,

@@ -137,6 +137,7 @@ def test_a_very_long_text_is_skipped(tiny: GGUFBuilder, read: Read) -> None:
     assert header.name == "Tiny"
 
 
+@pytest.mark.slow
 def test_a_large_vocabulary_costs_little_memory(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tokens = [f"token{number}" for number in range(262_144)]
     tiny.set("tokenizer.ggml.tokens", 9, tokens)

@@ -405,6 +405,7 @@ def test_folders_of_killed_downloads_are_swept(
     assert not any(folder.exists() for folder in left)
 
 
+@pytest.mark.slow
 def test_a_package_index_that_does_not_have_it(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:

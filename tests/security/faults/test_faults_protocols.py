@@ -97,6 +97,7 @@ def test_a_death_in_the_middle_ends_a_stream_with_an_error_and_no_whole_answer(
     assert REPLY in ask(daemon, protocol, stream=False)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "stream"), marked(("ollama", False)))
 def test_a_request_that_kills_twice_is_told_so_in_the_protocols_words(
     make_daemon: MakeDaemon, protocol: str, stream: bool

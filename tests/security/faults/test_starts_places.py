@@ -237,6 +237,7 @@ print(store.pull("tiny:a").sha256)
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_a_download_leaves_no_half_of_it(
     tmp_path: Path, models: ModelServer
 ) -> None:

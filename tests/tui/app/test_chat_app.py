@@ -400,6 +400,7 @@ async def test_copying_tells_how(open_chat: OpenChat) -> None:
         assert chat.app.clipboard == "Hello there."
 
 
+@pytest.mark.slow
 async def test_ctrl_c_twice_leaves(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("ctrl+c")

@@ -50,6 +50,7 @@ async def test_sampling_is_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) ->
     assert body["max_tokens"] == 40
 
 
+@pytest.mark.slow
 async def test_thinking_is_asked_for(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.send("/think high")

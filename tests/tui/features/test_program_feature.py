@@ -90,6 +90,7 @@ async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: C
         await chat.until_shown("Writing")
 
 
+@pytest.mark.slow
 async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: ChatFolders) -> None:
     file = folders.config / "keys.toml"
     async with open_chat(size=(120, 40), folders=folders) as chat:

@@ -72,6 +72,7 @@ async def test_a_temporary_chat_is_nowhere(piped: Piped, tmp_path: Path) -> None
     store.close()
 
 
+@pytest.mark.slow
 @needs_terminal
 @pytest.mark.skipif(
     importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"

@@ -114,6 +114,7 @@ async def test_without_a_daemon(piped: Piped, fake_daemon: FakeDaemon) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_dies_in_an_answer(
     arguments: list[str], fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:

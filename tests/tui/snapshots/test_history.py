@@ -105,6 +105,7 @@ async def test_search(
         await look(chat, "search")
 
 
+@pytest.mark.slow
 async def test_import(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,

@@ -76,6 +76,7 @@ async def test_pull(
         await look(chat, "pull_stop")
 
 
+@pytest.mark.slow
 async def test_compare(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, look: Look
 ) -> None:

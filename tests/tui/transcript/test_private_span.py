@@ -81,6 +81,7 @@ def test_the_lower_case_is_as_long_as_the_text() -> None:
     assert folded("ÄB") == "äb"
 
 
+@pytest.mark.slow
 async def test_find_walks_the_hits_of_the_chat(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

@@ -84,6 +84,7 @@ def test_an_answer_of_the_fuller_model_alone_is_what_llama_cpp_writes(full: Path
         assert one.statistics.tokens <= 4
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(full: Path) -> None:
     heard: list[EvaluationProgress] = []
     report = run_evaluation(spec_for(quantized(full, QuantizationTarget.Q8_0), full), heard.append)

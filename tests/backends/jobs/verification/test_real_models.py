@@ -26,6 +26,7 @@ def compare(path: Path, against: ReferenceEngine, tokens: int | None = None) -> 
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_little_of_smollm2(smollm2_path: Path) -> None:
     """Of so few tokens the other limits say nothing: one token more or less is a percent."""

@@ -37,6 +37,7 @@ def test_a_report_from_another_process(small_llama: Path) -> None:
     assert not {"torch", "llama_cpp"} & sys.modules.keys() or "pytest" in sys.modules
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 16)

@@ -40,6 +40,7 @@ def test_it_can_be_read(ingle: Run) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_it_can_be_applied(ingle: Run, ingle_home: Path) -> None:
     done = ingle("advise", "--task", "code", "--apply")
     assert done.returncode == 0, done.stderr

@@ -144,6 +144,7 @@ class _ForOne:
         return self._backend.generate(request)
 
 
+@pytest.mark.slow
 def test_what_was_measured_stays_when_the_next_one_fails(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

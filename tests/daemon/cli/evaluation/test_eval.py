@@ -40,6 +40,7 @@ def test_side_by_side(models: tuple[str, str], capsys: Capture) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_json_and_a_file_of_prompts(
     models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -76,6 +77,7 @@ def test_files_that_hold_no_prompts(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_texts_between_empty_lines(
     models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_model_against_itself(models: tuple[str, str], capsys: Capture) -> Non
     assert "the same model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_texts_that_json_can_say(models: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"prompt": "the\u2028hen"}\r\n"thin \\ud800"\n')
@@ -190,6 +193,7 @@ def test_a_model_under_another_name_is_the_same(
     assert "Both are the same model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_prompt_is_too_little(models: tuple[str, str], capsys: Capture) -> None:
     assert main(["eval", models[0], "--against", models[1], "--limit", "1", "--tokens", "4"]) == 0
     shown = capsys.readouterr().out

@@ -207,6 +207,7 @@ def test_hub_references_are_pulled(
     assert asked[0].path == "/models/hub.gguf"
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_one_sentence(
     paths: Any, ingle: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

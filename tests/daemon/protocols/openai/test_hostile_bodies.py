@@ -84,6 +84,7 @@ def is_openai_error(body: Any) -> None:
     assert error["message"]
 
 
+@pytest.mark.slow
 async def test_chats(daemon: RunningDaemon, assault: Assault) -> None:
     statuses = await assault(daemon, "/v1/chat/completions", [CHAT, TOOLS, PLAIN], is_openai_error)
     assert statuses.total() == 1000

@@ -89,6 +89,7 @@ async def test_counting_and_shortening(daemon: RunningDaemon, assault: Assault, 
     await assault(daemon, f"/v1/responses/{path}", [ITEMS, TOOLS], is_openai_error, count=150)
 
 
+@pytest.mark.slow
 async def test_nesting_up_to_any_depth(daemon: RunningDaemon) -> None:
     """Somewhere between what is read and what is refused something else could give in."""
     for depth in (*range(50, 1000, 50), *range(900, 1000, 7)):

@@ -34,6 +34,7 @@ async def ask(
     return answer.id, answer.usage
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_the_next_turn_computes_only_what_is_new(
     run_daemon: DaemonFactory, smollm2_path: Path

@@ -313,6 +313,7 @@ async def test_a_summary_can_be_made_again_with_a_focus(
         assert fake_daemon.prompts[2][0]["content"] == "The gate code is 4417."
 
 
+@pytest.mark.slow
 async def test_trimming_needs_no_model(fake_daemon: FakeDaemon, open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         made = await begin(chat, "log " * 900, "What is wrong with it?", "And now?")

@@ -328,6 +328,7 @@ async def test_stats_tell_the_last_answer(open_chat: OpenChat, fake_daemon: Fake
         await chat.pilot.press("escape")
 
 
+@pytest.mark.slow
 async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 34)) as chat:
         feature = await told(chat, fake_daemon, prompt_rate=100.0)

@@ -175,6 +175,7 @@ async def test_unloading_tells_what_is_free(open_chat: OpenChat, fake_daemon: Fa
         await chat.until_told("smollm2:135m is unloaded; about 2.0 GB")
 
 
+@pytest.mark.slow
 async def test_another_context_has_a_price_and_is_told_as_it_is(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

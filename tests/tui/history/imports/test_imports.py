@@ -493,6 +493,7 @@ def test_an_import_cut_short_is_finished_by_the_next(
     assert len(store.recent(10_000)) == 1500
 
 
+@pytest.mark.slow
 def test_an_import_can_be_stopped(store: HistoryStore, tmp_path: Path) -> None:
     conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(2000)]
     path = write(tmp_path / "conversations.json", conversations)

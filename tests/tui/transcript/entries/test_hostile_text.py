@@ -222,6 +222,7 @@ async def test_screen_and_clipboard_are_left_alone(
     assert around[0].startswith(calm[0][:7])
 
 
+@pytest.mark.slow
 async def test_names_and_errors_of_the_daemon_are_harmless(
     open_terminal: OpenTerminal, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ async def test_templates_are_commands(open_desk: OpenDesk) -> None:
         assert desk.text == "# Review\nLook at {{file}}."
 
 
+@pytest.mark.slow
 async def test_a_chat_is_put_in_only_by_choice(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
 
