@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 ROWS = range(1, 31)
 
@@ -32,6 +34,7 @@ def test_every_threat_has_a_proof() -> None:
     assert [number for number, row in found.items() if "`tests/" not in row] == []
 
 
+@pytest.mark.slow
 def test_every_proof_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
     assert len(named) > len(ROWS)

@@ -81,6 +81,7 @@ def test_whoever_waits_is_told_so_and_gets_the_turn(open_lease: OpenLease) -> No
     assert waited == [True]
 
 
+@pytest.mark.slow
 def test_one_who_waits_is_not_overtaken(open_lease: OpenLease) -> None:
     turns: list[str] = []
     leases = {name: open_lease() for name in "ab"}

@@ -155,6 +155,7 @@ def test_an_answer_that_takes_too_long_is_saved_as_far_as_it_came(
     assert later.ask("b", PROMPT).cached_tokens == len(PROMPT)  # and the token before it
 
 
+@pytest.mark.slow
 def test_without_a_disk_an_answer_may_take_all_its_time(start: MakeWorker) -> None:
     worker = start(disk=0, reply="x" * 100, step_seconds=0.01)
     worker.send(Generate(GenerateRequest(id="a", prompt="Hi")))

@@ -167,6 +167,7 @@ def test_every_part_has_lines_for_people() -> None:
     assert lines[-1].endswith("8.00 of one column's time")
 
 
+@pytest.mark.slow
 def test_a_session_on_the_cpu_runs_the_kernels(tmp_path: Path) -> None:
     session = Session(on_cpu=True, folder=tmp_path)
     tiles = session.gemv().quantize(torch.ones(1, 32))

@@ -358,6 +358,7 @@ async def test_memory_of_the_gpu_is_placed_like_the_machines(make_manager: MakeM
     assert harness.states() == {"b": "ready", "c": "ready"}
 
 
+@pytest.mark.slow
 async def test_memory_that_is_on_its_way_back_is_waited_for(make_manager: MakeManager) -> None:
     harness = make_manager(allocation_times=AllocationTimes(settle=60.0))
     harness.memory |= {"gpu_total": 4 * GIB, "gpu_available": 2 * GIB}

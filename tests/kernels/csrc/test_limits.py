@@ -169,6 +169,7 @@ def test_every_source_with_kernels_has_limits() -> None:
     assert {*kernel_sources(), "conformance.cuh"} == set(SOURCES)
 
 
+@pytest.mark.slow
 def test_stacks_and_loops_are_seen() -> None:
     """The gate itself: an array that registers cannot hold, and a loop that is known."""
     source = """

@@ -216,6 +216,7 @@ async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
     assert fake_daemon.prompts[-1] == [{"role": "user", "content": "tell me"}]
 
 
+@pytest.mark.slow
 async def test_typing_has_the_model_loaded(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")

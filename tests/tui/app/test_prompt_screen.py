@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 from textual.strip import Strip
@@ -106,6 +107,7 @@ async def test_what_grows_is_painted_where_it_will_be() -> None:
         assert editor.size.height == 2
 
 
+@pytest.mark.slow
 async def test_a_batch_and_a_covered_screen_keep_it_for_later() -> None:
     app = TypingApp()
     async with app.run_test(size=(40, 12)) as pilot:

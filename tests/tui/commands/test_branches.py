@@ -21,6 +21,7 @@ async def _two_answers(chat: Chat, fake_daemon: FakeDaemon) -> None:
     await chat.until(lambda: chat.screen.turn is None)
 
 
+@pytest.mark.slow
 async def test_another_answer_stands_beside_the_first(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

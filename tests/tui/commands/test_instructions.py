@@ -24,6 +24,7 @@ async def test_a_system_prompt_goes_first(open_chat: OpenChat, fake_daemon: Fake
     ]
 
 
+@pytest.mark.slow
 async def test_a_system_prompt_is_edited_on_the_screen(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.send("/system")

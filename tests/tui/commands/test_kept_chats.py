@@ -102,6 +102,7 @@ async def test_a_hit_on_another_branch_is_shown_and_stays_chosen(
     assert [message.id for message in loaded.path] == ["tides-0", "other"]
 
 
+@pytest.mark.slow
 async def test_search_with_a_text_and_without_hits(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:

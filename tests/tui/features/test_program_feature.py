@@ -212,6 +212,7 @@ async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
         assert chat.draft == "draft"
 
 
+@pytest.mark.slow
 async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.pilot.press("f2")

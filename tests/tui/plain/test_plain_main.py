@@ -165,6 +165,7 @@ async def test_no_title_reaches_the_terminal_as_a_sequence(
     await asyncio.to_thread(drive)
 
 
+@pytest.mark.slow
 @needs_terminal
 async def test_an_answer_that_a_dead_program_left_is_completed(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal, tmp_path: Path

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
 
 
+@pytest.mark.slow
 async def test_a_waiting_prompt_is_taken_back_by_a_click(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

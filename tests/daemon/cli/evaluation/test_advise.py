@@ -50,6 +50,7 @@ def test_it_can_be_applied(ingle: Run, ingle_home: Path) -> None:
     assert "ingle pull" in done.stderr
 
 
+@pytest.mark.slow
 def test_embeddings_have_no_default(ingle: Run, ingle_home: Path) -> None:
     done = ingle("advise", "--task", "embed", "--apply")
     assert done.returncode == 1

@@ -80,6 +80,7 @@ async def test_more_than_the_context_is_counted(daemon: RunningDaemon) -> None:
     assert counts["total"] > counts["context"]
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_a_real_model_counts_what_it_reads(
     run_daemon: DaemonFactory, smollm2_path: Path

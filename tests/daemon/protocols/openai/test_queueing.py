@@ -125,6 +125,7 @@ async def test_wrong_options_are_named(
     assert answer.json()["error"]["param"] == param
 
 
+@pytest.mark.slow
 async def test_an_interactive_request_is_answered_before_batch_ones(
     run_daemon: DaemonFactory,
 ) -> None:

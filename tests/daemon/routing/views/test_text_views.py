@@ -262,6 +262,7 @@ def test_what_is_split_over_parts_is_found_in_each(texts: list[str], spans: dict
     assert {f.part: texts[f.part][f.start : f.end] for f in found} == spans
 
 
+@pytest.mark.slow
 @given(st.text(max_size=80), st.data())
 def test_places_lead_back(text: str, data: st.DataObject) -> None:
     """Whatever is cut and put in, a kept character stands where it stood."""

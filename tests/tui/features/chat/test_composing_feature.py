@@ -60,6 +60,7 @@ async def test_attach_alone_offers_the_files(open_chat: OpenChat, work: Path) ->
         await chat.until_shown("▌ a b.txt")
 
 
+@pytest.mark.slow
 async def test_a_template_is_filled_in(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/template review")

@@ -162,6 +162,7 @@ async def test_a_temporary_chat_is_not_replaced_by_one_that_is_kept(
         assert screen.screen.chat.temporary
 
 
+@pytest.mark.slow
 async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

@@ -131,6 +131,7 @@ async def test_what_cannot_be_compared(open_chat: OpenChat, argument: str, told:
         await chat.until_told(told)
 
 
+@pytest.mark.slow
 async def test_the_picker_compares(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("other:1b")
     async with open_chat() as chat:

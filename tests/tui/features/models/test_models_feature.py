@@ -147,6 +147,7 @@ async def test_going_over_in_mid_chat_reads_ahead(
     assert [message["role"] for message in ahead["messages"]] == ["user", "assistant"]
 
 
+@pytest.mark.slow
 async def test_an_eviction_is_asked_about(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("other:1b", fit=_fit(needs=3 * GB))
     held = {"name": "smollm2:135m", "state": "ready", "weights_bytes": 2 * GB}

@@ -82,6 +82,7 @@ async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: F
     assert [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull/cancel"]
 
 
+@pytest.mark.slow
 async def test_a_failed_download_tells_the_next_key(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
@@ -111,6 +112,7 @@ async def test_a_download_goes_on_after_the_daemon_came_back(
     assert fake_daemon.pull_done == ["smollm2:135m"]
 
 
+@pytest.mark.slow
 async def test_the_first_run_offers_what_fits(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     def fit(state: str) -> dict[str, Any]:
         return {"device": "cpu", "state": state, "needs_bytes": 10**9, "free_bytes": 8 * 10**9}

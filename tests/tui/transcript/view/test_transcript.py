@@ -135,6 +135,7 @@ def test_lines_not_shown_for_longest_are_forgotten() -> None:
     assert kept.total == 0
 
 
+@pytest.mark.slow
 async def test_scrolling_through_a_long_chat_keeps_memory_bounded(
     open_transcript: OpenTranscript,
 ) -> None:

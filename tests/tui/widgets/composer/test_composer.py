@@ -83,6 +83,7 @@ async def test_escape_twice_clears_and_everything_comes_back(open_desk: OpenDesk
         assert desk.text == "precious"
 
 
+@pytest.mark.slow
 async def test_escape_leaves_the_draft_alone_while_an_answer_runs(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("precious")
