@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
 from starlette.routing import Route
 
 from ingle.daemon.server.app import create_app
 from ingle.daemon.server.route_table import route_table
-
-pytestmark = pytest.mark.quick
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon

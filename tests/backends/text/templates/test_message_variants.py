@@ -12,8 +12,6 @@ from ingle.backends.text.templates.chat_template import CHATML, ChatTemplate
 from ingle.backends.text.templates.template_errors import TemplateRefused
 from ingle.backends.text.templates.tool_prompt import tool_instructions
 
-pytestmark = pytest.mark.quick
-
 MakeTemplate = Callable[..., ChatTemplate]
 
 TOOLS = [

@@ -23,8 +23,6 @@ from ingle.daemon.stores.response_store import ResponseStore
 
 from .conftest import ITEM
 
-pytestmark = pytest.mark.quick
-
 if TYPE_CHECKING:
     from .conftest import Speaking
 
