@@ -111,7 +111,7 @@ class GenerationRegistry:
         size = sum(generation.size for generation in ended)
         for generation in ended:
             too_old = now - (generation.ended_at or 0.0) >= self._keep_seconds
-            # The newest stays even if it alone is too much: somebody waits for its end.
+            # The newest stays even if it alone is too much: its client waits for its end.
             if too_old or (size > self._keep_bytes and generation is not ended[-1]):
                 size -= generation.size
                 del self._generations[generation.id]
@@ -128,5 +128,5 @@ class GenerationRegistry:
 
 
 def new_generation_id() -> str:
-    """An id nobody can guess."""
+    """An id that cannot be predicted."""
     return f"gen-{secrets.token_hex(12)}"

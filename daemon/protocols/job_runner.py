@@ -64,7 +64,7 @@ class JobRunner:
         style: StreamStyle,
         before_end: Callable[[], Awaitable[None]] | None = None,
     ) -> Response:
-        """A stream; `translate` gets a `AnswerBuilder` that is empty, and filled by nobody else.
+        """A stream; `translate` gets an empty `AnswerBuilder` that only it fills.
 
         `before_end` is waited for before the translation's `end` is sent.
         """

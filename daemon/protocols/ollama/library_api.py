@@ -54,7 +54,7 @@ class OllamaLibraryApi:
 
     @route("GET", "/", access=ANY, error_format=NATIVE, response=str)
     async def root(self, request: Request) -> Response:
-        """A sentence by which Ollama's clients see that somebody is there.
+        """The sentence by which Ollama's clients recognise a running server.
 
         The header says who speaks.
         """
