@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -26,11 +27,12 @@ _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
 
 
 class ClientLeft(Exception):
-    """The client went away before its body was complete; there is nobody to answer."""
+    """The client has closed the connection, so the request needs no answer."""
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
+async def read_body(request: Request) -> bytes:
+    """The whole body, of at most `max_body_bytes`; raises what `read_chunks` raises."""
+    limit: int = request.app.state.max_body_bytes
     return b"".join([chunk async for chunk in read_chunks(request, limit)])
 
 
@@ -65,12 +67,17 @@ async def read_chunks(
             return
 
 
-async def read_json(request: Request, decoder: msgspec.json.Decoder[T], limit: int) -> T:
-    """The typed body of at most `limit` bytes; raises what `read_body` and `parse` raise."""
-    return parse(await read_body(request, limit), decoder)
+async def read_json(request: Request, kind: type[T]) -> T:
+    """The typed body; raises what `read_body` and `parse` raise."""
+    return parse(await read_body(request), kind)
 
 
-def parse(body: bytes, decoder: msgspec.json.Decoder[T], place: str = "") -> T:
+@cache
+def _decoder(kind: type) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def parse(body: bytes, kind: type[T], place: str = "") -> T:
     """The typed body, or its part at `place`; raises `InvalidBody`, with the field at fault."""
     if not body:
         raise InvalidBody("The request has no body.", hint="Send a JSON object.")
@@ -78,7 +85,7 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T], place: str = "") -> T:
         # msgspec looks only at the strings it keeps, and a body is valid as a whole or not at all.
         if not body.isascii():
             body.decode()
-        return decoder.decode(body)
+        return _decoder(kind).decode(body)
     except UnicodeDecodeError as error:
         raise InvalidBody("The body is not UTF-8.", hint="Send JSON as UTF-8.") from error
     except RecursionError as error:

@@ -18,6 +18,9 @@ from .route_access import RouteAccess
 Endpoint = Callable[[Request], Awaitable[Response]]
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
 
+GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+"""Statuses of errors that a request to a generating model may end with."""
+
 _DECLARED = "declared_routes"
 
 

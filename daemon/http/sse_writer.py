@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ..transport.peer import PeerConnection
 from .body_writer import BodyWriter
 from .http_protocol import BODY_WRITER, CONNECTION
+from .request_body import ClientLeft
 
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
@@ -191,13 +192,15 @@ async def until_disconnect(receive: Receive) -> None:
         continue
 
 
-async def run_until_disconnect(receive: Receive, work: Awaitable[T]) -> T | None:
-    """The work's result, or None where the client left first and the work was cancelled."""
+async def run_until_disconnect(receive: Receive, work: Awaitable[T]) -> T:
+    """The result of `work`; cancels it and raises `ClientLeft` if the client disconnects first."""
     task = asyncio.ensure_future(work)
     watch = asyncio.create_task(until_disconnect(receive))
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
+        if not task.done():
+            raise ClientLeft
+        return await task
     finally:
         await _cancel_all([task, watch])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +25,8 @@ from ..http.sse_writer import run_until_disconnect
 from ..services import Services
 from .native.types import Health, Readiness
 
+_route = partial(route, "GET", error_format=NATIVE)
+
 
 class HealthApi:
     """`/health` and `/health/ready`."""
@@ -31,16 +34,14 @@ class HealthApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    @route("GET", "/health", access=ANY, error_format=NATIVE, response=Health)
+    @_route("/health", access=ANY, response=Health)
     async def health(self, request: Request) -> Response:
         """The daemon answers."""
         return JSONResponse(Health())
 
-    @route(
-        "GET",
+    @_route(
         "/health/ready",
         access=INFERENCE,
-        error_format=NATIVE,
         response=Readiness,
         parameters=(Parameter("model", "query", str, "The model; left out, the default one."),),
         errors=(404, 422, 429, 500, 503, 507),
@@ -48,8 +49,7 @@ class HealthApi:
     async def ready(self, request: Request) -> Response:
         """Load a model, and answer once it has produced something."""
         model = request.query_params.get("model") or self._services.config.default_model
-        readiness = await run_until_disconnect(request.receive, self._probe(model))
-        return Response(status_code=499) if readiness is None else JSONResponse(readiness)
+        return JSONResponse(await run_until_disconnect(request.receive, self._probe(model)))
 
     async def _probe(self, reference: str) -> Readiness:
         start = time.monotonic()

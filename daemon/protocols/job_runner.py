@@ -75,7 +75,7 @@ class JobRunner:
     ) -> Response:
         """The answer in one piece, as `finish` puts it."""
         answer = await run_until_disconnect(request.receive, self.collect(job))
-        return Response(status_code=499) if answer is None else JSONResponse(finish(answer))
+        return JSONResponse(finish(answer))
 
     async def collect(self, job: Job) -> AnswerBuilder:
         """The answer itself, for whoever asks from within."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -89,17 +89,16 @@ class _Kind(msgspec.Struct):
     type: str
 
 
-_KIND = msgspec.json.Decoder(_Kind)
-_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = MappingProxyType(
+_KINDS: Mapping[str, type[Block]] = MappingProxyType(
     {
-        "text": msgspec.json.Decoder(Text),
-        "thinking": msgspec.json.Decoder(Thinking),
-        "tool_use": msgspec.json.Decoder(ToolUse),
-        "tool_result": msgspec.json.Decoder(ToolResult),
-        "document": msgspec.json.Decoder(Document),
-        "search_result": msgspec.json.Decoder(SearchResult),
-        "compaction": msgspec.json.Decoder(Compaction),
-        "tool_reference": msgspec.json.Decoder(ToolReference),
+        "text": Text,
+        "thinking": Thinking,
+        "tool_use": ToolUse,
+        "tool_result": ToolResult,
+        "document": Document,
+        "search_result": SearchResult,
+        "compaction": Compaction,
+        "tool_reference": ToolReference,
     }
 )
 
@@ -120,10 +119,9 @@ def read_block(raw: msgspec.Raw, place: str) -> Block | None:
 
     Raises `InvalidBody`, and `Unreadable` for pictures and their like.
     """
-    kind = parse(bytes(raw), _KIND, place).type
-    decoder = _DECODERS.get(kind)
-    if decoder is not None:
-        return parse(bytes(raw), decoder, place)
+    kind = parse(bytes(raw), _Kind, place).type
+    if kind in _KINDS:
+        return parse(bytes(raw), _KINDS[kind], place)
     if kind in _UNREADABLE:
         raise Unreadable(
             f"'{place}' is of type '{kind}', and the model reads text only.",

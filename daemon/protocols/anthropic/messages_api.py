@@ -17,7 +17,7 @@ from ...http.error_format import ANTHROPIC
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
-from ...http.route_spec import StreamSpec, route
+from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
@@ -38,7 +38,6 @@ from .stream_events import (
 )
 from .types import Message, MessagesRequest, PromptRequest, TokenCount
 
-ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 EVENTS = {
     "message_start": MessageStart,
     "content_block_start": ContentBlockStart,
@@ -51,29 +50,26 @@ EVENTS = {
 }
 
 
+_route = partial(route, "POST", access=INFERENCE, error_format=ANTHROPIC, errors=GENERATION_ERRORS)
+
+
 class MessagesApi:
     """The routes under `/v1/messages`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._messages = msgspec.json.Decoder(MessagesRequest)
-        self._prompt = msgspec.json.Decoder(PromptRequest)
         self._asker = JobRunner(services)
 
-    @route(
-        "POST",
+    @_route(
         "/v1/messages",
-        access=INFERENCE,
-        error_format=ANTHROPIC,
         request=MessagesRequest,
         response=Message,
         stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
-        errors=ERRORS,
     )
     async def messages(self, request: Request) -> Response:
         """Answer a conversation, as Anthropic's API does."""
-        body = await read_json(request, self._messages, self._services.config.max_body_bytes)
+        body = await read_json(request, MessagesRequest)
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
@@ -82,26 +78,14 @@ class MessagesApi:
         finish = partial(message, shows_thoughts=shows_thoughts)
         return _with_id(await self._asker.whole(request, job, finish))
 
-    @route(
-        "POST",
-        "/v1/messages/count_tokens",
-        access=INFERENCE,
-        error_format=ANTHROPIC,
-        request=PromptRequest,
-        response=TokenCount,
-        errors=ERRORS,
-    )
+    @_route("/v1/messages/count_tokens", request=PromptRequest, response=TokenCount)
     async def count_tokens(self, request: Request) -> Response:
         """Count the tokens of a conversation without answering it."""
-        body = await read_json(request, self._prompt, self._services.config.max_body_bytes)
+        body = await read_json(request, PromptRequest)
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)
         count = await run_until_disconnect(request.receive, self._count(job))
-        return (
-            Response(status_code=499)
-            if count is None
-            else _with_id(JSONResponse(TokenCount(count)))
-        )
+        return _with_id(JSONResponse(TokenCount(count)))
 
     async def _count(self, job: Job) -> int:
         async with self._asker.lease(job, routed=False) as (lease, _):

@@ -22,7 +22,7 @@ from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
-from ...http.route_spec import AlternativeResponse, StreamSpec, route
+from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
@@ -44,8 +44,6 @@ from .requests import (
 )
 from .types import Completion, CompletionRequest, GenerationFields, InfillRequest
 
-ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
-
 _route = partial(
     route,
     "POST",
@@ -57,7 +55,7 @@ _route = partial(
     # Chunks, then an answer of which `response_fields` may leave no field.
     stream=StreamSpec({"": dict[str, Any]}, only_if="`stream` is true"),
     parameters=(PRIVATE_HEADER,),
-    errors=ERRORS,
+    errors=GENERATION_ERRORS,
 )
 
 
@@ -67,15 +65,13 @@ class LlamaCppCompletionsApi:
     def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
         self._facts = facts
-        self._infill = msgspec.json.Decoder(InfillRequest)
-        self._completion = msgspec.json.Decoder(CompletionRequest)
         self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=_error_frame)
 
     @_route("/infill", request=InfillRequest)
     async def infill(self, request: Request) -> Response:
         """Fill a gap in a text, as llama-server does."""
-        body = await read_json(request, self._infill, self._services.config.max_body_bytes)
+        body = await read_json(request, InfillRequest)
         model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
         return await self._answer(
             request, body, infill_job(body, model, origin_of(request, body.ingle))
@@ -85,7 +81,7 @@ class LlamaCppCompletionsApi:
     @_route("/completions", request=CompletionRequest)
     async def completion(self, request: Request) -> Response:
         """Continue one or several prompts, as llama-server does."""
-        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
+        body = await read_json(request, CompletionRequest)
         model = chosen_model(self._services, body.model)
         prompts = await translate(request, partial(mixed_prompts, body))
         make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
@@ -94,8 +90,6 @@ class LlamaCppCompletionsApi:
             make(plain)  # what is wrong with the other fields is told before the model is loaded
             mixed = self._tokenized(Job(model=model, request=make([""]).request), prompts)
             tokens = await run_until_disconnect(request.receive, mixed)
-            if tokens is None:
-                return Response(status_code=499)
             plain = tokens
         return await self._answer(request, body, make(plain))
 
@@ -104,8 +98,6 @@ class LlamaCppCompletionsApi:
             frames = partial(CompletionFrames, body=body)
             return self._asker.stream(job, frames, self._style)
         answers = await run_until_disconnect(request.receive, self._guarded(body, job))
-        if answers is None:
-            return Response(status_code=499)
         told = [only_fields(answer, body.response_fields) for answer in answers]
         return JSONResponse(told[0] if len(told) == 1 else told)
 

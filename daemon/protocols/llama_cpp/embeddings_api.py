@@ -22,13 +22,12 @@ from ...http.error_format import LLAMA_CPP, OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE
-from ...http.route_spec import route
+from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..openai.embeddings_api import embedding_inputs
 from ..openai.embeddings_types import MAX_INPUTS, PromptUsage
 from ..openai.rerank_api import RankedDocument, RerankAnswer
-from .completions_api import ERRORS
 from .default_model import chosen_model
 
 _ROWS_A_TURN = 64
@@ -80,7 +79,7 @@ _embedding_route = partial(
     error_format=LLAMA_CPP,
     request=EmbeddingRequest,
     response=list[NativeEmbedding],
-    errors=ERRORS,
+    errors=GENERATION_ERRORS,
 )
 _rerank_route = partial(
     route,
@@ -88,7 +87,7 @@ _rerank_route = partial(
     access=INFERENCE,
     request=RankRequest,
     response=RerankAnswer | list[ScoredText],
-    errors=ERRORS,
+    errors=GENERATION_ERRORS,
 )
 
 
@@ -97,35 +96,33 @@ class LlamaCppEmbeddingsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._embedding = msgspec.json.Decoder(EmbeddingRequest)
-        self._rank = msgspec.json.Decoder(RankRequest)
 
     @_embedding_route("/embedding")
     @_embedding_route("/embeddings")
     async def embedding(self, request: Request) -> Response:
         """Turn texts into vectors, as llama-server does."""
-        body = await read_json(request, self._embedding, self._services.config.max_body_bytes)
+        body = await read_json(request, EmbeddingRequest)
         given = body.content if body.content is not None else body.input
         if given is None:
             raise InvalidBody("'content' is missing.", param="content")
-        answer = await run_until_disconnect(
-            request.receive, self._embed(body, embedding_inputs(given))
+        return JSONResponse(
+            await run_until_disconnect(request.receive, self._embed(body, embedding_inputs(given)))
         )
-        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
     @_rerank_route("/rerank", error_format=LLAMA_CPP)
     @_rerank_route("/reranking", error_format=LLAMA_CPP)
     @_rerank_route("/v1/reranking", error_format=OPENAI)
     async def rerank(self, request: Request) -> Response:
         """Rank documents by how well they answer a query."""
-        body = await read_json(request, self._rank, self._services.config.max_body_bytes)
+        body = await read_json(request, RankRequest)
         documents = body.texts if body.documents is None else body.documents
         if not documents or len(documents) > MAX_INPUTS:
             raise InvalidBody(
                 f"'documents' must hold between 1 and {MAX_INPUTS} texts.", param="documents"
             )
-        answer = await run_until_disconnect(request.receive, self._ranked(body, documents))
-        return Response(status_code=499) if answer is None else JSONResponse(answer)
+        return JSONResponse(
+            await run_until_disconnect(request.receive, self._ranked(body, documents))
+        )
 
     async def _embed(
         self, body: EmbeddingRequest, inputs: list[str | list[int]]

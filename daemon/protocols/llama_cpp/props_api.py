@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -81,21 +82,16 @@ class NoSlot(RequestError):
     code = "no_slot"
 
 
+_route = partial(route, "GET", error_format=LLAMA_CPP)
+
+
 class PropsApi:
     """`/props`, `/slots` and `/lora-adapters`, for reading."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    @route(
-        "GET",
-        "/props",
-        access=LISTS,
-        error_format=LLAMA_CPP,
-        response=Props,
-        parameters=(_MODEL,),
-        errors=(404, 422),
-    )
+    @_route("/props", access=LISTS, response=Props, parameters=(_MODEL,), errors=(404, 422))
     async def props(self, request: Request) -> Response:
         """What a model is and what its requests get, as llama-server tells it."""
         model = await self._model(request)
@@ -104,11 +100,9 @@ class PropsApi:
             return JSONResponse(_props(model, run.info))
         return JSONResponse(await asyncio.to_thread(self._expected, model))
 
-    @route(
-        "GET",
+    @_route(
         "/slots",
         access=READ,
-        error_format=LLAMA_CPP,
         response=list[Slot],
         parameters=(
             _MODEL,
@@ -134,9 +128,7 @@ class PropsApi:
             [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
         )
 
-    @route(
-        "GET", "/lora-adapters", access=LISTS, error_format=LLAMA_CPP, response=list[dict[str, Any]]
-    )
+    @_route("/lora-adapters", access=LISTS, response=list[dict[str, Any]])
     async def lora_adapters(self, request: Request) -> Response:
         """No adapters."""
         return JSONResponse(())

@@ -17,7 +17,7 @@ from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import LISTS, MODELS, READ
-from ...http.route_spec import StreamSpec, route
+from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import (
     EventStream,
     EventWriter,
@@ -29,7 +29,6 @@ from ...model_process.model_run import ModelState
 from ...services import Services
 from ..openai.models_api import ModelsApi
 from ..openai.models_types import ModelMeta
-from .completions_api import ERRORS
 
 Status = Literal["unloaded", "loading", "loaded"]
 
@@ -118,8 +117,11 @@ _named_route = partial(
     error_format=LLAMA_CPP,
     request=NamedModel,
     response=Success,
-    errors=(*ERRORS, 409),
+    errors=(*GENERATION_ERRORS, 409),
 )
+
+
+_route = partial(route, "GET", error_format=LLAMA_CPP)
 
 
 class RouterApi:
@@ -128,10 +130,9 @@ class RouterApi:
     def __init__(self, services: Services, models: ModelsApi) -> None:
         self._services = services
         self._models = models
-        self._named = msgspec.json.Decoder(NamedModel)
         self._changed = msgspec.json.Decoder(_Changed)
 
-    @route("GET", "/models", access=LISTS, error_format=LLAMA_CPP, response=RoutedModels)
+    @_route("/models", access=LISTS, response=RoutedModels)
     async def list_models(self, request: Request) -> Response:
         """The models, with what each does now."""
         models = await self._models.listed()
@@ -155,13 +156,7 @@ class RouterApi:
             )
         )
 
-    @route(
-        "GET",
-        "/models/sse",
-        access=READ,
-        error_format=LLAMA_CPP,
-        stream=StreamSpec({"": ModelStatus}),
-    )
+    @_route("/models/sse", access=READ, stream=StreamSpec({"": ModelStatus}))
     async def events(self, request: Request) -> Response:
         """What models do, as it changes."""
         return EventStream(self._follow, style=StreamStyle(on_error=_error_frame))
@@ -169,16 +164,14 @@ class RouterApi:
     @_named_route("/models/load")
     async def load(self, request: Request) -> Response:
         """Load a model."""
-        body = await read_json(request, self._named, self._services.config.max_body_bytes)
-        loaded = await run_until_disconnect(
-            request.receive, self._services.manager.load(body.model)
-        )
-        return Response(status_code=499) if loaded is None else JSONResponse(Success())
+        body = await read_json(request, NamedModel)
+        await run_until_disconnect(request.receive, self._services.manager.load(body.model))
+        return JSONResponse(Success())
 
     @_named_route("/models/unload")
     async def unload(self, request: Request) -> Response:
         """Unload a model."""
-        body = await read_json(request, self._named, self._services.config.max_body_bytes)
+        body = await read_json(request, NamedModel)
         await self._services.manager.unload(body.model)
         return JSONResponse(Success())
 

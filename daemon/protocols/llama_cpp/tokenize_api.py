@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,13 +18,13 @@ from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE
-from ...http.route_spec import route
+from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
 from ..request_origin import RequestOrigin
-from .completions_api import ERRORS, token_ids
+from .completions_api import token_ids
 from .default_model import chosen_model
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens
 
@@ -41,27 +41,19 @@ class TemplateBody(ChatCompletionRequest, kw_only=True):
     model: str = ""
 
 
+_route = partial(route, "POST", access=INFERENCE, error_format=LLAMA_CPP, errors=GENERATION_ERRORS)
+
+
 class TokenizeApi:
     """`/tokenize`, `/detokenize` and `/apply-template`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._text = msgspec.json.Decoder(TokenizeBody)
-        self._tokens = msgspec.json.Decoder(DetokenizeBody)
-        self._chat = msgspec.json.Decoder(TemplateBody)
 
-    @route(
-        "POST",
-        "/tokenize",
-        access=INFERENCE,
-        error_format=LLAMA_CPP,
-        request=TokenizeBody,
-        response=Tokens,
-        errors=ERRORS,
-    )
+    @_route("/tokenize", request=TokenizeBody, response=Tokens)
     async def tokenize(self, request: Request) -> Response:
         """Turn text into tokens."""
-        body = await read_json(request, self._text, self._services.config.max_body_bytes)
+        body = await read_json(request, TokenizeBody)
         content = body.content
         if content is None:
             return JSONResponse(Tokens([]))
@@ -81,18 +73,10 @@ class TokenizeApi:
         _check_content([content] if isinstance(content, str) else content)
         return await self._ask(request, body.model, ask)
 
-    @route(
-        "POST",
-        "/detokenize",
-        access=INFERENCE,
-        error_format=LLAMA_CPP,
-        request=DetokenizeBody,
-        response=Content,
-        errors=ERRORS,
-    )
+    @_route("/detokenize", request=DetokenizeBody, response=Content)
     async def detokenize(self, request: Request) -> Response:
         """Turn tokens into text."""
-        body = await read_json(request, self._tokens, self._services.config.max_body_bytes)
+        body = await read_json(request, DetokenizeBody)
         tokens = body.tokens or []
         if not tokens:
             return JSONResponse(Content(""))
@@ -103,18 +87,10 @@ class TokenizeApi:
 
         return await self._ask(request, body.model, ask)
 
-    @route(
-        "POST",
-        "/apply-template",
-        access=INFERENCE,
-        error_format=LLAMA_CPP,
-        request=TemplateBody,
-        response=RenderedPrompt,
-        errors=ERRORS,
-    )
+    @_route("/apply-template", request=TemplateBody, response=RenderedPrompt)
     async def apply_template(self, request: Request) -> Response:
         """The text of a conversation's prompt."""
-        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        body = await read_json(request, TemplateBody)
         job = chat_job(body, RequestOrigin())
 
         async def ask(backend: Backend) -> RenderedPrompt:
@@ -133,8 +109,7 @@ class TokenizeApi:
             async with self._services.manager.lease(reference, task=None) as lease:
                 return await ask(lease.backend)
 
-        answer = await run_until_disconnect(request.receive, leased())
-        return Response(status_code=499) if answer is None else JSONResponse(answer)
+        return JSONResponse(await run_until_disconnect(request.receive, leased()))
 
 
 async def _pieces(backend: Backend, tokens: list[int]) -> list[bytes]:

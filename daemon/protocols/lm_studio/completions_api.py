@@ -20,7 +20,7 @@ from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import parse, read_body, read_json
 from ...http.route_access import INFERENCE
-from ...http.route_spec import StreamSpec, route
+from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..answer_builder import AnswerBuilder
@@ -48,7 +48,7 @@ from .types import (
     Stats,
 )
 
-ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+_route = partial(route, "POST", access=INFERENCE, error_format=OPENAI, errors=GENERATION_ERRORS)
 
 
 class LMStudioCompletionsApi:
@@ -56,48 +56,37 @@ class LMStudioCompletionsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._chat = msgspec.json.Decoder(ChatBody)
-        self._completion = msgspec.json.Decoder(CompletionBody)
-        self._embeddings = msgspec.json.Decoder(EmbeddingsBody)
         self._embedder = EmbeddingsApi(services)
         self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=_error_frame)
         self._version = version("ingle")
 
-    @route(
-        "POST",
+    @_route(
         "/api/v0/chat/completions",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=ChatBody,
         response=MeasuredChat,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
-        errors=ANSWER_ERRORS,
     )
     async def chat(self, request: Request) -> Response:
         """Answer a conversation, with measurements."""
-        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        body = await read_json(request, ChatBody)
         job, style = chat_job(body, origin_of(request, body.ingle, body.user)), chat_style(body)
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
             return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
         return await self._asker.whole(request, job, partial(self._measured_chat, style=style))
 
-    @route(
-        "POST",
+    @_route(
         "/api/v0/completions",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=CompletionBody,
         response=MeasuredCompletion,
         stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
-        errors=ANSWER_ERRORS,
     )
     async def complete(self, request: Request) -> Response:
         """Continue a prompt, with measurements."""
-        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
+        body = await read_json(request, CompletionBody)
         job, style = (
             completion_job(body, origin_of(request, body.ingle, body.user)),
             completion_style(body),
@@ -108,22 +97,13 @@ class LMStudioCompletionsApi:
         finish = partial(self._measured_completion, style=style)
         return await self._asker.whole(request, job, finish)
 
-    @route(
-        "POST",
-        "/api/v0/embeddings",
-        access=INFERENCE,
-        error_format=OPENAI,
-        request=EmbeddingsBody,
-        response=EmbeddingList,
-        errors=ANSWER_ERRORS,
-    )
+    @_route("/api/v0/embeddings", request=EmbeddingsBody, response=EmbeddingList)
     async def embed(self, request: Request) -> Response:
         """Turn texts into vectors."""
-        content = await read_body(request, self._services.config.max_body_bytes)
-        parse(content, self._embeddings)
+        content = await read_body(request)
+        parse(content, EmbeddingsBody)
         vectors = self._embedder.answer_embeddings(content, origin_of(request, None))
-        answer = await run_until_disconnect(request.receive, vectors)
-        return Response(status_code=499) if answer is None else JSONResponse(answer)
+        return JSONResponse(await run_until_disconnect(request.receive, vectors))
 
     def _stream(self, job: Job, translate: Callable[[AnswerBuilder], ChunkFrames]) -> Response:
         return self._asker.stream(job, translate, self._style)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Literal
 
-import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
@@ -50,29 +50,25 @@ from .types import (
 LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
 
 
+_route = partial(route, error_format=OPENAI)
+
+
 class LMStudioModelsApi:
     """What LM Studio tells of its models, and how it is asked to load them."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
         self._facts = facts
-        self._load = msgspec.json.Decoder(LoadBody)
-        self._unload = msgspec.json.Decoder(UnloadBody)
 
-    @route("GET", "/api/v0/models", access=LISTS, error_format=OPENAI, response=ListedModels)
+    @_route("GET", "/api/v0/models", access=LISTS, response=ListedModels)
     async def list_models(self, request: Request) -> Response:
         """The installed models and their aliases, in LM Studio's words."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(ListedModels(data=rows))
 
-    @route(
-        "GET",
-        "/api/v0/models/{id:path}",
-        access=LISTS,
-        error_format=OPENAI,
-        response=ListedModel,
-        errors=(404, 422),
+    @_route(
+        "GET", "/api/v0/models/{id:path}", access=LISTS, response=ListedModel, errors=(404, 422)
     )
     async def get_model(self, request: Request) -> Response:
         """One installed model, in LM Studio's words."""
@@ -81,25 +77,24 @@ class LMStudioModelsApi:
         facts = await asyncio.to_thread(self._facts.read, model)
         return JSONResponse(_listed(name, model, facts, self._run(model)))
 
-    @route("GET", "/api/v1/models", access=LISTS, error_format=OPENAI, response=KnownModels)
+    @_route("GET", "/api/v1/models", access=LISTS, response=KnownModels)
     async def known_models(self, request: Request) -> Response:
         """The installed models and their aliases, in LM Studio's newer words."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(KnownModels(rows))
 
-    @route(
+    @_route(
         "POST",
         "/api/v1/models/load",
         access=MODELS,
-        error_format=OPENAI,
         request=LoadBody,
         response=LoadedAnswer,
         errors=LOAD_ERRORS,
     )
     async def load(self, request: Request) -> Response:
         """Load a model, and answer once it is ready, in LM Studio's words."""
-        body = await read_json(request, self._load, self._services.config.max_body_bytes)
+        body = await read_json(request, LoadBody)
         began = time.monotonic()
         loading = self._services.manager.load(
             body.model,
@@ -107,8 +102,6 @@ class LMStudioModelsApi:
             keep_alive=keep_alive_seconds(body.ttl),
         )
         loaded = await run_until_disconnect(request.receive, loading)
-        if loaded is None:
-            return Response(status_code=499)
         model = await asyncio.to_thread(self._services.resolve, body.model)
         return JSONResponse(
             LoadedAnswer(
@@ -119,18 +112,17 @@ class LMStudioModelsApi:
             )
         )
 
-    @route(
+    @_route(
         "POST",
         "/api/v1/models/unload",
         access=MODELS,
-        error_format=OPENAI,
         request=UnloadBody,
         response=UnloadedAnswer,
         errors=(404, 413, 422),
     )
     async def unload(self, request: Request) -> Response:
         """Let running answers finish, then unload a model, in LM Studio's words."""
-        body = await read_json(request, self._unload, self._services.config.max_body_bytes)
+        body = await read_json(request, UnloadBody)
         if not await self._services.manager.unload(body.instance_id):
             raise ModelNotFound(
                 f"The model {body.instance_id[:200]!r} is not loaded.",

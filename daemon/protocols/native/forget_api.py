@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,7 +38,6 @@ class ForgetApi:
             services.responses,
             services.router,
         )
-        self._request = msgspec.json.Decoder(ForgetRequest)
 
     @route("GET", "/ingle/v1/kept", access=ADMIN, error_format=NATIVE, response=KeptPlaces)
     async def kept(self, request: Request) -> Response:
@@ -65,8 +63,7 @@ class ForgetApi:
         """Erase what is kept, by id, by time, or all; chats of the terminal are the command's
         part.
         """
-        limit = self._services.config.max_body_bytes
-        body = await read_json(request, self._request, limit)
+        body = await read_json(request, ForgetRequest)
         try:
             return JSONResponse(await self._forgetter.forget(body))
         except BadSelection as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -62,7 +61,6 @@ class GenerationsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._generation_request = msgspec.json.Decoder(GenerationRequest)
         self._style = StreamStyle(on_error=error_frame)
 
     @route(
@@ -78,9 +76,7 @@ class GenerationsApi:
     )
     async def generate(self, request: Request) -> Response:
         """Begin a generation that belongs to the daemon."""
-        body = await read_json(
-            request, self._generation_request, self._services.config.max_body_bytes
-        )
+        body = await read_json(request, GenerationRequest)
         generation = await start_generation(self._services, body, request)
         return JSONResponse(GenerationStarted(generation.id, generation.model), 202)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -49,9 +48,6 @@ class NativeModelsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._add_request = msgspec.json.Decoder(AddRequest)
-        self._load_request = msgspec.json.Decoder(LoadRequest)
-        self._unload_request = msgspec.json.Decoder(UnloadRequest)
 
     @route(
         "GET",
@@ -135,7 +131,7 @@ class NativeModelsApi:
     async def add(self, request: Request) -> Response:
         """Give a file or folder that lies on this machine a name."""
         services = self._services
-        body = await read_json(request, self._add_request, services.config.max_body_bytes)
+        body = await read_json(request, AddRequest)
         if not Path(body.path).is_absolute():
             raise InvalidBody("'path' must be absolute.", param="path")
         maker = ModelCopier(services.store)
@@ -156,7 +152,7 @@ class NativeModelsApi:
 
         A client that leaves no longer counts as waiting.
         """
-        body = await read_json(request, self._load_request, self._services.config.max_body_bytes)
+        body = await read_json(request, LoadRequest)
         if body.draft is not None:
             current_permission().check_unrestricted()  # a second model, which may be any file
         loading = self._services.manager.load(
@@ -172,8 +168,7 @@ class NativeModelsApi:
             keep_alive=body.keep_alive,
             pin=body.pin,
         )
-        loaded = await run_until_disconnect(request.receive, loading)
-        return Response(status_code=499) if loaded is None else JSONResponse(loaded)
+        return JSONResponse(await run_until_disconnect(request.receive, loading))
 
     @route(
         "POST",
@@ -190,6 +185,6 @@ class NativeModelsApi:
 
         No body is the same as an empty object.
         """
-        content = await read_body(request, self._services.config.max_body_bytes)
-        body = parse(content or b"{}", self._unload_request)
+        content = await read_body(request)
+        body = parse(content or b"{}", UnloadRequest)
         return JSONResponse(Unloaded(await self._services.manager.unload(body.model)))

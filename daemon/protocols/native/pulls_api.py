@@ -36,7 +36,6 @@ class PullsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._model_request = msgspec.json.Decoder(ModelRequest)
         self._encoder = msgspec.json.Encoder()
         self._style = StreamStyle(on_error=error_frame)
 
@@ -51,7 +50,7 @@ class PullsApi:
     )
     async def pull(self, request: Request) -> Response:
         """Download a model, or join its download."""
-        body = await read_json(request, self._model_request, self._services.config.max_body_bytes)
+        body = await read_json(request, ModelRequest)
         pull = self._services.pulls.join(body.model)
         return EventStream(partial(self._follow_pull, pull), style=self._style)
 
@@ -66,7 +65,7 @@ class PullsApi:
     )
     async def cancel_pull(self, request: Request) -> Response:
         """Stop a download, and keep what arrived."""
-        body = await read_json(request, self._model_request, self._services.config.max_body_bytes)
+        body = await read_json(request, ModelRequest)
         cancelled = await self._services.pulls.cancel(body.model)
         return JSONResponse(PullCancelling(self._services.canonical(body.model), cancelled))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,7 +32,6 @@ class RoutingApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._request = msgspec.json.Decoder(ExplainRequest)
 
     @route("GET", "/ingle/v1/routing", access=READ, error_format=NATIVE, response=RoutingState)
     async def state(self, request: Request) -> Response:
@@ -93,7 +91,7 @@ class RoutingApi:
     )
     async def explain(self, request: Request) -> Response:
         """What is sensitive in a text or a generation, and where it would go."""
-        body = await read_json(request, self._request, self._services.config.max_body_bytes)
+        body = await read_json(request, ExplainRequest)
         asked = _asked(body, request)
         try:
             self._services.router.policy.current()

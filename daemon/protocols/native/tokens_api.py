@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,7 +30,6 @@ class TokensApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._request = msgspec.json.Decoder(TokensRequest)
 
     @route(
         "POST",
@@ -44,9 +42,8 @@ class TokensApi:
     )
     async def count(self, request: Request) -> Response:
         """How many tokens a conversation takes, message by message."""
-        body = await read_json(request, self._request, self._services.config.max_body_bytes)
-        counts = await run_until_disconnect(request.receive, self._count(body))
-        return Response(status_code=499) if counts is None else JSONResponse(counts)
+        body = await read_json(request, TokensRequest)
+        return JSONResponse(await run_until_disconnect(request.receive, self._count(body)))
 
     async def _count(self, body: TokensRequest) -> TokenCounts:
         services = self._services

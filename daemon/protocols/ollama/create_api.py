@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -36,6 +37,9 @@ from .options import model_options
 _PIECE = 4 * 2**20
 
 
+_route = partial(route, access=MODELS_UNRESTRICTED, error_format=OLLAMA)
+
+
 class OllamaCreateApi:
     """`POST /api/create` and the blobs it is fed with; `vacate` unloads what is replaced."""
 
@@ -50,13 +54,10 @@ class OllamaCreateApi:
         self._facts = facts
         self._maker = maker
         self._vacate = vacate
-        self._create = msgspec.json.Decoder(CreateRequest)
 
-    @route(
+    @_route(
         "POST",
         "/api/create",
-        access=MODELS_UNRESTRICTED,
-        error_format=OLLAMA,
         request=CreateRequest,
         response=Progress,
         stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
@@ -64,32 +65,21 @@ class OllamaCreateApi:
     )
     async def create(self, request: Request) -> Response:
         """Make a model of another one or of an uploaded file."""
-        body = await read_json(request, self._create, self._services.config.max_body_bytes)
+        body = await read_json(request, CreateRequest)
         name = required_name(body.model, body.name)
         _refuse(body)
         self._maker.free_name(name)
         make = await self._plan(body, name)
         if body.stream is False:
-            done = await run_until_disconnect(request.receive, make(None))
-            return (
-                Response(status_code=499)
-                if done is None
-                else JSONResponse(Progress(status="success"))
-            )
+            await run_until_disconnect(request.receive, make(None))
+            return JSONResponse(Progress(status="success"))
 
         async def produce(out: EventWriter) -> None:
             await make(out)
 
         return EventStream(produce, style=LINES)
 
-    @route(
-        "HEAD",
-        "/api/blobs/{digest}",
-        access=MODELS_UNRESTRICTED,
-        error_format=OLLAMA,
-        response=str,
-        errors=(404,),
-    )
+    @_route("HEAD", "/api/blobs/{digest}", response=str, errors=(404,))
     async def has_blob(self, request: Request) -> Response:
         """Whether a file with this digest is here."""
         digest: str = request.path_params["digest"]
@@ -97,15 +87,8 @@ class OllamaCreateApi:
             raise NotFound(f"blob {digest[:80]!r} not found")
         return PlainTextResponse()
 
-    @route(
-        "POST",
-        "/api/blobs/{digest}",
-        upload=True,
-        access=MODELS_UNRESTRICTED,
-        error_format=OLLAMA,
-        response=str,
-        status=201,
-        errors=(408, 413, 507),
+    @_route(
+        "POST", "/api/blobs/{digest}", upload=True, response=str, status=201, errors=(408, 413, 507)
     )
     async def receive_blob(self, request: Request) -> Response:
         """Upload a file with this digest.
@@ -138,7 +121,7 @@ class OllamaCreateApi:
 
     async def _plan(
         self, body: CreateRequest, name: str
-    ) -> Callable[[EventWriter | None], Awaitable[bool]]:
+    ) -> Callable[[EventWriter | None], Awaitable[None]]:
         """What makes the model and tells each step; what can be refused is refused now."""
         source: StoredModel | None = None
         digest = ""
@@ -155,7 +138,7 @@ class OllamaCreateApi:
             raise InvalidBody("neither 'from' or 'files' was specified", param="from")
         changes = _changes(body, _own_template(template, ""))
 
-        async def make(out: EventWriter | None) -> bool:
+        async def make(out: EventWriter | None) -> None:
             await _tell(out, "parsing GGUF" if source is None else "using existing layer")
             await self._vacate(name)
             if source is not None:
@@ -164,7 +147,6 @@ class OllamaCreateApi:
                 await asyncio.to_thread(self._maker.from_blob, digest, name, changes)
             await _tell(out, "writing manifest")
             await _tell(out, "success")
-            return True
 
         return make
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from ...http.error_format import OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE
-from ...http.route_spec import route
+from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from .answers import NANOSECONDS
@@ -29,8 +30,10 @@ from .options import model_options
 from .types import EmbedBody, Embedding, Embeddings, EmbeddingsBody, KeepAlive
 
 MAX_INPUTS = 2048
-EMBED_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _ROWS_A_TURN = 64
+
+
+_route = partial(route, "POST", access=INFERENCE, error_format=OLLAMA, errors=GENERATION_ERRORS)
 
 
 class OllamaEmbedApi:
@@ -38,22 +41,12 @@ class OllamaEmbedApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._embed = msgspec.json.Decoder(EmbedBody)
-        self._embeddings = msgspec.json.Decoder(EmbeddingsBody)
 
-    @route(
-        "POST",
-        "/api/embed",
-        access=INFERENCE,
-        error_format=OLLAMA,
-        request=EmbedBody,
-        response=Embeddings,
-        errors=EMBED_ERRORS,
-    )
+    @_route("/api/embed", request=EmbedBody, response=Embeddings)
     async def embed(self, request: Request) -> Response:
         """Turn texts into vectors, in Ollama's words."""
         began = time.monotonic()
-        body = await read_json(request, self._embed, self._services.config.max_body_bytes)
+        body = await read_json(request, EmbedBody)
         name = required_name(body.model)
         texts = _texts(body.input)
         model_options(body.options)
@@ -65,8 +58,6 @@ class OllamaEmbedApi:
             keep_alive=body.keep_alive,
         )
         answer = await run_until_disconnect(request.receive, vectors)
-        if answer is None:
-            return Response(status_code=499)
         rows, tokens, load_seconds = answer
         return JSONResponse(
             Embeddings(
@@ -78,26 +69,16 @@ class OllamaEmbedApi:
             )
         )
 
-    @route(
-        "POST",
-        "/api/embeddings",
-        access=INFERENCE,
-        error_format=OLLAMA,
-        request=EmbeddingsBody,
-        response=Embedding,
-        errors=EMBED_ERRORS,
-    )
+    @_route("/api/embeddings", request=EmbeddingsBody, response=Embedding)
     async def embeddings(self, request: Request) -> Response:
         """Turn one text into a vector, as Ollama's older clients ask."""
-        body = await read_json(request, self._embeddings, self._services.config.max_body_bytes)
+        body = await read_json(request, EmbeddingsBody)
         name = required_name(body.model)
         model_options(body.options)
         vectors = self._vectors(
             name, _texts(body.prompt), truncate=True, dimensions=None, keep_alive=body.keep_alive
         )
         answer = await run_until_disconnect(request.receive, vectors)
-        if answer is None:
-            return Response(status_code=499)
         rows = answer[0]
         return JSONResponse(Embedding(rows[0] if rows else []))
 

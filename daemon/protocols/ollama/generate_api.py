@@ -20,7 +20,7 @@ from ...http.error_format import OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
-from ...http.route_spec import StreamSpec, route
+from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
@@ -35,8 +35,17 @@ from .ndjson import LINES, NDJSON_MEDIA
 from .requests import OllamaRequest, chat_job, generate_job
 from .types import AnswerRequest, ChatLine, ChatRequest, GenerateBody, GenerateLine, Metrics
 
-ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _STREAMED = "`stream` is not false"
+
+
+_route = partial(
+    route,
+    "POST",
+    access=INFERENCE,
+    error_format=OLLAMA,
+    parameters=(PRIVATE_HEADER,),
+    errors=GENERATION_ERRORS,
+)
 
 
 class OllamaGenerateApi:
@@ -46,24 +55,17 @@ class OllamaGenerateApi:
         self._services = services
         self._facts = facts
         self._asker = JobRunner(services)
-        self._chat = msgspec.json.Decoder(ChatRequest)
-        self._generate = msgspec.json.Decoder(GenerateBody)
 
-    @route(
-        "POST",
+    @_route(
         "/api/chat",
-        access=INFERENCE,
-        error_format=OLLAMA,
         request=ChatRequest,
         response=ChatLine,
         stream=StreamSpec({"": ChatLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
-        parameters=(PRIVATE_HEADER,),
-        errors=ANSWER_ERRORS,
     )
     async def chat(self, request: Request) -> Response:
         """Answer a conversation, in Ollama's words."""
         began = time.monotonic()
-        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        body = await read_json(request, ChatRequest)
         asked, model = await self._asked(request, body)
         first = [ChatMessage(message.role, message.content) for message in model.messages]
         job = await translate(request, partial(chat_job, body, asked, first))
@@ -72,21 +74,16 @@ class OllamaGenerateApi:
             return await self._load_or_unload(request, job, maker)
         return await self._answer(request, body, job, maker, began)
 
-    @route(
-        "POST",
+    @_route(
         "/api/generate",
-        access=INFERENCE,
-        error_format=OLLAMA,
         request=GenerateBody,
         response=GenerateLine,
         stream=StreamSpec({"": GenerateLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
-        parameters=(PRIVATE_HEADER,),
-        errors=ANSWER_ERRORS,
     )
     async def generate(self, request: Request) -> Response:
         """Go on with a prompt or fill a gap, in Ollama's words."""
         began = time.monotonic()
-        body = await read_json(request, self._generate, self._services.config.max_body_bytes)
+        body = await read_json(request, GenerateBody)
         asked, _ = await self._asked(request, body)
         job = await translate(request, partial(generate_job, body, asked))
         before = body.context if body.context and not body.suffix else []
@@ -111,12 +108,12 @@ class OllamaGenerateApi:
         if job.keep_alive == 0:
             await self._services.manager.unload(job.model)
             return JSONResponse(_done(maker, "unload"))
-        loaded = await run_until_disconnect(request.receive, self._load(job))
-        return Response(status_code=499) if loaded is None else JSONResponse(_done(maker, "load"))
+        await run_until_disconnect(request.receive, self._load(job))
+        return JSONResponse(_done(maker, "load"))
 
-    async def _load(self, job: Job) -> bool:
+    async def _load(self, job: Job) -> None:
         async with self._asker.lease(job, routed=False):
-            return True
+            pass
 
     async def _asked(
         self, request: Request, body: AnswerRequest

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from importlib.metadata import version
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -40,6 +40,9 @@ COMPATIBLE = "0.32.1"
 """The version of Ollama whose API this is: clients refuse to talk to one that is too old."""
 
 
+_route = partial(route, error_format=OLLAMA)
+
+
 class OllamaLibraryApi:
     """The routes that look at models, and the quick ones that change them."""
 
@@ -48,9 +51,6 @@ class OllamaLibraryApi:
         self._facts = facts
         self._maker = maker
         self._version = version("ingle")
-        self._show = msgspec.json.Decoder(ShowRequest)
-        self._named = msgspec.json.Decoder(NamedModel)
-        self._copy = msgspec.json.Decoder(CopyRequest)
 
     @route("GET", "/", access=ANY, error_format=NATIVE, response=str)
     async def root(self, request: Request) -> Response:
@@ -62,17 +62,17 @@ class OllamaLibraryApi:
             "Ollama is running", headers={"server": f"ingle/{self._version} (not Ollama)"}
         )
 
-    @route("GET", "/api/version", access=ANY, error_format=OLLAMA, response=Version)
+    @_route("GET", "/api/version", access=ANY, response=Version)
     async def version(self, request: Request) -> Response:
         """The version of Ollama that this daemon is compatible with."""
         return JSONResponse(Version(COMPATIBLE, self._version))
 
-    @route("GET", "/api/tags", access=LISTS, error_format=OLLAMA, response=ListedModels)
+    @_route("GET", "/api/tags", access=LISTS, response=ListedModels)
     async def tags(self, request: Request) -> Response:
         """The installed models and their aliases, in Ollama's words."""
         return JSONResponse(ListedModels(await asyncio.to_thread(self._list)))
 
-    @route("GET", "/api/ps", access=LISTS, error_format=OLLAMA, response=RunningModels)
+    @_route("GET", "/api/ps", access=LISTS, response=RunningModels)
     async def ps(self, request: Request) -> Response:
         """The loaded models, in Ollama's words."""
         manager = self._services.manager
@@ -84,18 +84,17 @@ class OllamaLibraryApi:
             RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True))
         )
 
-    @route(
+    @_route(
         "POST",
         "/api/show",
         access=LISTS,
-        error_format=OLLAMA,
         request=ShowRequest,
         response=ShownModel,
         errors=(404, 413, 422),
     )
     async def show(self, request: Request) -> Response:
         """Everything about one model, in Ollama's words."""
-        body = await read_json(request, self._show, self._services.config.max_body_bytes)
+        body = await read_json(request, ShowRequest)
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
         facts = await asyncio.to_thread(self._facts.read, model)
@@ -105,18 +104,17 @@ class OllamaLibraryApi:
             answer.model_info["general.basename"] = name
         return JSONResponse(answer)
 
-    @route(
+    @_route(
         "POST",
         "/api/copy",
         access=MODELS_UNRESTRICTED,
-        error_format=OLLAMA,
         request=CopyRequest,
         response=str,
         errors=(404, 409, 413, 422, 502, 507),
     )
     async def copy(self, request: Request) -> Response:
         """Give a model another name."""
-        body = await read_json(request, self._copy, self._services.config.max_body_bytes)
+        body = await read_json(request, CopyRequest)
         if not body.source or not body.destination:
             raise InvalidBody("'source' and 'destination' must both name a model.", param="source")
         source = await resolve_model(self._services, body.source)
@@ -124,18 +122,17 @@ class OllamaLibraryApi:
         await asyncio.to_thread(self._maker.copy, source, body.destination)
         return PlainTextResponse()
 
-    @route(
+    @_route(
         "DELETE",
         "/api/delete",
         access=MODELS,
-        error_format=OLLAMA,
         request=NamedModel,
         response=str,
         errors=(404, 409, 413, 422),
     )
     async def delete(self, request: Request) -> Response:
         """Unload a model and remove its files, in Ollama's words."""
-        body = await read_json(request, self._named, self._services.config.max_body_bytes)
+        body = await read_json(request, NamedModel)
         name = required_name(body.model, body.name)
         try:
             await remove_model(self._services, name)

@@ -26,50 +26,38 @@ from .library_types import Progress, PullRequest
 from .model_names import not_found, required_name
 from .ndjson import LINES, NDJSON_MEDIA
 
+_route = partial(route, "POST", error_format=OLLAMA, request=PullRequest, response=Progress)
+
 
 class OllamaPullApi:
     """`POST /api/pull` and `POST /api/push`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._pull = msgspec.json.Decoder(PullRequest)
         self._encoder = msgspec.json.Encoder()
 
-    @route(
-        "POST",
+    @_route(
         "/api/pull",
         access=MODELS,
-        error_format=OLLAMA,
-        request=PullRequest,
-        response=Progress,
         stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
         errors=(404, 409, 413, 422, 502, 503, 507),
     )
     async def pull(self, request: Request) -> Response:
         """Download a model, or join its download, in Ollama's words."""
-        body = await read_json(request, self._pull, self._services.config.max_body_bytes)
+        body = await read_json(request, PullRequest)
         name = required_name(body.model, body.name)
         wanted = self._services.aliases.target(name) or name
         pull = self._services.pulls.join(wanted)
         entry = self._services.catalog.find(wanted)
         digest = entry.sha256 if entry is not None else None
         if body.stream is False:
-            done = await run_until_disconnect(request.receive, _finish(name, pull))
-            return Response(status_code=499) if done is None else JSONResponse(done)
+            return JSONResponse(await run_until_disconnect(request.receive, _finish(name, pull)))
         return EventStream(partial(self._follow, name, pull, digest), style=LINES)
 
-    @route(
-        "POST",
-        "/api/push",
-        access=MODELS_UNRESTRICTED,
-        error_format=OLLAMA,
-        request=PullRequest,
-        response=Progress,
-        errors=(413,),
-    )
+    @_route("/api/push", access=MODELS_UNRESTRICTED, errors=(413,))
     async def push(self, request: Request) -> Response:
         """Refused: there is no library of Ollama behind this daemon."""
-        required = await read_json(request, self._pull, self._services.config.max_body_bytes)
+        required = await read_json(request, PullRequest)
         required_name(required.model, required.name)
         raise UnsupportedField(
             "Models cannot be pushed from here.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -120,26 +121,27 @@ class BatchList(msgspec.Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
+_route = partial(route, error_format=OPENAI)
+
+
 class BatchesApi:
     """The routes under `/v1/batches`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._batches = services.batches
-        self._decoder = msgspec.json.Decoder(BatchRequest)
 
-    @route(
+    @_route(
         "POST",
         "/v1/batches",
         access=FILES_UNRESTRICTED,
-        error_format=OPENAI,
         request=BatchRequest,
         response=Batch,
         errors=(404, 408, 409, 413, 503, 507),
     )
     async def create(self, request: Request) -> Response:
         """Have the requests in a file answered."""
-        body = await read_json(request, self._decoder, self._services.config.max_body_bytes)
+        body = await read_json(request, BatchRequest)
         lifetime = body.output_expires_after
         record = await self._batches.create(
             endpoint=body.endpoint,
@@ -150,11 +152,10 @@ class BatchesApi:
         )
         return JSONResponse(_batch(record))
 
-    @route(
+    @_route(
         "GET",
         "/v1/batches",
         access=FILES,
-        error_format=OPENAI,
         response=BatchList,
         parameters=(
             Parameter("limit", "query", int, "How many, 1 to 100."),
@@ -174,23 +175,15 @@ class BatchesApi:
             )
         )
 
-    @route(
-        "GET",
-        "/v1/batches/{batch_id}",
-        access=FILES,
-        error_format=OPENAI,
-        response=Batch,
-        errors=(404,),
-    )
+    @_route("GET", "/v1/batches/{batch_id}", access=FILES, response=Batch, errors=(404,))
     async def get(self, request: Request) -> Response:
         """One batch."""
         return JSONResponse(_batch(await self._batches.get(request.path_params["batch_id"])))
 
-    @route(
+    @_route(
         "POST",
         "/v1/batches/{batch_id}/cancel",
         access=FILES_UNRESTRICTED,
-        error_format=OPENAI,
         response=Batch,
         errors=(404, 409, 507),
     )

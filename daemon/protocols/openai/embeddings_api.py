@@ -43,7 +43,6 @@ class EmbeddingsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._decoder = msgspec.json.Decoder(EmbeddingsRequest)
 
     @route(
         "POST",
@@ -56,15 +55,16 @@ class EmbeddingsApi:
     )
     async def embeddings(self, request: Request) -> Response:
         """Turn texts into vectors."""
-        body = await read_body(request, self._services.config.max_body_bytes)
-        answer = await run_until_disconnect(
-            request.receive, self.answer_embeddings(body, RequestOrigin())
+        body = await read_body(request)
+        return JSONResponse(
+            await run_until_disconnect(
+                request.receive, self.answer_embeddings(body, RequestOrigin())
+            )
         )
-        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
     async def answer_embeddings(self, body: bytes, origin: RequestOrigin) -> EmbeddingList:
         """The vectors for a body, for whoever asks from within; raises what `describe` can tell."""
-        asked = parse(body, self._decoder)
+        asked = parse(body, EmbeddingsRequest)
         return await self._embed(asked, embedding_inputs(asked.input), origin)
 
     async def _embed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -64,6 +65,9 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = True
 
 
+_route = partial(route, access=FILES, error_format=OPENAI)
+
+
 class FilesApi:
     """The routes under `/v1/files`."""
 
@@ -71,12 +75,10 @@ class FilesApi:
         self._files: FileStore = services.batches.files
         self._limit = min(LARGEST, services.config.max_upload_bytes)
 
-    @route(
+    @_route(
         "POST",
         "/v1/files",
         upload=True,
-        access=FILES,
-        error_format=OPENAI,
         request=FileForm,
         request_media="multipart/form-data",
         response=FileObject,
@@ -105,11 +107,9 @@ class FilesApi:
         content = writer.finish()
         return self._files.commit(content, filename=filename, purpose=purpose, lifetime=lifetime)
 
-    @route(
+    @_route(
         "GET",
         "/v1/files",
-        access=FILES,
-        error_format=OPENAI,
         response=FileList,
         parameters=(
             Parameter("purpose", "query", str, "Only those for this purpose."),
@@ -133,41 +133,20 @@ class FilesApi:
             )
         )
 
-    @route(
-        "GET",
-        "/v1/files/{file_id}",
-        access=FILES,
-        error_format=OPENAI,
-        response=FileObject,
-        errors=(404,),
-    )
+    @_route("GET", "/v1/files/{file_id}", response=FileObject, errors=(404,))
     async def get(self, request: Request) -> Response:
         """One file's facts."""
         return JSONResponse(
             _file_object(await asyncio.to_thread(self._files.get, request.path_params["file_id"]))
         )
 
-    @route(
-        "GET",
-        "/v1/files/{file_id}/content",
-        access=FILES,
-        error_format=OPENAI,
-        response=bytes,
-        errors=(404,),
-    )
+    @_route("GET", "/v1/files/{file_id}/content", response=bytes, errors=(404,))
     async def content(self, request: Request) -> Response:
         """A file's content."""
         path = await asyncio.to_thread(self._files.path, request.path_params["file_id"])
         return FileResponse(path, media_type="application/octet-stream")
 
-    @route(
-        "DELETE",
-        "/v1/files/{file_id}",
-        access=FILES,
-        error_format=OPENAI,
-        response=FileDeleted,
-        errors=(404,),
-    )
+    @_route("DELETE", "/v1/files/{file_id}", response=FileDeleted, errors=(404,))
     async def delete(self, request: Request) -> Response:
         """Remove a file."""
         file_id: str = request.path_params["file_id"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,8 @@ from ..anthropic.models import (
 )
 from .models_types import Capability, Model, ModelList, ModelMeta, RouteDetails, RouteFacts
 
+_route = partial(route, "GET", access=LISTS, error_format=OPENAI)
+
 
 class ModelsApi:
     """`GET /v1/models` and `GET /v1/models/{id}`."""
@@ -42,11 +45,8 @@ class ModelsApi:
         self._services = services
         self._facts = facts
 
-    @route(
-        "GET",
+    @_route(
         "/v1/models",
-        access=LISTS,
-        error_format=OPENAI,
         response=ModelList,
         alternative=AlternativeResponse(AnthropicModelList, AnthropicError),
         parameters=(HEADER, *PAGING),
@@ -62,11 +62,8 @@ class ModelsApi:
             return JSONResponse(AnthropicModelList.of(told, request))
         return JSONResponse(ModelList(data=models))
 
-    @route(
-        "GET",
+    @_route(
         "/v1/models/{id:path}",
-        access=LISTS,
-        error_format=OPENAI,
         response=Model,
         alternative=AlternativeResponse(AnthropicModel, AnthropicError),
         parameters=(HEADER,),

@@ -65,7 +65,6 @@ class RerankApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._decoder = msgspec.json.Decoder(RerankRequest)
 
     @route(
         "POST",
@@ -78,15 +77,14 @@ class RerankApi:
     )
     async def rerank(self, request: Request) -> Response:
         """Rank documents by how well they answer a query."""
-        body = await read_json(request, self._decoder, self._services.config.max_body_bytes)
+        body = await read_json(request, RerankRequest)
         if len(body.documents) > MAX_INPUTS:
             raise InvalidBody(
                 f"'documents' must hold at most {MAX_INPUTS}, not {len(body.documents)}.",
                 hint="Send them in several requests.",
                 param="documents",
             )
-        answer = await run_until_disconnect(request.receive, self._rank(body))
-        return Response(status_code=499) if answer is None else JSONResponse(answer)
+        return JSONResponse(await run_until_disconnect(request.receive, self._rank(body)))
 
     async def _rank(self, body: RerankRequest) -> RerankAnswer:
         texts = [item if isinstance(item, str) else item.text for item in body.documents]

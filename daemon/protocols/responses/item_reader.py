@@ -106,20 +106,9 @@ class _Hosted(msgspec.Struct):
 class ItemReader:
     """Reads items, and gives ids to those that have none."""
 
-    def __init__(self) -> None:
-        self._head = msgspec.json.Decoder(_Head)
-        self._message = msgspec.json.Decoder(_Message)
-        self._reasoning = msgspec.json.Decoder(_Reasoning)
-        self._function = msgspec.json.Decoder(_FunctionCall)
-        self._custom = msgspec.json.Decoder(_CustomCall)
-        self._function_output = msgspec.json.Decoder(_FunctionOutput)
-        self._custom_output = msgspec.json.Decoder(_CustomOutput)
-        self._compaction = msgspec.json.Decoder(_Compaction)
-        self._hosted = msgspec.json.Decoder(_Hosted)
-
     def reference(self, raw: msgspec.Raw, place: str) -> str | None:
         """The id of the item that this one refers to; None where it is an item itself."""
-        head = parse(bytes(raw), self._head, place)
+        head = parse(bytes(raw), _Head, place)
         if head.type == "item_reference" or (head.type is None and head.role is None):
             if head.id is None:
                 raise InvalidBody(f"'{place}' has neither a type nor a role.", param=place)
@@ -129,30 +118,30 @@ class ItemReader:
     def read(self, raw: msgspec.Raw, place: str, ids: ItemIds) -> Item | None:
         """The item, or None where nothing can be made of it; raises `InvalidBody`."""
         data = bytes(raw)
-        kind = parse(data, self._head, place).type or "message"
+        kind = parse(data, _Head, place).type or "message"
         match kind:
             case "message":
                 return self._read_message(data, place, ids)
             case "reasoning":
-                return _reasoning(parse(data, self._reasoning, place), ids)
+                return _reasoning(parse(data, _Reasoning, place), ids)
             case "function_call" | "custom_tool_call":
                 return self._read_call(data, kind, place, ids)
             case "function_call_output":
-                done = parse(data, self._function_output, place)
+                done = parse(data, _FunctionOutput, place)
                 return FunctionCallOutput(
                     id=done.id or ids.new("fco"),
                     call_id=done.call_id or msgspec.UNSET,
                     output=_output(done.output),
                 )
             case "custom_tool_call_output":
-                edited = parse(data, self._custom_output, place)
+                edited = parse(data, _CustomOutput, place)
                 return CustomToolCallOutput(
                     id=edited.id or ids.new("ctco"),
                     call_id=edited.call_id,
                     output=_output(edited.output),
                 )
             case "compaction":
-                found = parse(data, self._compaction, place)
+                found = parse(data, _Compaction, place)
                 return CompactionItem(
                     id=found.id or ids.new("cmp"), encrypted_content=found.encrypted_content
                 )
@@ -161,7 +150,7 @@ class ItemReader:
 
     def _read_call(self, data: bytes, kind: str, place: str, ids: ItemIds) -> Item:
         if kind == "function_call":
-            call = parse(data, self._function, place)
+            call = parse(data, _FunctionCall, place)
             return FunctionCall(
                 id=call.id or ids.new("fc"),
                 status="completed",
@@ -170,7 +159,7 @@ class ItemReader:
                 arguments=call.arguments,
                 namespace=call.namespace or msgspec.UNSET,
             )
-        custom = parse(data, self._custom, place)
+        custom = parse(data, _CustomCall, place)
         return CustomToolCall(
             id=custom.id or ids.new("ctc"),
             status="completed",
@@ -181,7 +170,7 @@ class ItemReader:
         )
 
     def _read_message(self, data: bytes, place: str, ids: ItemIds) -> Item:
-        message = parse(data, self._message, place)
+        message = parse(data, _Message, place)
         item_id = message.id or ids.new("msg")
         if message.role == "assistant":
             content = message.content
@@ -208,7 +197,7 @@ class ItemReader:
         is_output = kind.endswith("_call_output")
         if not is_output and not kind.endswith("_call"):
             return None
-        item = parse(data, self._hosted, place)
+        item = parse(data, _Hosted, place)
         call_id = item.call_id or item.id
         told = [item.output] if is_output else [item.action, item.operation]
         text = next((text for text in map(_json_text, told) if text), None)

@@ -47,7 +47,6 @@ class RequestReader:
         self._item = item
         self._items = ItemReader()
         self._tools = ToolReader()
-        self._format = msgspec.json.Decoder(TextFormat)
 
     async def draft(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
         """The response to be; raises `InvalidBody`, `UnsupportedField` and `NotFound`."""
@@ -122,7 +121,7 @@ class RequestReader:
         asked = bytes(text.format) if text is not None else b""
         if asked in (b"", b"null"):
             return None
-        wanted = parse(asked, self._format, "text.format")
+        wanted = parse(asked, TextFormat, "text.format")
         if wanted.type == "text":
             return None
         schema = ANY_OBJECT

@@ -18,12 +18,11 @@ from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import parse, query_flag, read_json
 from ...http.route_access import INFERENCE
-from ...http.route_spec import Parameter, StreamSpec, route
+from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
 from ..job_runner import JobRunner
-from ..openai.completions.completions_api import GENERATION_ERRORS
 from ..request_origin import RequestOrigin, origin_of
 from .background_runs import BackgroundRun, BackgroundRuns
 from .compaction import CompactedResponse, compacted, summary_job
@@ -51,23 +50,23 @@ PAGE_PARAMETERS = (
 )
 
 
+_route = partial(route, access=INFERENCE, error_format=OPENAI)
+
+
 class ResponsesApi:
     """The routes under `/v1/responses`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._asker = JobRunner(services)
-        self._body = msgspec.json.Decoder(ResponsesRequest)
         self._store = services.responses
         self._runs = BackgroundRuns(self._asker)
         self._state = ConversationState(self._store, self._runs)
         self._reader = RequestReader(conversation=self._state.conversation, item=self._state.item)
 
-    @route(
+    @_route(
         "POST",
         "/v1/responses",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=ResponsesRequest,
         response=Response,
         stream=EVENTS,
@@ -82,8 +81,7 @@ class ResponsesApi:
             run = await self._start(draft)
             return _follow(run, -1) if body.stream else JSONResponse(run.answer.response())
         if not body.stream:
-            answer = await run_until_disconnect(request.receive, self._collect(draft))
-            return HTTPResponse(status_code=499) if answer is None else JSONResponse(answer)
+            return JSONResponse(await run_until_disconnect(request.receive, self._collect(draft)))
         told = ResponseAnswer(draft, self._keeper(draft))
         style = StreamStyle(on_error=told.failure, loading=told.loading)
         return self._asker.stream(
@@ -96,16 +94,14 @@ class ResponsesApi:
         Whether the body asks for a stream or for the background does not matter, and only what it
         asks to be stored is. Raises what `describe` can tell.
         """
-        asked = parse(body, self._body)
+        asked = parse(body, ResponsesRequest)
         # The answer is in the batch's file; thousands of them would push conversations out.
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
         return await self._collect(await self._reader.draft(asked, origin))
 
-    @route(
+    @_route(
         "POST",
         "/v1/responses/input_tokens",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=ResponsesRequest,
         response=InputTokens,
         errors=GENERATION_ERRORS,
@@ -117,17 +113,11 @@ class ResponsesApi:
         body.background = None
         draft = await self._reader.draft(body, _origin(request, body))
         found = await run_until_disconnect(request.receive, self._tokens(draft))
-        return (
-            HTTPResponse(status_code=499)
-            if found is None
-            else JSONResponse(InputTokens(input_tokens=found))
-        )
+        return JSONResponse(InputTokens(input_tokens=found))
 
-    @route(
+    @_route(
         "POST",
         "/v1/responses/compact",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=ResponsesRequest,
         response=CompactedResponse,
         parameters=(PRIVATE_HEADER,),
@@ -140,11 +130,9 @@ class ResponsesApi:
         draft = await self._reader.draft(body, _origin(request, body))
         return await self._asker.whole(request, summary_job(draft), partial(compacted, draft))
 
-    @route(
+    @_route(
         "GET",
         "/v1/responses/{id}",
-        access=INFERENCE,
-        error_format=OPENAI,
         response=Response,
         stream=EVENTS,
         parameters=EVENT_PARAMETERS,
@@ -171,14 +159,7 @@ class ResponsesApi:
             return JSONResponse(run.answer.response())
         return JSONResponse((await self._state.stored(response_id)).response)
 
-    @route(
-        "DELETE",
-        "/v1/responses/{id}",
-        access=INFERENCE,
-        error_format=OPENAI,
-        response=DeletedResponse,
-        errors=(404,),
-    )
+    @_route("DELETE", "/v1/responses/{id}", response=DeletedResponse, errors=(404,))
     async def delete(self, request: Request) -> HTTPResponse:
         """Forget a response."""
         response_id: str = request.path_params["id"]
@@ -189,14 +170,7 @@ class ResponsesApi:
         self._store.delete(response_id)
         return JSONResponse(DeletedResponse(id=response_id))
 
-    @route(
-        "POST",
-        "/v1/responses/{id}/cancel",
-        access=INFERENCE,
-        error_format=OPENAI,
-        response=Response,
-        errors=(404,),
-    )
+    @_route("POST", "/v1/responses/{id}/cancel", response=Response, errors=(404,))
     async def cancel(self, request: Request) -> HTTPResponse:
         """Stop a response that is made in the background."""
         response_id: str = request.path_params["id"]
@@ -211,11 +185,9 @@ class ResponsesApi:
         await run.cancel()
         return JSONResponse(run.answer.response())
 
-    @route(
+    @_route(
         "GET",
         "/v1/responses/{id}/input_items",
-        access=INFERENCE,
-        error_format=OPENAI,
         response=ItemList,
         parameters=PAGE_PARAMETERS,
         errors=(404,),
@@ -277,7 +249,7 @@ class ResponsesApi:
         return wait
 
     async def _read(self, request: Request) -> ResponsesRequest:
-        return await read_json(request, self._body, self._services.config.max_body_bytes)
+        return await read_json(request, ResponsesRequest)
 
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:

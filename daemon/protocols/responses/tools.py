@@ -110,12 +110,6 @@ def custom_arguments(text: str) -> str:
 class ToolReader:
     """Reads the tools of a request."""
 
-    def __init__(self) -> None:
-        self._head = msgspec.json.Decoder(_Head)
-        self._function = msgspec.json.Decoder(_Function)
-        self._custom = msgspec.json.Decoder(_Custom)
-        self._namespace = msgspec.json.Decoder(_Namespace)
-
     def read(self, raws: list[msgspec.Raw] | None) -> ToolTable:
         """The table; raises `InvalidBody`. Types that nobody here can run are skipped."""
         table = ToolTable()
@@ -124,13 +118,13 @@ class ToolReader:
         return table
 
     def _add(self, table: ToolTable, raw: bytes, place: str, namespace: str | None) -> None:
-        match parse(raw, self._head, place).type:
+        match parse(raw, _Head, place).type:
             case "function":
-                self._add_function(table, parse(raw, self._function, place), place, namespace)
+                self._add_function(table, parse(raw, _Function, place), place, namespace)
             case "custom":
-                self._add_custom(table, parse(raw, self._custom, place), namespace)
+                self._add_custom(table, parse(raw, _Custom, place), namespace)
             case "namespace" if namespace is None:
-                inner = parse(raw, self._namespace, place)
+                inner = parse(raw, _Namespace, place)
                 for index, tool in enumerate(inner.tools):
                     self._add(table, bytes(tool), f"{place}.tools[{index}]", inner.name)
             case _:

@@ -9,6 +9,7 @@ import pytest
 
 from ingle.daemon.http import sse_writer
 from ingle.daemon.http.http_protocol import BODY_WRITER, CONNECTION
+from ingle.daemon.http.request_body import ClientLeft
 from ingle.daemon.http.sse_writer import (
     EventStream,
     EventWriter,
@@ -234,7 +235,8 @@ async def test_work_is_cancelled_when_its_client_leaves() -> None:
     running = asyncio.create_task(run_until_disconnect(client.receive, work()))
     await asyncio.sleep(0.01)
     client.left.set()
-    assert await running is None
+    with pytest.raises(ClientLeft):
+        await running
     assert cancelled.is_set()
 
     async def quick() -> str:

@@ -15,7 +15,7 @@ from ....error_status import describe
 from ....http.error_format import OPENAI
 from ....http.request_body import parse, read_json, translate
 from ....http.route_access import INFERENCE
-from ....http.route_spec import StreamSpec, route
+from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle, encode_event, loading_comment
 from ....services import Services
 from ...answer_builder import AnswerBuilder
@@ -32,7 +32,14 @@ from .request_types import ChatCompletionRequest, CompletionRequest
 from .requests import chat_job, completion_job
 from .types import ChatCompletion, ChatCompletionChunk, Completion
 
-GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+_route = partial(
+    route,
+    "POST",
+    access=INFERENCE,
+    error_format=OPENAI,
+    parameters=(PRIVATE_HEADER,),
+    errors=GENERATION_ERRORS,
+)
 
 
 class CompletionsApi:
@@ -40,46 +47,34 @@ class CompletionsApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._chat = msgspec.json.Decoder(ChatCompletionRequest)
-        self._completion = msgspec.json.Decoder(CompletionRequest)
         self._encoder = msgspec.json.Encoder()
         self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=self._error_frame, loading=loading_comment)
 
-    @route(
-        "POST",
+    @_route(
         "/v1/chat/completions",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=ChatCompletionRequest,
         response=ChatCompletion,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
-        parameters=(PRIVATE_HEADER,),
-        errors=GENERATION_ERRORS,
     )
     async def chat_completions(self, request: Request) -> Response:
         """Answer a conversation."""
-        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        body = await read_json(request, ChatCompletionRequest)
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
         style = chat_style(body)
         if not body.stream:
             return await self._whole(request, job, partial(chat_completion, style=style))
         return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
 
-    @route(
-        "POST",
+    @_route(
         "/v1/completions",
-        access=INFERENCE,
-        error_format=OPENAI,
         request=CompletionRequest,
         response=Completion,
         stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
-        parameters=(PRIVATE_HEADER,),
-        errors=GENERATION_ERRORS,
     )
     async def completions(self, request: Request) -> Response:
         """Continue one or several prompts."""
-        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
+        body = await read_json(request, CompletionRequest)
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
         style = completion_style(body)
         if not body.stream:
@@ -91,14 +86,14 @@ class CompletionsApi:
 
         Whether the body asks for a stream does not matter. Raises what `describe` can tell.
         """
-        asked = parse(body, self._chat)
+        asked = parse(body, ChatCompletionRequest)
         return chat_completion(
             await self._asker.collect(chat_job(asked, origin)), chat_style(asked)
         )
 
     async def answer_completion(self, body: bytes, origin: RequestOrigin) -> Completion:
         """The whole answer to the body of a plain completion; see `answer_chat`."""
-        asked = parse(body, self._completion)
+        asked = parse(body, CompletionRequest)
         return completion(
             await self._asker.collect(completion_job(asked, origin)), completion_style(asked)
         )
