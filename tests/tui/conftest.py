@@ -449,6 +449,22 @@ class FakeDaemon:
         await request.answer({"id": name})
 
 
+async def _idle(*_: float) -> None:
+    """Return once the event loop has had nothing to run for some rounds in a row."""
+    loop: Any = asyncio.get_running_loop()
+    quiet = 0
+    while quiet < 4:
+        await asyncio.sleep(0)
+        quiet = 0 if loop._ready else quiet + 1  # asyncio has no public way to ask
+
+
+@pytest.fixture(autouse=True)
+def wait_for_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Textual's pilot wait for events; its own wait is for processor time, at least 20 ms."""
+    for module in ("textual.app", "textual.pilot"):
+        monkeypatch.setattr(f"{module}.wait_for_idle", _idle)
+
+
 @pytest.fixture
 async def fake_daemon() -> AsyncIterator[FakeDaemon]:
     # A short path: the address of a unix socket holds about a hundred characters.
