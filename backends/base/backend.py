@@ -1,4 +1,4 @@
-"""The protocol of a backend: a model that can be started, used and stopped."""
+"""The protocols of a backend: a model that answers requests, and can be started and stopped."""
 
 from __future__ import annotations
 
@@ -14,8 +14,39 @@ LoadProgress = Callable[[float], None]
 """Called on the event loop with the fraction loaded, 0 to 1."""
 
 
-class Backend(Protocol):
-    """A model that can be started, asked, and stopped; one owner calls `start` and `stop`."""
+class RequestBackend(Protocol):
+    """A model that answers requests."""
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """Yield the request's events until all of its `n` sequences finished.
+
+        Raises `RequestRejected` before the first event, `WorkerDied` at any time. Closing the
+        generator cancels what still runs.
+        """
+        ...
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """Pass each step's events straight to `sink` until all sequences finished.
+
+        Raises as `generate` does, and what the sink raises, which ends the request. Cancelling the
+        call cancels what still runs.
+        """
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """Turn texts into vectors; raises as `generate` does. A cancelled call ends the work."""
+        ...
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """Score documents for a query; raises as `generate` does."""
+        ...
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Turn a prompt or a text into tokens, or tokens into text; raises as `generate` does."""
+        ...
+
+
+class Backend(RequestBackend, Protocol):
+    """A model that can be started and stopped; one owner calls `start` and `stop`."""
 
     @property
     def state(self) -> Literal["new", "starting", "ready", "stopping", "dead"]:
@@ -36,52 +67,21 @@ class Backend(Protocol):
         """Load the model; raises `LoadFailed` or `WorkerDied`."""
         ...
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """Yield the request's events until all of its `n` sequences finished.
-
-        Raises `RequestRejected` before the first event, `WorkerDied` at any time. Closing the
-        generator cancels what still runs.
-        """
-        ...
-
-    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """`generate` for those who count microseconds: each step's events go straight to `sink`.
-
-        Returns when all sequences finished; raises the same, and what the sink raises, which ends
-        the request. Cancelling the call cancels what still runs.
-        """
-        ...
-
-    async def embed(self, request: EmbedRequest) -> Embedded:
-        """Turn texts into vectors; raises as `generate` does. A cancelled call ends the work."""
-        ...
-
-    async def rerank(self, request: RerankRequest) -> Reranked:
-        """Score documents for a query; raises as `generate` does."""
-        ...
-
-    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Turn a prompt or a text into tokens, or tokens into text; raises as `generate` does."""
-        ...
-
     async def wait_dead(self) -> str:
         """Return once the backend is dead, with a sentence that says why."""
         ...
 
     def trim(self) -> None:
         """Ask for the memory back that only serves to compute less later."""
-        ...
 
     def watch_pages(self, sink: PagesSink | None) -> None:
         """Have `sink` get the page map now, and when it moves, at most four times a second.
 
         None ends that; so does another sink. A model that embeds has no pages to tell of.
         """
-        ...
 
     async def stop(self, grace: float = 5.0) -> None:
         """End the model; sequences that do not end in `grace` seconds get `WorkerDied`.
 
         They get less than that where what was computed has to be saved.
         """
-        ...

@@ -53,7 +53,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
     needs the room. What has to be compiled for a GPU is kept in the folder `kernel_cache`. Where
     `may_fall_back`, llama.cpp takes over what ingle's own engine cannot load. A worker that is to
-    `confine` itself opens only the files that are named here, and no network.
+    `confine` itself opens only the files that are named here, and no network. An answer has at most
+    `max_tokens` tokens (0: no limit), and `default_max_tokens` if its request does not say.
     """
 
     engine: str
@@ -83,5 +84,14 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     may_fall_back: bool = False
     task: ModelTask = ModelTask.GENERATE
     pooling: Pooling | None = None
+    max_tokens: int = 0
+    default_max_tokens: int = 0
     stamps: list[FileStamp] = []
     """What the model's files were when they were checked."""
+
+    def answer_limit(self, requested: int | None) -> int | None:
+        """Return the most tokens of an answer; None for the rest of the context."""
+        wanted = self.default_max_tokens or None if requested is None else requested
+        if not self.max_tokens:
+            return wanted
+        return self.max_tokens if wanted is None else min(wanted, self.max_tokens)

@@ -7,14 +7,11 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Literal
 
-from ..base.backend import LoadProgress
 from ..base.errors import RequestRejected
 from ..base.event_stream import stream_events
 from ..base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
-from ..base.kv_page_map import PagesSink
-from ..base.model_info import Gauges, ModelInfo
+from ..base.model_info import ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
@@ -68,9 +65,6 @@ class RemoteBackend:
         self.provider = provider
         self.model = model
         self.clearance = clearance
-        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "ready"
-        self.gauges = Gauges()
-        self.pid: int | None = None
         self.receipt: Receipt | None = None
         """The receipt, once the request is over."""
 
@@ -82,22 +76,15 @@ class RemoteBackend:
         self._meters: list[Meter] = []
         self._readers: list[AnswerReader] = []
         self._status = 0
-        self._running: asyncio.Task[None] | None = None
-        self._stopped = asyncio.Event()
-
-    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
-        """Become ready; nothing is loaded and no request is made."""
-        return remote_info(self.provider, self.model)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`; raises `RemoteError`, and `NotCleared` before anything is sent."""
+        """See `RequestBackend.run`; raises `RemoteError`, and `NotCleared` before sending."""
         self.check(request)
         self._used = True
         bodies = [
             self._wire.body(self.provider, self.model, request, index) for index in range(request.n)
         ]
         await self._before_send(sum(map(len, bodies)))
-        self._running = asyncio.current_task()
         began, outcome = time.monotonic(), Outcome.FAILED
         try:
             async with asyncio.timeout(self.provider.total_timeout):
@@ -114,14 +101,11 @@ class RemoteBackend:
             outcome = Outcome.REFUSED
             raise
         finally:
-            self._running = None
-            self.state = "dead"
-            self._stopped.set()
             self.receipt = self._receipt(time.monotonic() - began, outcome)
             self._on_receipt(self.receipt)
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `Backend.generate`."""
+        """See `RequestBackend.generate`."""
         return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
@@ -135,26 +119,6 @@ class RemoteBackend:
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Raise `RequestRejected`: providers do not return tokens."""
         raise _only_writes()
-
-    async def wait_dead(self) -> str:
-        """See `Backend.wait_dead`: this backend ends with its request."""
-        await self._stopped.wait()
-        return "The request to the provider is over."
-
-    def trim(self) -> None:
-        """Do nothing: there is no cache."""
-
-    def watch_pages(self, sink: PagesSink | None) -> None:
-        """Do nothing: there are no KV pages."""
-
-    async def stop(self, grace: float = 5.0) -> None:
-        """Cancel the running request."""
-        running = self._running
-        if running is not None:
-            await asyncio.wait([running], timeout=grace)
-            running.cancel()
-        self.state = "dead"
-        self._stopped.set()
 
     def check(self, request: GenerateRequest) -> None:
         """Raise `NotCleared` unless this is the cleared request, not sent before."""

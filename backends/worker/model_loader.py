@@ -97,7 +97,7 @@ def _generating(
             None if template is None else template.source,
             constrains_calls=get_engine(spec.engine).constrains_calls,
         )
-        loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, lease)
+        loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, spec, lease)
         warnings = [*([note] if note else []), *info.warnings]
         yield (
             loop,

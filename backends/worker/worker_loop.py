@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from ingle.models import failpoints
 from ingle.models.model_task import ModelTask
 
 from ..base.errors import BackendError, RequestRejected, WrongTask
 from ..base.events import Tokenized
+from ..base.load_spec import LoadSpec
 from ..base.requests import GenerateRequest, TokenizeRequest
 from ..engine.engine import Engine
 from ..engine.scheduling.scheduler import SequenceOutput
@@ -67,9 +70,14 @@ class WorkerLoop:
         forms: AnswerFormats,
         send: Callable[[FromWorker], None],
         inbox: Inbox,
+        spec: LoadSpec,
         lease: ComputeLease | None = None,
     ) -> None:
-        """`send` is called from the thread of `run` only; each step is computed under `lease`."""
+        """`send` is called from the thread of `run` only; each step is computed under `lease`.
+
+        `spec` bounds the length of answers.
+        """
+        self._spec = spec
         self._engine = engine
         self._send = send
         self._inbox = inbox
@@ -223,6 +231,9 @@ class WorkerLoop:
             error = RequestRejected("The model is being unloaded.", code="model_unloading")
             self._send(rejected(request.id, error))
             return
+        if isinstance(request, GenerateRequest):
+            limit = self._spec.answer_limit(request.max_tokens)
+            request = msgspec.structs.replace(request, max_tokens=limit)
         arrival = self._admitting[request.id] = Arrival(request, time.monotonic())
         self._admission.put(arrival)
 

@@ -38,9 +38,10 @@ from ..error_status import describe
 from .generation_log import GenerationLog, LoggedEvent
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from ..lifecycle.lease import Lease
     from ..lifecycle.model_manager import ModelManager
-    from ..lifecycle.request_queue import QueueSlot
     from ..routing.route_header import RouteRecord
     from ..routing.routed_backend import OpenLocal
 
@@ -81,7 +82,7 @@ class Generation:
         reference: str,
         name: str,
         request: GenerateRequest,
-        place: QueueSlot | None = None,
+        place: ExitStack | None = None,
         way: GenerationRoute | None = None,
     ) -> None:
         self.id = request.id
@@ -105,7 +106,7 @@ class Generation:
         self._way = way
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
         if place is not None:  # a task that is cancelled before its first step never sees it
-            self.task.add_done_callback(lambda _: place.leave())
+            self.task.add_done_callback(lambda _: place.close())
 
     def status(self) -> GenerationStatus:
         """A snapshot."""
@@ -160,7 +161,7 @@ class Generation:
         manager: ModelManager,
         reference: str,
         request: GenerateRequest,
-        place: QueueSlot | None,
+        place: ExitStack | None,
     ) -> None:
         try:
 

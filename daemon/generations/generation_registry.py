@@ -12,11 +12,11 @@ from .generation import Generation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
 
     from ingle.backends.base.requests import GenerateRequest
 
     from ..lifecycle.model_manager import ModelManager
-    from ..lifecycle.request_queue import QueueSlot
     from .generation import GenerationRoute
 
 MAX_RUNNING = 64
@@ -47,7 +47,7 @@ class GenerationRegistry:
         reference: str,
         name: str,
         request: GenerateRequest,
-        enter: Callable[[], QueueSlot] | None = None,
+        enter: Callable[[], ExitStack] | None = None,
         way: GenerationRoute | None = None,
     ) -> Generation:
         """Begin one; `enter` takes its place, and a `way` takes that of the `reference`.

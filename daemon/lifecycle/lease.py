@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingle.backends.base.backend import Backend
+    from ingle.backends.base.backend import RequestBackend
     from ingle.backends.base.model_info import ModelInfo
     from ingle.models.metadata.stored_model import StoredModel
 
@@ -19,5 +19,5 @@ class Lease:
     """
 
     model: StoredModel
-    backend: Backend
+    backend: RequestBackend
     info: ModelInfo

@@ -4,78 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 
 from msgspec.structs import replace
 
-from ingle.backends.base.backend import Backend, LoadProgress
+from ingle.backends.base.backend import LoadProgress, RequestBackend
 from ingle.backends.base.errors import WorkerDied, WrongTask
-from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import Priority
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ..client.model_types import LoadedModel
+from ..error_status import describe
 from ..errors import Conflict, ShuttingDown
-from ..event_hub import EventHub
-from ..load_planning.load_planner import LoadOptions, Preparer
-from ..machine.memory_reader import MemoryReader, MemorySnapshot
-from ..memory.memory_allocator import AllocationTimes
+from ..load_planning.load_planner import LoadOptions
 from ..model_process.loaded_model import loaded_model
 from ..model_process.model_run import ModelRun
-from .keep_alive_rules import KeepAliveRule, KeepAliveRules
+from .keep_alive_rules import KeepAliveRule
 from .lease import Lease
-from .model_runs import ABANDON_SECONDS, AUTOMATIC, ModelRuns, process_key
-from .owner_limits import OwnerLimits
-from .request_queue import QueueSlot, RequestQueue
-from .retrying_backend import RetryingBackend, RetryQueue
+from .model_runs import AUTOMATIC, ModelRuns, process_key
+from .retrying_backend import RetryingBackend
 
 log = logging.getLogger("ingle.daemon")
 
 
 class ModelManager(ModelRuns):
     """Leases the runs of models to requests."""
-
-    def __init__(
-        self,
-        *,
-        resolve: Callable[[str], StoredModel],
-        prepare: Preparer,
-        create_backend: Callable[[LoadSpec], Backend],
-        hub: EventHub,
-        keep_alive: float,
-        slots: int = 8,
-        max_queue: int = 64,
-        limits: OwnerLimits | None = None,
-        memory: MemoryReader = MemorySnapshot.read,
-        abandon_after: float = ABANDON_SECONDS,
-        allocation_times: AllocationTimes | None = None,
-        rules: KeepAliveRules | None = None,
-        hold_memory: Callable[[bool], None] | None = None,
-    ) -> None:
-        """`slots` is the number of requests that may run if the model is not loaded yet; up to
-        `max_queue` more may wait. For the rest see `ModelRuns`.
-        """
-        super().__init__(
-            resolve=resolve,
-            prepare=prepare,
-            create_backend=create_backend,
-            hub=hub,
-            keep_alive=keep_alive,
-            limits=limits,
-            memory=memory,
-            abandon_after=abandon_after,
-            allocation_times=allocation_times,
-            hold_memory=hold_memory,
-        )
-        self._rules = rules or KeepAliveRules()
-        self._retry_queues: dict[str, RetryQueue] = {}
-        self._slots = slots
-        self._max_queue = max_queue
-        self._queues: dict[str, RequestQueue] = {}
-        self._names: dict[str, str] = {}
 
     @asynccontextmanager
     async def lease(
@@ -85,7 +41,7 @@ class ModelManager(ModelRuns):
         task: ModelTask | None = ModelTask.GENERATE,
         priority: Priority = Priority.INTERACTIVE,
         answers: int = 1,
-        slot: QueueSlot | None = None,
+        slot: ExitStack | None = None,
         options: LoadOptions = AUTOMATIC,
         keep_alive: float | None = None,
         on_progress: LoadProgress | None = None,
@@ -108,7 +64,7 @@ class ModelManager(ModelRuns):
         model = await self._find(reference)
         if task is not None and model.task is not task:
             if slot is not None:
-                slot.leave()
+                slot.close()
             raise WrongTask(model.task, task, name=model.name)
         options = replace(options, context=self._limits.context(options.context))
         with slot or self.enter(model, priority, answers):
@@ -162,7 +118,7 @@ class ModelManager(ModelRuns):
     ) -> RetryingBackend:
         """Return the run's backend with one retry on a new run, which `held` releases."""
 
-        async def next_backend(error: WorkerDied) -> Backend:
+        async def next_backend(error: WorkerDied) -> RequestBackend:
             self._record_retry(run.model, error)
             other = await obtain()
             held.callback(other.release)
@@ -170,7 +126,7 @@ class ModelManager(ModelRuns):
             return other.backend
 
         assert run.backend is not None
-        retry_queue = self._retry_queues.setdefault(run.key, RetryQueue())
+        retry_queue = self._record(run.model).retry_queue
         return RetryingBackend(
             run.backend, next_backend=next_backend, retry_queue=retry_queue, whole=whole
         )
@@ -217,16 +173,18 @@ class ModelManager(ModelRuns):
 
     def _replace(self, run: ModelRun) -> None:
         """End a run so that one with other options replaces it and inherits its keep-alive."""
-        self._replaced[run.key] = run
+        self._record(run.model).replaced = run
         run.request_stop()
 
-    def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> QueueSlot:
+    def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> ExitStack:
         """Reserve a slot in the model's request queue; raises `QueueFull`."""
         run = self._runs.get(process_key(model))
         slots = run.info.slots if run is not None and run.info is not None else self._slots
-        queue = self._queues.setdefault(process_key(model), RequestQueue())
-        self._names[process_key(model)] = model.name
-        return queue.enter(model.name, priority, answers, slots=slots, max_waiting=self._max_queue)
+        record = self._record(model)
+        record.name = model.name
+        return record.queue.enter(
+            model.name, priority, answers, slots=slots, max_waiting=self._max_queue
+        )
 
     async def load(
         self,
@@ -262,5 +220,14 @@ class ModelManager(ModelRuns):
         """Return the number of requests of each model by name, including those that wait for it to
         load.
         """
-        queues = list(self._queues.items())
-        return {self._names[key]: queue.answers for key, queue in queues}
+        return {record.name: record.queue.answers for record in list(self._records.values())}
+
+    async def preload(self, names: Iterable[str]) -> None:
+        """Load models one after another; a failure is logged and does not stop the others."""
+        for name in names:
+            try:
+                await self.load(name)
+            except Exception as error:  # the daemon is useful without it
+                described = describe(error)
+                hint = f" {described.hint}" if described.hint else ""
+                log.warning("%s could not be preloaded: %s%s", name, described.message, hint)

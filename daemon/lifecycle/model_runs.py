@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied
@@ -27,14 +28,29 @@ from ..model_process.kv_map_watch import KVMapWatch
 from ..model_process.loaded_model import loaded_model
 from ..model_process.model_run import ModelRun, ModelState
 from ..model_process.usage_record import UsageRecord
-from .keep_alive_rules import NO_RULE, KeepAliveRule
+from .keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
 from .model_starter import ModelStarter
 from .owner_limits import OwnerLimits
+from .request_queue import RequestQueue
+from .retrying_backend import RetryQueue
 
 log = logging.getLogger("ingle.daemon")
 
 ABANDON_SECONDS = 10.0
 AUTOMATIC = LoadOptions()
+
+
+@dataclass
+class ModelRecord:
+    """What outlasts the processes of one model."""
+
+    name: str
+    queue: RequestQueue = field(default_factory=RequestQueue)
+    retry_queue: RetryQueue = field(default_factory=RetryQueue)
+    crashes: CrashRecord = field(default_factory=CrashRecord)
+    uses: UsageRecord = field(default_factory=UsageRecord)
+    replaced: ModelRun | None = None
+    """The run that ended so that one with other options replaces it."""
 
 
 class ModelRuns:
@@ -48,26 +64,31 @@ class ModelRuns:
         create_backend: Callable[[LoadSpec], Backend],
         hub: EventHub,
         keep_alive: float,
+        slots: int = 8,
+        max_queue: int = 64,
         limits: OwnerLimits | None = None,
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
         allocation_times: AllocationTimes | None = None,
+        rules: KeepAliveRules | None = None,
         hold_memory: Callable[[bool], None] | None = None,
     ) -> None:
-        """`hold_memory` is called with whether any model has a process, so that memory readings go
-        on.
+        """`slots` is the number of requests that may run if the model is not loaded yet; up to
+        `max_queue` more may wait. `hold_memory` is called with whether any model has a process, so
+        that memory readings go on.
         """
         self._resolve = resolve
         self._hub = hub
         self._limits = limits or OwnerLimits()
+        self._rules = rules or KeepAliveRules()
+        self._slots = slots
+        self._max_queue = max_queue
         self._keep_alive = self._limits.keep_alive(keep_alive)
         self._hold_memory = hold_memory
         self._abandon_after = abandon_after
         self._runs: dict[str, ModelRun] = {}
-        self._crashes: dict[str, CrashRecord] = {}
+        self._records: dict[str, ModelRecord] = {}
         self.failures = CrashCounts()
-        self._uses: dict[str, UsageRecord] = {}
-        self._replaced: dict[str, ModelRun] = {}
         self.allocator = MemoryAllocator(
             lambda: list(self._runs.values()),  # a copy: the list of models reads it from a thread
             prepare,
@@ -87,17 +108,13 @@ class ModelRuns:
         """
         if reference is None:
             current_permission().check_unrestricted()
-            keys = list(self._runs)
-            cleared = list(self._crashes.values())
-            self._replaced.clear()
+            keys = list(self._records)
         else:
-            key = await self._key_of(reference)
-            keys = [key] if key in self._runs else []
-            cleared = [self._crashes[key]] if key in self._crashes else []
-            self._replaced.pop(key, None)
-        for record in cleared:
-            record.clear()
-        runs = [self._runs[key] for key in keys]
+            keys = [await self._key_of(reference)]
+        for record in (self._records[key] for key in keys if key in self._records):
+            record.crashes.clear()
+            record.replaced = None
+        runs = [self._runs[key] for key in keys if key in self._runs]
         for run in runs:
             run.request_stop("Unloaded on request.")
         await asyncio.gather(*(run.until_ended() for run in runs))
@@ -188,8 +205,8 @@ class ModelRuns:
                 return run
 
     def _begin(self, model: StoredModel, options: LoadOptions) -> ModelRun:
-        record = self._crashes.setdefault(process_key(model), CrashRecord())
-        if (left := record.quarantine_left()) > 0:
+        record = self._record(model)
+        if (left := record.crashes.quarantine_left()) > 0:
             raise ModelQuarantined(
                 f"The model '{model.name}' died three times within a minute "
                 f"and is quarantined for {left:.0f} more seconds.",
@@ -201,14 +218,15 @@ class ModelRuns:
             options=options,
             keep_alive=self._keep_alive,
             abandon_after=self._abandon_after,
-            uses=self._uses.setdefault(process_key(model), UsageRecord()),
-            crashes=record,
+            uses=record.uses,
+            crashes=record.crashes,
             open_backend=self._starter.open,
             on_change=self._changed,
             on_note=self._publish,
             on_idle=self.allocator.notify,
         )
-        before = self._replaced.pop(process_key(model), None) or self._runs.get(process_key(model))
+        before = record.replaced or self._runs.get(process_key(model))
+        record.replaced = None
         if before is not None:  # the previous run failed, which keeps its pin
             run.copy_keep_alive(before)
         self._runs[process_key(model)] = run
@@ -216,6 +234,9 @@ class ModelRuns:
         if self._hold_memory is not None:
             self._hold_memory(True)
         return run
+
+    def _record(self, model: StoredModel) -> ModelRecord:
+        return self._records.setdefault(process_key(model), ModelRecord(model.name))
 
     def available(self) -> MemoryNeeds:
         """Return the memory that a model could have with idle ones evicted; safe in any thread."""

@@ -74,7 +74,7 @@ class ModelStarter:
         return info
 
     async def _start(self, run: ModelRun, spec: LoadSpec) -> ModelInfo:
-        run.backend = self._limits.apply(self._create_backend(spec))
+        run.backend = self._create_backend(self._limits.apply(spec))
         try:
             return await run.backend.start(run.progressed)
         except LoadFailed as error:

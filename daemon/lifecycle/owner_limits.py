@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 import msgspec
 
-from ingle.backends.base.backend import Backend
-from ingle.backends.base.events import Event, EventSink
-from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..settings.config import Config
-from .wrapped_backend import BackendWrapper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +40,6 @@ class OwnerLimits:
             shrink_context=config.shrink_context,
         )
 
-    def tokens(self, asked: int | None) -> int | None:
-        """Return the limit of one answer in tokens; None for the rest of the context."""
-        wanted = self.default_max_tokens or None if asked is None else asked
-        if not self.max_tokens:
-            return wanted
-        return self.max_tokens if wanted is None else min(wanted, self.max_tokens)
-
     def context(self, asked: int | None) -> int | None:
         """Return the context in tokens; None if none was requested, to let the load planner
         choose.
@@ -63,29 +52,8 @@ class OwnerLimits:
             return asked
         return self.max_keep_alive if asked < 0 else min(asked, self.max_keep_alive)
 
-    def apply(self, backend: Backend) -> Backend:
-        """Return the backend, with its answers limited if a limit is set."""
-        bounded = self.max_tokens or self.default_max_tokens
-        return BoundedBackend(backend, self) if bounded else backend
-
-
-class BoundedBackend(BackendWrapper):
-    """A backend that limits the length of answers."""
-
-    def __init__(self, backend: Backend, limits: OwnerLimits) -> None:
-        super().__init__(backend)
-        self._limits = limits
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """Yield the request's events."""
-        return super().generate(self._bounded(request))
-
-    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """Pass the request's events to `sink`."""
-        await super().run(self._bounded(request), sink)
-
-    def _bounded(self, request: GenerateRequest) -> GenerateRequest:
-        tokens = self._limits.tokens(request.max_tokens)
-        if tokens == request.max_tokens:
-            return request
-        return msgspec.structs.replace(request, max_tokens=tokens)
+    def apply(self, spec: LoadSpec) -> LoadSpec:
+        """Return the spec, with the limits of its answers."""
+        return msgspec.structs.replace(
+            spec, max_tokens=self.max_tokens, default_max_tokens=self.default_max_tokens
+        )

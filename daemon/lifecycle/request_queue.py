@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from types import TracebackType
+from contextlib import ExitStack
 
 from ingle.backends.base.requests import Priority
 
@@ -15,33 +15,6 @@ SHORTEST_RETRY = 1.0
 LONGEST_RETRY = 60.0
 RETRY_UNKNOWN = 5.0
 _MEMORY = 0.7
-
-
-class QueueSlot:
-    """One request's slot, from its arrival to its end; may be released more than once."""
-
-    def __init__(self, queue: RequestQueue, priority: Priority, answers: int) -> None:
-        self._queue = queue
-        self._priority = priority
-        self._answers = answers
-        self._left = False
-
-    def leave(self) -> None:
-        """Release the slot."""
-        if not self._left:
-            self._left = True
-            self._queue.left(self._priority, self._answers)
-
-    def __enter__(self) -> QueueSlot:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.leave()
 
 
 class RequestQueue:
@@ -59,10 +32,11 @@ class RequestQueue:
 
     def enter(
         self, name: str, priority: Priority, answers: int, *, slots: int, max_waiting: int
-    ) -> QueueSlot:
-        """Take a slot; raises `QueueFull` if `slots` and `max_waiting` are used up.
+    ) -> ExitStack:
+        """Take a slot, which closing the result releases, once.
 
-        A request for more answers than are left is admitted whole.
+        A request for more answers than are left is admitted whole. Raises `QueueFull` if `slots`
+        and `max_waiting` are used up.
         """
         ahead = self._answers[Priority.INTERACTIVE]
         if priority is Priority.BATCH:
@@ -77,14 +51,16 @@ class RequestQueue:
         if not self._answers.total():
             self._since = time.monotonic()
         self._answers[priority] += answers
-        return QueueSlot(self, priority, answers)
+        slot = ExitStack()
+        slot.callback(self._leave, priority, answers)
+        return slot
 
     @property
     def answers(self) -> int:
         """Return how many answers are running or waiting."""
         return self._answers.total()
 
-    def left(self, priority: Priority, answers: int) -> None:
+    def _leave(self, priority: Priority, answers: int) -> None:
         """Remove a request and record the seconds since the previous one ended."""
         self._answers[priority] -= answers
         now = time.monotonic()

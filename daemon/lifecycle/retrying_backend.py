@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import ExitStack
 from heapq import heappop, heappush
 from itertools import count
 from typing import TypeVar
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
 from ingle.backends.base.requests import (
@@ -18,8 +18,6 @@ from ingle.backends.base.requests import (
     RerankRequest,
     TokenizeRequest,
 )
-
-from .wrapped_backend import BackendWrapper
 
 T = TypeVar("T")
 
@@ -67,8 +65,8 @@ class RetryQueue:
                 turn.set_result(None)
 
 
-class RetryingBackend(BackendWrapper):
-    """A lease's backend, which is replaced at most once.
+class RetryingBackend:
+    """The backend of a lease, which is replaced at most once.
 
     With `whole` the client receives nothing before the end of an answer, so a retry is always
     possible. A second death is raised unchanged. `generate` is not retried.
@@ -76,16 +74,16 @@ class RetryingBackend(BackendWrapper):
 
     def __init__(
         self,
-        backend: Backend,
+        backend: RequestBackend,
         *,
-        next_backend: Callable[[WorkerDied], Awaitable[Backend]],
+        next_backend: Callable[[WorkerDied], Awaitable[RequestBackend]],
         retry_queue: RetryQueue,
         whole: bool = False,
     ) -> None:
         """`next_backend` returns the next backend; `retry_queue` is shared by all leases of the
         model.
         """
-        super().__init__(backend)
+        self._backend = backend
         self._next_backend = next_backend
         self._retry_queue = retry_queue
         self._arrival = retry_queue.arrive()
@@ -93,8 +91,12 @@ class RetryingBackend(BackendWrapper):
         self._replaced = False
         self._replacing = asyncio.Lock()
 
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `RequestBackend.generate`."""
+        return self._backend.generate(request)
+
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`."""
+        """See `RequestBackend.run`."""
         delivery = RetryDelivery(sink, whole=self._whole)
         first = self._backend
         try:
@@ -102,64 +104,46 @@ class RetryingBackend(BackendWrapper):
         except WorkerDied as error:
             if not delivery.may_restart:
                 raise
-            with self._ending_turn(await self._enter(first, error)) as leave:
-                delivery.restart(leave)
+            with await self._enter(first, error) as turn:
+                delivery.restart(turn.close)
                 await self._backend.run(request, delivery.take)
         delivery.end()
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """See `Backend.embed`."""
+        """See `RequestBackend.embed`."""
         return await self._with_one_retry(lambda backend: backend.embed(request))
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """See `Backend.rerank`."""
+        """See `RequestBackend.rerank`."""
         return await self._with_one_retry(lambda backend: backend.rerank(request))
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """See `Backend.tokenize`."""
+        """See `RequestBackend.tokenize`."""
         return await self._with_one_retry(lambda backend: backend.tokenize(request))
 
-    async def _with_one_retry(self, call: Callable[[Backend], Awaitable[T]]) -> T:
+    async def _with_one_retry(self, call: Callable[[RequestBackend], Awaitable[T]]) -> T:
         first = self._backend
         try:
             return await call(first)
         except WorkerDied as error:
-            with self._ending_turn(await self._enter(first, error)):
+            with await self._enter(first, error):
                 return await call(self._backend)
 
-    async def _enter(self, died: Backend, error: WorkerDied) -> Callable[[], None]:
-        """Wait for the turn and the next backend; return the function that ends the turn.
+    async def _enter(self, died: RequestBackend, error: WorkerDied) -> ExitStack:
+        """Wait for the turn and the next backend; closing the result ends the turn, once.
 
         Raises `error` if this lease has used its retry, and any load error.
         """
         if self._replaced and died is self._backend:
             raise error
         await self._retry_queue.enter(self._arrival)
-        try:
+        with ExitStack() as turn:
+            turn.callback(self._retry_queue.leave)
             async with self._replacing:
                 if died is self._backend:
-                    backend = await self._next_backend(error)
-                    self._backend, self._replaced = backend, True
-        except BaseException:
-            self._retry_queue.leave()
-            raise
-        return self._retry_queue.leave
-
-    @contextmanager
-    def _ending_turn(self, release: Callable[[], None]) -> Generator[Callable[[], None]]:
-        """Yield a function that ends the turn; the turn ends once."""
-        left = False
-
-        def leave() -> None:
-            nonlocal left
-            if not left:
-                left = True
-                release()
-
-        try:
-            yield leave
-        finally:
-            leave()
+                    self._backend = await self._next_backend(error)
+                    self._replaced = True
+            return turn.pop_all()
 
 
 class RetryDelivery:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,14 +81,13 @@ class PackagePower:
                 return None
             count = self._counts.setdefault(zone.name, EnergyCount())
             count.observe(counter / 1e6, None, now, wraps_at=most / 1e6)
-        told = [count.joules or 0.0 for count in self._counts.values()]
-        return sum(told) if told else None
+        return sum(count.joules or 0.0 for count in self._counts.values()) if self._counts else None
 
 
 class DeviceMeters:
     """Reads all devices; blocking, safe in any thread.
 
-    The GPU driver stays open only while readings are wanted (`hold`): it keeps some GPUs awake.
+    `hold` says whether more readings will follow (see `GpuDriver`).
     """
 
     def __init__(
@@ -99,35 +97,18 @@ class DeviceMeters:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver = GpuDriver(open_gpus, clock)
-        self._held = False
-        self._lock = threading.Lock()
+        self.hold = self._driver.hold
         self._package = package or PackagePower()
         self._counts: list[EnergyCount] = []
         self._clock = clock
 
     def read(self) -> list[DeviceGauges]:
         """Return the gauges of the GPUs, then of the processor."""
-        with self._lock:
+        with self._driver.opened() as driver:
             now = self._clock()
-            gauges = [*self._read_gpus(now), self._read_processor(now)]
-            self._close_unless_held()
-            return gauges
+            return [*self._read_gpus(driver, now), self._read_processor(now)]
 
-    def hold(self, on: bool) -> None:
-        """Set whether more readings will follow; does not wait for one in progress."""
-        self._held = on
-        if self._lock.acquire(blocking=False):
-            try:
-                self._close_unless_held()
-            finally:
-                self._lock.release()
-
-    def _close_unless_held(self) -> None:
-        if not self._held:
-            self._driver.close()
-
-    def _read_gpus(self, now: float) -> list[DeviceGauges]:
-        driver = self._driver.get()
+    def _read_gpus(self, driver: GpuReader | None, now: float) -> list[DeviceGauges]:
         readings = driver.read() if driver is not None else []
         if readings and all(reading == GpuReading(name=reading.name) for reading in readings):
             self._driver.failed()  # it was updated while open, or has lost its GPU

@@ -1,9 +1,12 @@
-"""Opens the GPU driver on demand, and again some time after a failure."""
+"""Opens the GPU driver for a reading, and again some time after a failure."""
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 ASK_AGAIN_SECONDS = 60.0
@@ -15,14 +18,16 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Release it."""
-        ...
 
 
 T = TypeVar("T", bound=Closable)
 
 
 class GpuDriver(Generic[T]):
-    """Opens a driver and keeps it open until `close`; not thread-safe."""
+    """A driver that stays open only while readings are wanted (`hold`); thread-safe.
+
+    An open driver keeps the GPU of some laptops awake.
+    """
 
     def __init__(
         self, open_gpus: Callable[[], T | None], clock: Callable[[], float] = time.monotonic
@@ -30,26 +35,42 @@ class GpuDriver(Generic[T]):
         self._open = open_gpus
         self._clock = clock
         self._gpus: T | None = None
-        self._ask_again_at: float | None = None
+        self._ask_again_at = -math.inf
+        self._held = False
+        self._lock = threading.Lock()
 
-    def get(self) -> T | None:
-        """Return the open driver; None if there is none, or it failed less than a minute ago."""
-        if self._gpus is None and (
-            self._ask_again_at is None or self._clock() >= self._ask_again_at
-        ):
-            self._gpus = self._open()
-            self._ask_again_at = None
-            if self._gpus is None:
-                self._ask_again_at = self._clock() + ASK_AGAIN_SECONDS
-        return self._gpus
+    @contextmanager
+    def opened(self) -> Generator[T | None]:
+        """Yield the open driver; None if there is none, or it failed less than a minute ago."""
+        with self._lock:
+            if self._gpus is None and self._clock() >= self._ask_again_at:
+                self._gpus = self._open()
+                if self._gpus is None:
+                    self.failed()
+            try:
+                yield self._gpus
+            finally:
+                self._close_unless_held()
 
     def failed(self) -> None:
-        """Record a failure: the driver is opened again in a minute."""
-        self.close()
+        """Close a driver that failed; it is opened again in a minute."""
+        self._close()
         self._ask_again_at = self._clock() + ASK_AGAIN_SECONDS
 
-    def close(self) -> None:
-        """Close it until the next `get`."""
+    def hold(self, on: bool) -> None:
+        """Set whether more readings will follow; does not wait for one in progress."""
+        self._held = on
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close_unless_held()
+            finally:
+                self._lock.release()
+
+    def _close_unless_held(self) -> None:
+        if not self._held:
+            self._close()
+
+    def _close(self) -> None:
         if self._gpus is not None:
             self._gpus.close()
             self._gpus = None

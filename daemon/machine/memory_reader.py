@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -65,49 +64,28 @@ class GpuDescriber(Protocol):
 
     def close(self) -> None:
         """Close the driver."""
-        ...
 
 
 class MemoryMeter:
-    """A `MemoryReader` that includes GPU memory, and keeps the driver open only while it is held.
+    """A `MemoryReader` that includes GPU memory; safe in any thread.
 
-    Safe in any thread. An open driver keeps the GPU of some laptops awake.
+    `hold` says whether more readings will follow (see `GpuDriver`).
     """
 
     def __init__(self, open_gpus: Callable[[], GpuDescriber | None] = open_nvml) -> None:
         self._driver = GpuDriver(open_gpus)
-        self._held = False
-        self._lock = threading.Lock()
+        self.hold = self._driver.hold
 
     def __call__(self) -> MemorySnapshot:
         """Read both kinds; blocks for milliseconds if there is a GPU."""
-        with self._lock:
-            try:
-                return MemorySnapshot.read(self._gpu())
-            finally:
-                self._close_unless_held()
+        with self._driver.opened() as driver:
+            return MemorySnapshot.read(None if driver is None else self._gpu(driver))
 
-    def hold(self, on: bool) -> None:
-        """Set whether more readings will follow; does not wait for one in progress."""
-        self._held = on
-        if self._lock.acquire(blocking=False):
-            try:
-                self._close_unless_held()
-            finally:
-                self._lock.release()
-
-    def _gpu(self) -> Gpu | None:
-        driver = self._driver.get()
-        if driver is None:
-            return None
+    def _gpu(self, driver: GpuDescriber) -> Gpu | None:
         gpus = driver.describe(name_of=str)
         if all(gpu.memory_total is None for gpu in gpus):
             self._driver.failed()  # it was updated while open, or has lost its GPU
         return first_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-    def _close_unless_held(self) -> None:
-        if not self._held:
-            self._driver.close()
 
 
 class ProcessMemory(msgspec.Struct, frozen=True):

@@ -19,8 +19,8 @@ loaded on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import chain, combinations
 
 import msgspec
 
@@ -36,13 +36,6 @@ PROMPT_RATE = 200.0
 """Prefill tokens per second, if none were measured."""
 _EXHAUSTIVE = 10
 """Largest number of models for which all subsets (about a thousand) are tried."""
-
-
-class MemoryDemand(msgspec.Struct, frozen=True):
-    """The model to load and its predicted memory."""
-
-    name: str
-    needs: MemoryNeeds
 
 
 class ResidentModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,23 +70,22 @@ class EvictionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_eviction(
-    wanted: MemoryDemand, loaded: Sequence[ResidentModel], free: MemoryNeeds
+    needs: MemoryNeeds, loaded: Sequence[ResidentModel], free: MemoryNeeds
 ) -> EvictionPlan:
-    """Return the models to evict, as described in the module; none if evicting all idle ones is not
-    enough.
+    """Return the models to evict for `needs`; none if evicting all idle ones is not enough.
 
     If busy models have to finish first, names the smallest set of them that is enough.
     """
     idle = [o for o in loaded if not o.busy and not o.pinned]
-    if (chosen := _cheapest(wanted.needs, idle, free)) is not None:
+    if (chosen := _cheapest(needs, idle, free)) is not None:
         return EvictionPlan(
             fits=True, evict=tuple(o.key for o in chosen), free_after=free + _sum(chosen)
         )
     evictable = [o for o in loaded if not o.pinned]
-    waited_for = _cheapest(wanted.needs, evictable, free)
+    waited_for = _cheapest(needs, evictable, free)
     blockers = [o for o in waited_for or () if o.busy]
     pinned = [o for o in loaded if o.pinned]
-    frees = waited_for is None and wanted.needs.fits_in(free + _sum(loaded))
+    frees = waited_for is None and needs.fits_in(free + _sum(loaded))
     return EvictionPlan(
         fits=False,
         free_after=free + _sum(idle),
@@ -119,13 +111,10 @@ def _cheapest(
     ordered = sorted(evictable, key=lambda o: (o.last_used, o.key))
     if len(ordered) > _EXHAUSTIVE:
         return _greedy(needs, ordered, free, newest)
-    enough = [s for s in _subsets(ordered) if needs.fits_in(free + _sum(s))]
+    sizes = range(1, len(ordered) + 1)
+    subsets = chain.from_iterable(combinations(ordered, size) for size in sizes)
+    enough = [s for s in subsets if needs.fits_in(free + _sum(s))]
     return min(enough, key=lambda chosen: _cost(chosen, newest))
-
-
-def _subsets(residents: Sequence[ResidentModel]) -> Iterator[tuple[ResidentModel, ...]]:
-    for count in range(1, len(residents) + 1):
-        yield from combinations(residents, count)
 
 
 def _cost(chosen: Sequence[ResidentModel], newest: float) -> tuple[int, int, float, int, int]:

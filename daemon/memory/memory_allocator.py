@@ -17,7 +17,7 @@ from ..errors import MemoryBusy, MemoryExhausted
 from ..load_planning.load_planner import LoadPlan, Preparer
 from ..machine.memory_reader import MIB, MemoryReader, wait_for_release
 from ..model_process.model_run import ModelRun, ModelState
-from .eviction_plan import EvictionPlan, MemoryDemand, ResidentModel, plan_eviction
+from .eviction_plan import EvictionPlan, ResidentModel, plan_eviction
 from .memory_ledger import MemoryLedger
 
 log = logging.getLogger("ingle.daemon")
@@ -145,7 +145,7 @@ class MemoryAllocator:
             short = MemoryNeeds(int(free.host < 0), int(free.gpu < 0))
             # Evict everything idle even if that is not enough: any freed memory helps.
             residents = self._residents(None)
-            eviction = plan_eviction(MemoryDemand("others", short), residents, free)
+            eviction = plan_eviction(short, residents, free)
             evictable = [o.key for o in residents if not o.busy and not o.pinned]
             keys = eviction.evict if eviction.fits else evictable
             return await self._end(keys, why) if short else []
@@ -162,7 +162,7 @@ class MemoryAllocator:
         while True:
             free = await self._stable_free()
             residents = self._residents(run)
-            eviction = plan_eviction(MemoryDemand(run.model.name, needs), residents, free)
+            eviction = plan_eviction(needs, residents, free)
             pending.needs = needs
             pending.reach = sum((o.needs for o in residents if not o.pinned), free)
             if self._must_wait(pending, eviction):

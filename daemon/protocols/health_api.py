@@ -9,7 +9,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.errors import BackendError
 from ingle.backends.base.events import Finished
 from ingle.backends.base.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -60,7 +60,7 @@ class HealthApi:
         return Readiness("ready", name, time.monotonic() - start)
 
 
-async def _answers(backend: Backend, task: ModelTask) -> bool:
+async def _answers(backend: RequestBackend, task: ModelTask) -> bool:
     """Whether the model does the least of what it is for."""
     probe_id = new_generation_id()
     if task is ModelTask.EMBED:

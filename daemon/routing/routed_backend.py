@@ -9,11 +9,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from msgspec import structs
 
-from ingle.backends.base.backend import Backend, LoadProgress
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.errors import BackendError
 from ingle.backends.base.event_stream import stream_events
 from ingle.backends.base.events import (
@@ -24,8 +23,7 @@ from ingle.backends.base.events import (
     Reranked,
     Tokenized,
 )
-from ingle.backends.base.kv_page_map import PagesSink
-from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import (
     EmbedRequest,
     GenerateRequest,
@@ -157,17 +155,9 @@ class RoutedBackend:
         self._resample = resample
         self.lease: Lease | None = None
         """The lease that protocols hold; updated with the model that finally answers."""
-        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "ready"
-        self.pid: int | None = None
-        self.gauges = Gauges()
-
-    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
-        """Does nothing: the model is already loaded."""
-        assert self.lease is not None
-        return self.lease.info
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`; raises `RemoteError` if the provider's model was chosen by name."""
+        """See `RequestBackend.run`; raises `RemoteError` if the provider was chosen by name."""
         if self._plan.escalates:
             await self._judge(request, sink)
         elif self._plan.outbound_verdict is not None:
@@ -176,7 +166,7 @@ class RoutedBackend:
             await self._answer_locally(request, sink)
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `Backend.generate`."""
+        """See `RequestBackend.generate`."""
         return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
@@ -194,21 +184,8 @@ class RoutedBackend:
         async with self._here() as backend:
             return await backend.tokenize(request)
 
-    async def wait_dead(self) -> str:
-        """Wait for the local backend's death; never returns without one."""
-        return await asyncio.Future[str]()
-
-    def trim(self) -> None:
-        """Does nothing: there is no cache here."""
-
-    def watch_pages(self, sink: PagesSink | None) -> None:
-        """Does nothing: the model's own backend reports pages."""
-
-    async def stop(self, grace: float = 5.0) -> None:
-        """Does nothing: the model's own backend is stopped by its owner."""
-
     @asynccontextmanager
-    async def _here(self) -> AsyncGenerator[Backend]:
+    async def _here(self) -> AsyncGenerator[RequestBackend]:
         if self._local is not None:
             yield self._local.backend
             return

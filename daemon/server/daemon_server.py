@@ -17,7 +17,6 @@ from pathlib import Path
 import uvicorn
 
 from ..http.http_protocol import MAX_CONNECTIONS, GuardedProtocol
-from ..lifecycle.preload import preload
 from ..retention.retention_keeper import RetentionKeeper
 from ..service.socket_activation import inherited_sockets
 from ..service.systemd_notify import ServiceNotifier
@@ -250,7 +249,7 @@ async def _announce(
     if ready is not None:
         ready(services)
     await services.batches.resume()
-    await preload(services.manager, services.config.preload)
+    await services.manager.preload(services.config.preload)
 
 
 async def _drain(

@@ -81,27 +81,27 @@ class LocalBackend:
         return info
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `Backend.generate`."""
+        """See `RequestBackend.generate`."""
         self._check_ready()
         return self._streams.generate(request)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`."""
+        """See `RequestBackend.run`."""
         self._check_ready()
         await self._streams.run(request, sink)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """See `Backend.embed`."""
+        """See `RequestBackend.embed`."""
         self._check_ready()
         return await self._answers.embed(request)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """See `Backend.rerank`."""
+        """See `RequestBackend.rerank`."""
         self._check_ready()
         return await self._answers.rerank(request)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """See `Backend.tokenize`."""
+        """See `RequestBackend.tokenize`."""
         self._check_ready()
         return await self._answers.tokenize(request)
 

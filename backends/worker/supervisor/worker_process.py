@@ -104,27 +104,27 @@ class WorkerProcess:
             raise
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `Backend.generate`."""
+        """See `RequestBackend.generate`."""
         self._begin_request()
         return self._streams.generate(request)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """See `Backend.run`."""
+        """See `RequestBackend.run`."""
         self._begin_request()
         await self._streams.run(request, sink)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """See `Backend.embed`."""
+        """See `RequestBackend.embed`."""
         self._begin_request()
         return await self._answers.embed(request)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """See `Backend.rerank`."""
+        """See `RequestBackend.rerank`."""
         self._begin_request()
         return await self._answers.rerank(request)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """See `Backend.tokenize`."""
+        """See `RequestBackend.tokenize`."""
         self._begin_request()
         return await self._answers.tokenize(request)
 

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...error_status import describe
@@ -121,7 +121,7 @@ class LlamaCppCompletionsApi:
 
 
 async def token_ids(
-    backend: Backend,
+    backend: RequestBackend,
     prompt: MixedPrompt,
     *,
     add_special: bool = True,

@@ -10,7 +10,7 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
@@ -58,7 +58,7 @@ class TokenizeApi:
         if content is None:
             return JSONResponse(Tokens([]))
 
-        async def ask(backend: Backend) -> Tokens:
+        async def ask(backend: RequestBackend) -> Tokens:
             tokens = await token_ids(
                 backend,
                 content,
@@ -82,7 +82,7 @@ class TokenizeApi:
             return JSONResponse(Content(""))
         _check(tokens, "tokens")
 
-        async def ask(backend: Backend) -> Content:
+        async def ask(backend: RequestBackend) -> Content:
             return Content(b"".join(await _pieces(backend, tokens)).decode(errors="replace"))
 
         return await self._ask(request, body.model, ask)
@@ -93,14 +93,14 @@ class TokenizeApi:
         body = await read_json(request, TemplateBody)
         job = chat_job(body, RequestOrigin())
 
-        async def ask(backend: Backend) -> RenderedPrompt:
+        async def ask(backend: RequestBackend) -> RenderedPrompt:
             asked = TokenizeRequest(id=_new_id(), generate=job.request)
             return RenderedPrompt((await backend.tokenize(asked)).text or "")
 
         return await self._ask(request, body.model, ask)
 
     async def _ask(
-        self, request: Request, model: str | None, ask: Callable[[Backend], Awaitable[T]]
+        self, request: Request, model: str | None, ask: Callable[[RequestBackend], Awaitable[T]]
     ) -> Response:
         """Whatever a model tells that need not be one that writes text."""
 
@@ -112,7 +112,7 @@ class TokenizeApi:
         return JSONResponse(await run_until_disconnect(request.receive, leased()))
 
 
-async def _pieces(backend: Backend, tokens: list[int]) -> list[bytes]:
+async def _pieces(backend: RequestBackend, tokens: list[int]) -> list[bytes]:
     return (await backend.tokenize(TokenizeRequest(id=_new_id(), token_ids=tokens))).pieces
 
 

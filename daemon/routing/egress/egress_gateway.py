@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider
@@ -24,7 +24,7 @@ class EgressGateway(Protocol):
         """Return why a provider cannot be used now; empty if it can."""
         ...
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> Backend:
+    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
         """Return a single-use backend for this request; raises `BackendError` and
         `RequestError`.
         """
@@ -42,6 +42,6 @@ class NoEgress:
         """Return that ingle is offline."""
         return "ingle is offline."
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> Backend:
+    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
         """Never called, since there is no provider."""
         raise AssertionError("there are no providers")

@@ -71,9 +71,8 @@ def running(
     inbox: Inbox = queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
     engine = engine or Engine(ScriptedModelRunner(spec))
-    loop = WorkerLoop(
-        engine, ByteTokenizer(), prompts, AnswerFormats(ByteTokenizer(), None), sent.put, inbox
-    )
+    forms = AnswerFormats(ByteTokenizer(), None)
+    loop = WorkerLoop(engine, ByteTokenizer(), prompts, forms, sent.put, inbox, spec)
     thread = threading.Thread(target=loop.run)
     thread.start()
     yield inbox, sent

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import LoadOptions
 
@@ -34,7 +35,8 @@ ENDLESS = {"reply": "x" * 400}
     ],
 )
 def test_tokens(most: int, default: int, asked: int | None, given: int | None) -> None:
-    assert OwnerLimits(max_tokens=most, default_max_tokens=default).tokens(asked) == given
+    spec = LoadSpec(engine="", path="", context=1, max_tokens=most, default_max_tokens=default)
+    assert spec.answer_limit(asked) == given
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.daemon.lifecycle.preload import preload
 
 if TYPE_CHECKING:
     from ..conftest import ManagerHarness
@@ -23,7 +22,7 @@ async def test_each_is_loaded_and_one_that_cannot_be_stops_no_other(
     harness = make_manager()
     harness.plans["b"].start_error = LoadFailed("The file is damaged.", hint="Pull it again.")
     with caplog.at_level(logging.WARNING, "ingle.daemon"):
-        await preload(harness.manager, ["nobody", "b", "c"])
+        await harness.manager.preload(["nobody", "b", "c"])
     assert harness.states() == {"b": "failed", "c": "ready"}
     assert "nobody could not be preloaded: No such model." in caplog.text
     assert "b could not be preloaded: The file is damaged. Pull it again." in caplog.text

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from ingle.backends.base.requests import Priority
@@ -7,14 +9,13 @@ from ingle.daemon.errors import QueueFull
 from ingle.daemon.lifecycle.request_queue import (
     LONGEST_RETRY,
     RETRY_UNKNOWN,
-    QueueSlot,
     RequestQueue,
 )
 
 CHAT, BATCH = Priority.INTERACTIVE, Priority.BATCH
 
 
-def enter(queue: RequestQueue, priority: Priority = CHAT, answers: int = 1) -> QueueSlot:
+def enter(queue: RequestQueue, priority: Priority = CHAT, answers: int = 1) -> ExitStack:
     return queue.enter("m", priority, answers, slots=2, max_waiting=3)
 
 
@@ -25,8 +26,8 @@ def test_slots_and_queue_are_all_there_is() -> None:
         enter(queue)
     assert refusal.value.code == "queue_full"
     assert refusal.value.headers["retry-after"] == str(int(RETRY_UNKNOWN))
-    places[0].leave()
-    places[0].leave()
+    places[0].close()
+    places[0].close()
     enter(queue)
     with pytest.raises(QueueFull):
         enter(queue)
@@ -59,7 +60,7 @@ def test_several_answers_are_several_requests_but_come_in_together() -> None:
     enter(queue, answers=16)
     with pytest.raises(QueueFull):
         enter(queue)
-    big.leave()
+    big.close()
     with pytest.raises(QueueFull):
         enter(queue)
 
@@ -71,13 +72,13 @@ def test_retry_after_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     places = [enter(queue) for _ in range(5)]
     for place in places[:4]:
         now += 2.5
-        place.leave()
+        place.close()
     assert queue.retry_after(3) == 8
     assert queue.retry_after(0) == 1
     assert queue.retry_after(1000) == LONGEST_RETRY
-    places[4].leave()
+    places[4].close()
     now += 3600  # nobody was there, so this says nothing about the pace
     place = enter(queue)
     now += 2.5
-    place.leave()
+    place.close()
     assert queue.retry_after(3) <= 8

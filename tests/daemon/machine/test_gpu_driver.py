@@ -22,27 +22,31 @@ class Door:
         self.closed += 1
 
 
+def look(driver: GpuDriver[Door]) -> Door | None:
+    with driver.opened() as gpus:
+        return gpus
+
+
 def test_one_that_fails_is_asked_again_after_a_while() -> None:
     door = Door()
     driver = GpuDriver(door.open, lambda: door.now)
+    driver.hold(True)
     door.opens = False
-    assert driver.get() is None
-    assert driver.get() is None
+    assert look(driver) is None
+    assert look(driver) is None
     assert door.asked == 1
     door.opens, door.now = True, ASK_AGAIN_SECONDS
-    assert driver.get() is door
+    assert look(driver) is door
     driver.failed()
     assert door.closed == 1
-    assert driver.get() is None
+    assert look(driver) is None
     door.now *= 2
-    assert driver.get() is door
+    assert look(driver) is door
 
 
 def test_one_that_was_closed_is_opened_again_at_once() -> None:
     door = Door()
     driver = GpuDriver(door.open, lambda: door.now)
-    assert driver.get() is door
-    driver.close()
-    driver.close()
+    assert look(driver) is door
     assert door.closed == 1
-    assert driver.get() is door
+    assert look(driver) is door

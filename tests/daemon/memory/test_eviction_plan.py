@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ingle.daemon.memory.eviction_plan import (
     START_SECONDS,
     EvictionPlan,
-    MemoryDemand,
     ResidentModel,
     plan_eviction,
     reload_seconds,
@@ -35,7 +34,7 @@ def busy(key: str, size: int, *, gpu: int = 0) -> ResidentModel:
 
 
 def place(wanted: int, loaded: list[ResidentModel], free: int) -> EvictionPlan:
-    return plan_eviction(MemoryDemand("new", MemoryNeeds(wanted)), loaded, MemoryNeeds(free))
+    return plan_eviction(MemoryNeeds(wanted), loaded, MemoryNeeds(free))
 
 
 @pytest.mark.parametrize(
@@ -100,10 +99,10 @@ def test_often_used_outweighs_just_used() -> None:
 def test_each_kind_of_memory_counts() -> None:
     loaded = [idle("cpu", 8, 1), idle("gpu", 1, 2, gpu=8), idle("both", 4, 3, gpu=4)]
     free = MemoryNeeds(2, 1)
-    assert plan_eviction(MemoryDemand("new", MemoryNeeds(0, 8)), loaded, free).evict == ("gpu",)
-    assert plan_eviction(MemoryDemand("new", MemoryNeeds(9, 0)), loaded, free).evict == ("cpu",)
-    assert plan_eviction(MemoryDemand("new", MemoryNeeds(6, 5)), loaded, free).evict == ("both",)
-    assert plan_eviction(MemoryDemand("new", MemoryNeeds(10, 9)), loaded, free).evict == (
+    assert plan_eviction(MemoryNeeds(0, 8), loaded, free).evict == ("gpu",)
+    assert plan_eviction(MemoryNeeds(9, 0), loaded, free).evict == ("cpu",)
+    assert plan_eviction(MemoryNeeds(6, 5), loaded, free).evict == ("both",)
+    assert plan_eviction(MemoryNeeds(10, 9), loaded, free).evict == (
         "cpu",
         "gpu",
     )
@@ -163,7 +162,7 @@ residents = st.lists(
 def test_any_plan_fits_and_harms_nobody_without_need(
     wanted: MemoryNeeds, loaded: list[ResidentModel], free: MemoryNeeds
 ) -> None:
-    eviction = plan_eviction(MemoryDemand("new", wanted), loaded, free)
+    eviction = plan_eviction(wanted, loaded, free)
     by_key = {o.key: o for o in loaded}
     evicted = [by_key[key] for key in eviction.evict]
     evictable = [o for o in loaded if not o.busy and not o.pinned]

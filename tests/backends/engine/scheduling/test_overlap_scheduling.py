@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ingle.backends.base.events import Delta, Finished, FinishReason
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, Sampled
@@ -325,9 +326,9 @@ def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) ->
         inbox: Inbox = queue.SimpleQueue()
         sent: queue.SimpleQueue[FromWorker] = queue.SimpleQueue()
         engine = Engine(runner)
-        loop = WorkerLoop(
-            engine, tokenizer, prompts, AnswerFormats(tokenizer, None), sent.put, inbox
-        )
+        forms = AnswerFormats(tokenizer, None)
+        spec = LoadSpec(engine="", path="", context=512)
+        loop = WorkerLoop(engine, tokenizer, prompts, forms, sent.put, inbox, spec)
         thread = threading.Thread(target=loop.run)
         thread.start()
         for name in "ab":
