@@ -12,6 +12,8 @@ import torch
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 
+from .csrc.limits_record import SOURCES, changed
+
 MakeQuantized = Callable[..., QuantizedTensor]
 
 # Where the 16-bit floats of a block begin: random bytes there would be infinities and NaN too.
@@ -51,13 +53,29 @@ def make_quantized() -> MakeQuantized:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow all but four cases of a test over a grid, spread evenly; nightly runs all."""
+    """Mark as slow all but four cases of a test over a grid, spread evenly; nightly runs all.
+
+    Of the CUDA kernels, which g++ compiles for each format, the four are of two formats that stand
+    for the two sizes of blocks, and of those whose source changed since it was recorded.
+    """
     grids: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and isinstance(item, pytest.Function):
-            grids.setdefault((str(item.path), item.originalname), []).append(item)
+            if _compiles_another_format(item):
+                item.add_marker(pytest.mark.slow)
+            else:
+                grids.setdefault((str(item.path), item.originalname), []).append(item)
     for cases in grids.values():
         kept = {round(place * (len(cases) - 1) / 3) for place in range(4)}
         for place, item in enumerate(cases):
             if place not in kept:
                 item.add_marker(pytest.mark.slow)
+
+
+def _compiles_another_format(item: pytest.Function) -> bool:
+    if item.path.parent.name != "csrc" or not hasattr(item, "callspec"):
+        return False
+    values = [value for value in item.callspec.params.values() if isinstance(value, str)]
+    formats = set(GGML_FORMATS).intersection(values) - {"Q4_K", "Q4_0"}
+    sources = [source for source in SOURCES for name in formats if name.lower() in source]
+    return bool(formats) and not any(changed(source) for source in sources)

@@ -79,11 +79,16 @@ def compiler(build_folder: Path) -> HostCompiler:
     return HostCompiler(build_folder)
 
 
+@pytest.fixture(scope="module")
+def triton_like(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("triton")
+    (folder / "add.cuh").write_text(TRITON_LIKE)
+    return build_host_library(str(folder / "add.cuh"), folder)
+
+
 @pytest.fixture
-def variant(tmp_path: Path, build_folder: Path) -> Variant:
-    source = tmp_path / "add.cuh"
-    source.write_text(TRITON_LIKE)
-    return Variant(build_host_library(str(source), build_folder))
+def variant(triton_like: Path) -> Variant:
+    return Variant(triton_like)
 
 
 MakeLibrary = Callable[..., GPULibrary]
