@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, sqrt
 
-from ingle.models.config.model_config import LayerConfig, ModelConfig
-from ingle.models.fit.model_shape import LayerShape, ModelShape
+from msgspec.structs import replace
+
+from ingle.models.fit.catalog_shape import CatalogShape
 from ingle.models.model_task import ModelTask
 
 from ..registry.model_costs import ModelCosts
@@ -61,75 +62,48 @@ def typical_costs(
     # A mixture of experts is as deep and wide as a dense model between its two sizes.
     size = sqrt(parameters * (active or parameters))
     like = min(_KNOWN, key=lambda known: abs(log(known.parameters * 1e9 / max(1, size))))
-    shape = _shape(like, parameters, stored, active, embeds=embeds)
-    matrices = sum(layer.weights for layer in shape.layers)
+    busy = min(_MOST_BUSY, active / max(1, parameters) / 2) if active else 1.0
+    recorded = _shape(like, parameters, stored, active, busy, embeds=embeds)
+    task = ModelTask.EMBED if embeds else ModelTask.GENERATE
+    shape = recorded.shape(context=context, parameters=parameters, task=task)
+    matrices = {tensor_type: recorded.layer_bytes} if tensor_type else {}
+    experts = round(_EXPERTS_USED / busy) if active else 0
     return ModelCosts(
-        shape=replace(
-            shape, context=context, matrices={tensor_type: matrices} if tensor_type else {}
-        ),
-        config=None if embeds or active else _config(like, context),
+        shape=replace(shape, matrices=matrices, expert_count=experts),
+        config=None if embeds or active else recorded.config(context=context),
         stored=stored,
         parameters=parameters,
         context=context,
     )
 
 
-def _shape(like: _Known, parameters: int, stored: int, active: int, *, embeds: bool) -> ModelShape:
-    table = _table_bytes(like, parameters, stored)
+def _shape(
+    like: _Known, parameters: int, stored: int, active: int, busy: float, *, embeds: bool
+) -> CatalogShape:
+    """The record of a model like `like`; a token uses the share `busy` of its experts."""
+    # The embeddings are at most half of all weights.
+    rows = like.vocabulary * like.width
+    table = min(stored // 2, stored * rows // max(1, parameters))
     output = 0 if like.tied or embeds else table
     layer = max(0, stored - table - output) // like.layers
-    busy = min(_MOST_BUSY, active / max(1, parameters) / 2) if active else 1.0
-    block = _block(like, layer, 1 - active / max(1, parameters) if active else 0.0, busy, embeds)
-    return ModelShape(
-        architecture="",
-        context=0,
-        vocab_size=like.vocabulary,
+    idle = 1 - active / max(1, parameters) if active else 0.0
+    return CatalogShape(
+        architecture="llama",
+        layers=like.layers,
         embedding_length=like.width,
         feed_forward_length=like.feed_forward,
         head_count=like.heads,
+        kv_heads=0 if embeds else like.kv_heads,
         key_length=like.head_size,
-        layers=(block,) * like.layers,
+        vocab_size=like.vocabulary,
+        merges=like.vocabulary,
+        layer_bytes=layer * like.layers,
+        expert_bytes=int(layer * idle / (1 - busy)) * like.layers if idle else 0,
+        expert_feed_forward_length=like.width // 2 if active else 0,
+        experts_used=_EXPERTS_USED if active else 0,
         input_bytes=table,
         output_bytes=output,
         tied_bytes=table if like.tied and not embeds else 0,
-        expert_feed_forward_length=like.width // 2 if active else 0,
-        expert_count=round(_EXPERTS_USED / busy) if active else 0,
-        experts_used=_EXPERTS_USED if active else 0,
-        merges=like.vocabulary,
-        parameters=parameters,
-        task=ModelTask.EMBED if embeds else ModelTask.GENERATE,
         one_piece=embeds,
         has_cache=not embeds,
-    )
-
-
-def _block(like: _Known, weights: int, idle: float, busy: float, embeds: bool) -> LayerShape:
-    """Return one block of `weights` bytes, of which a token skips the share `idle` and uses
-    `busy`.
-    """
-    kv = 0 if embeds else like.kv_heads * like.head_size
-    experts = int(weights * idle / (1 - busy)) if idle else 0
-    return LayerShape(weights=weights, experts=experts, key_elements=kv, value_elements=kv)
-
-
-def _table_bytes(like: _Known, parameters: int, stored: int) -> int:
-    """Return the bytes of the embeddings, at most half of all weights."""
-    rows = like.vocabulary * like.width
-    return min(stored // 2, stored * rows // max(1, parameters))
-
-
-def _config(like: _Known, context: int) -> ModelConfig:
-    return ModelConfig(
-        architecture="llama",
-        vocab_size=like.vocabulary,
-        hidden_size=like.width,
-        intermediate_size=like.feed_forward,
-        num_heads=like.heads,
-        num_kv_heads=like.kv_heads,
-        head_size=like.head_size,
-        context=context,
-        norm_epsilon=1e-5,
-        layers=(LayerConfig(),) * like.layers,
-        attention_scale=like.head_size**-0.5,
-        tied_embeddings=like.tied,
     )

@@ -9,10 +9,9 @@ from ..errors import UnsupportedModel
 from ..gguf.gguf_header import GGUFHeader
 from ..kv_type import KVType
 from ..model_task import ModelTask
-from .compute_buffers import embedding_step_bytes, output_bytes, step_bytes, step_inputs_bytes
 from .memory_needs import MemoryNeeds
 from .model_shape import LayerShape, ModelShape
-from .process_overhead import GPU_PROCESS, LLAMA_PROCESS, gpu_process_host, vocabulary_bytes
+from .process_overhead import GPU_PROCESS, GPU_PROCESS_HOST, LLAMA_PROCESS, vocabulary_bytes
 
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
@@ -28,6 +27,8 @@ _CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
 _KEPT_BY_LIBC = 32 * 2**20
 EMBEDDING_SLOTS = 64
 """Texts that an embedding model takes in one batch."""
+
+_FLOAT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class LoadParameters:
     @property
     def cells(self) -> int:
         """Tokens that the KV cache holds."""
-        return _padded(self.context)
+        return -(-self.context // _CONTEXT_STEP) * _CONTEXT_STEP
 
     @property
     def outputs(self) -> int:
@@ -146,7 +147,7 @@ def estimate_split(shape: ModelShape, load: LoadParameters, split: GPUSplit) -> 
     step, inputs = step_bytes(shape, load), step_inputs_bytes(shape, load)
     runtime = _runtime(shape, load)
     if load.own_process:
-        runtime += gpu_process_host()
+        runtime += GPU_PROCESS_HOST
     host = MemoryEstimate(
         weights=shape.input_bytes + sum(layer.weights for layer in below) + experts,
         kv=_kv_bytes(below, load),
@@ -177,23 +178,12 @@ def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
             )
 
 
-def default_context(shape: ModelShape, available_bytes: int, kv_type: KVType = KVType.F16) -> int:
-    """The default context, in tokens, to load a model with.
-
-    The trained context up to 16,384, halved until KV cache and buffers take at most half of what
-    the weights leave of `available_bytes`; a multiple of 256, and not below 512 where the model
-    was trained for that many.
-    """
-
-    def cost(context: int) -> int:
-        estimate = estimate_memory(shape, LoadParameters(context=context, kv_type=kv_type))
-        return estimate.kv + estimate.compute
-
-    return largest_context(shape.context, (available_bytes - shape.weights) // 2, cost)
-
-
 def largest_context(trained: int, room: int, cost: Callable[[int], int]) -> int:
-    """See `default_context`: the largest such context whose `cost` in bytes is at most `room`."""
+    """The default context, in tokens, to load a model with: at most `room` bytes by `cost`.
+
+    The `trained` context up to 16,384, halved until it fits; a multiple of 256, and not below 512
+    if the model was trained for that many.
+    """
     context = min(trained, _LARGEST_DEFAULT)
     if context <= _SMALLEST_DEFAULT:
         return context
@@ -203,10 +193,6 @@ def largest_context(trained: int, room: int, cost: Callable[[int], int]) -> int:
             return context
         context //= 2
     return _SMALLEST_DEFAULT
-
-
-def _padded(context: int) -> int:
-    return -(-context // _CONTEXT_STEP) * _CONTEXT_STEP
 
 
 def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadParameters) -> int:
@@ -241,3 +227,70 @@ def _estimate_embedding(shape: ModelShape, load: LoadParameters) -> MemoryEstima
         runtime=_runtime(shape, load),
         reclaimable=copied,
     )
+
+
+def step_bytes(shape: ModelShape, load: LoadParameters) -> int:
+    """Buffers of one step, whose largest moment is in a block, in the attention or at the logits.
+
+    What lives at once in such a moment was read off what llama.cpp reports for Llama, Qwen, Gemma,
+    mixture-of-experts and gpt-oss models of 0.1 to 70 billion weights: within 3 percent of it.
+    """
+    batch = min(load.batch, load.cells)
+    embedding = shape.embedding_length
+    mask = _mask_bytes(shape, load)
+    width = max(_dense_width(shape, load.kv_type), _expert_width(shape))
+    logits = shape.vocab_size * load.outputs * _FLOAT
+    moments = [
+        (batch + load.outputs // 2) * width * _FLOAT + mask,
+        logits + batch * embedding * _FLOAT,
+    ]
+    if not load.flash_attention:
+        scores = shape.head_count * load.cells * batch * _FLOAT * 33 // 32
+        rest = batch * max(embedding, shape.head_count * shape.key_length) * 22
+        moments.append(scores + rest + mask)
+    return max(moments)
+
+
+def step_inputs_bytes(shape: ModelShape, load: LoadParameters) -> int:
+    """What the processor prepares where a GPU computes everything: looked-up rows, and masks."""
+    batch = min(load.batch, load.cells)
+    return batch * shape.embedding_length * _FLOAT + _mask_bytes(shape, load)
+
+
+def output_bytes(shape: ModelShape, rows: int) -> int:
+    """Where results are handed over: logits of so many tokens, cleared and so really taken.
+
+    Models that embed hand over hidden states beside them.
+    """
+    width = shape.vocab_size + (0 if shape.task == "generate" else shape.embedding_length)
+    return width * rows * _FLOAT
+
+
+def embedding_step_bytes(shape: ModelShape, tokens: int, piece: int) -> int:
+    """As `step_bytes`, for texts to embed: `piece` of `tokens` are computed at once."""
+    width = 4 * shape.embedding_length + (3 if shape.gated else 1) * shape.feed_forward_length
+    return piece * width * _FLOAT + tokens * piece * 2
+
+
+def _dense_width(shape: ModelShape, kv_type: KVType) -> int:
+    """Floats a token in a block: some rows as wide as the model, and three of the feed-forward."""
+    if shape.experts_used:
+        return 4 * shape.embedding_length
+    # Quantized caches rotate their input in the place of one row.
+    rows = 3 if kv_type.block_elements > 1 and not shape.windowed else 4
+    return rows * shape.embedding_length + 3 * shape.feed_forward_length
+
+
+def _expert_width(shape: ModelShape) -> int:
+    """Floats a token where experts' results are added up, or where their insides are wider."""
+    used, embedding = shape.experts_used, shape.embedding_length
+    if not used:
+        return 0
+    return max(6 * embedding + 2 * used * embedding, 4 * used * shape.expert_feed_forward_length)
+
+
+def _mask_bytes(shape: ModelShape, load: LoadParameters) -> int:
+    """Who sees whom: a mask for each kind of layer, in half precision for flash attention."""
+    masks = 2 if shape.windowed else 1
+    batch = min(load.batch, load.cells)
+    return masks * load.cells * batch * (2 if load.flash_attention else 4) * 33 // 32

@@ -1,12 +1,13 @@
-"""The numbers of a model that its memory depends on, whoever tells them."""
+"""The numbers of a model that its memory depends on, from its header or the catalog."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 from ..gguf.gguf_header import GGUFHeader, TensorInfo
 from ..model_task import ModelTask, Pooling, choose_pooling, is_causal, is_encoder, task_of
@@ -35,40 +36,52 @@ class LayerShape:
     state: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelShape:
-    """What a decoder's or an encoder's memory depends on; bytes are of the stored weights.
+_CATALOG_KEYS = {
+    "vocab_size": "vocabulary",
+    "embedding_length": "embedding",
+    "feed_forward_length": "feed_forward",
+    "head_count": "heads",
+    "expert_feed_forward_length": "expert_feed_forward",
+}
+
+
+class ShapeNumbers(msgspec.Struct, frozen=True, kw_only=True, dict=True, rename=_CATALOG_KEYS):
+    """The numbers that a model's shape and its record in the catalog share.
 
     `input_bytes` are tables that are looked up, `output_bytes` what makes logits of the last layer;
     where those are `tied`, the embeddings do. `matrices` counts the bytes of what is multiplied
     with, by tensor type, `merges` the vocabulary's rules. `windowed` models have layers with a
-    sliding window.
+    sliding window; a text for a model in `one_piece` is computed in a single batch.
     """
 
     architecture: str
-    context: int
     vocab_size: int
     embedding_length: int
     feed_forward_length: int
     head_count: int
     key_length: int
-    layers: tuple[LayerShape, ...]
     input_bytes: int
-    output_bytes: int
+    output_bytes: int = 0
     tied_bytes: int = 0
     tied_type: str = ""
     expert_feed_forward_length: int = 0
-    expert_count: int = 0
     experts_used: int = 0
     windowed: bool = False
     merges: int = 0
-    matrices: Mapping[str, int] = field(default_factory=dict[str, int])
-    parameters: int = 0
-    task: ModelTask = ModelTask.GENERATE
+    matrices: dict[str, int] = {}
     one_piece: bool = False
-    """Whether a text to embed has to be computed in one piece."""
     has_cache: bool = True
     gated: bool = True
+
+
+class ModelShape(ShapeNumbers, frozen=True, kw_only=True):
+    """What a decoder's or an encoder's memory depends on; bytes are of the stored weights."""
+
+    context: int
+    layers: tuple[LayerShape, ...]
+    expert_count: int = 0
+    parameters: int = 0
+    task: ModelTask = ModelTask.GENERATE
 
     @cached_property
     def weights(self) -> int:
@@ -91,6 +104,7 @@ def shape_of(header: GGUFHeader) -> ModelShape:
     task = task_of(header)
     pooling = choose_pooling(header, task)
     layers, rest = _by_layer(header.tensors)
+    blocks = tuple(_layer(header, i, layers.get(i, [])) for i in range(header.block_count))
     inputs = sum(t.bytes for t in rest if t.name in _INPUTS)
     embedding = next((t for t in rest if t.name == _EMBEDDING), None)
     tied = task is ModelTask.GENERATE and not any(t.name == "output.weight" for t in rest)
@@ -103,9 +117,9 @@ def shape_of(header: GGUFHeader) -> ModelShape:
         feed_forward_length=header.feed_forward_length,
         head_count=max(header.head_counts, default=0),
         key_length=header.key_length,
-        layers=tuple(_layer(header, i, layers.get(i, [])) for i in range(header.block_count)),
+        layers=blocks,
         input_bytes=inputs,
-        output_bytes=header.tensor_bytes - inputs - _bytes_of_layers(header, layers),
+        output_bytes=header.tensor_bytes - inputs - sum(layer.weights for layer in blocks),
         tied_bytes=embedding.bytes if tied and embedding else 0,
         tied_type=embedding.type if tied and embedding else "",
         expert_feed_forward_length=header.integer("expert_feed_forward_length") or 0,
@@ -136,10 +150,6 @@ def _by_layer(
     return layers, rest
 
 
-def _bytes_of_layers(header: GGUFHeader, layers: Mapping[int, list[TensorInfo]]) -> int:
-    return sum(t.bytes for i in range(header.block_count) for t in layers.get(i, []))
-
-
 def _layer(header: GGUFHeader, index: int, tensors: list[TensorInfo]) -> LayerShape:
     counts = header.kv_head_counts
     # The last layers of some models look at the keys and values of earlier ones.
@@ -166,7 +176,7 @@ def _state(header: GGUFHeader, tensors: list[TensorInfo]) -> int:
     return 4 * ((width - 1) * (inner + 2 * groups * size) + inner * size)
 
 
-def _matrices(tensors: tuple[TensorInfo, ...]) -> Mapping[str, int]:
+def _matrices(tensors: tuple[TensorInfo, ...]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for tensor in tensors:
         if tensor.name in _INPUTS or len(tensor.shape) < 2:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..config.model_config import ModelConfig
 from ..errors import UnsupportedModel
 from ..kv_type import KVType
-from .llama_cpp_fit import (
-    DEFAULT_BATCH,
-    DEFAULT_SLOTS,
-    LoadParameters,
-    MemoryEstimate,
-    SplitEstimate,
-    largest_context,
-)
+from .llama_cpp_fit import LoadParameters, MemoryEstimate, SplitEstimate
 from .process_overhead import GPU_PROCESS, TORCH_GPU_PROCESS, TORCH_PROCESS
 
 PAGE_SIZE = 32
@@ -26,53 +17,30 @@ _GPU_RESERVE = 256 * 2**20
 """Left to the driver and to fragments, without which `PageBudget` gives no page away."""
 
 
-def estimate_paged_memory(
-    config: ModelConfig,
-    weights: int,
-    *,
-    context: int,
-    slots: int,
-    batch: int,
-    kv_type: KVType = KVType.F16,
-) -> MemoryEstimate:
-    """Predict the memory beside `weights` bytes: pages for one whole context, and one step.
-
-    Pages are counted exactly. The step is that of the reference operations, which copy a context's
-    keys and values to floats, and a mask over it; a GPU's takes less.
-    """
-    pages = -(-context // PAGE_SIZE) + slots + 1
-    width = config.num_kv_heads * config.head_size
-    group = config.num_heads // config.num_kv_heads
-    scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
-    tokens = min(batch, context)
-    attention = tokens * context * group * scores + 4 * context * width * _FLOAT
-    layer = tokens * (6 * config.hidden_size + 3 * config.intermediate_size) * _FLOAT
-    logits = 4 * slots * config.vocab_size * _FLOAT
-    return MemoryEstimate(
-        weights=weights,
-        kv=pages * PAGE_SIZE * _token_bytes(config, kv_type),
-        compute=max(attention, layer) + logits,
-    )
-
-
 def estimate_own_on_cpu(
     config: ModelConfig, load: LoadParameters, *, weights: int, mapped: int, vocabulary: int
 ) -> SplitEstimate:
-    """A model that ingle's own engine computes on the processor.
+    """Predict a model that ingle's own engine computes on the processor: blocks, and one step.
 
-    Where its `weights` became floats, the `mapped` bytes of the file they come from are of no
-    further use; 0 for files that are closed once they were read.
+    Blocks are counted exactly. The step is that of the reference operations, which copy a context's
+    keys and values to floats, and a mask over it. Where its `weights` became floats, the `mapped`
+    bytes of the file they come from are of no further use; 0 for files that are closed once read.
     """
-    found = estimate_paged_memory(
-        config,
-        weights,
-        context=load.context,
-        slots=load.slots,
-        batch=load.batch,
-        kv_type=load.kv_type,
+    context, slots = load.context, load.slots
+    width = config.num_kv_heads * config.head_size
+    group = config.num_heads // config.num_kv_heads
+    scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
+    tokens = min(load.batch, context)
+    attention = tokens * context * group * scores + 4 * context * width * _FLOAT
+    layer = tokens * (6 * config.hidden_size + 3 * config.intermediate_size) * _FLOAT
+    logits = 4 * slots * config.vocab_size * _FLOAT
+    host = MemoryEstimate(
+        weights=weights,
+        kv=_kv_bytes(config, load),
+        compute=max(attention, layer) + logits,
+        runtime=vocabulary + (TORCH_PROCESS if load.own_process else 0),
+        reclaimable=mapped if weights > mapped else 0,
     )
-    runtime = vocabulary + (TORCH_PROCESS if load.own_process else 0)
-    host = replace(found, runtime=runtime, reclaimable=mapped if weights > mapped else 0)
     return SplitEstimate(host, MemoryEstimate())
 
 
@@ -84,7 +52,6 @@ def estimate_own_on_gpu(
     A step holds activations in 16 bits and one matrix at a time that was unpacked for a long
     prompt; recordings of short steps hold their logits twice.
     """
-    pages = -(-load.context // PAGE_SIZE) + load.slots + 1
     tokens = min(load.batch, load.context)
     width = 6 * config.hidden_size + 3 * config.intermediate_size
     unpacked = config.hidden_size * config.intermediate_size
@@ -92,7 +59,7 @@ def estimate_own_on_gpu(
     process = load.own_process
     gpu = MemoryEstimate(
         weights=weights,
-        kv=pages * PAGE_SIZE * _token_bytes(config, load.kv_type),
+        kv=_kv_bytes(config, load),
         compute=(tokens * width + unpacked) * 2 + logits,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
@@ -100,8 +67,11 @@ def estimate_own_on_gpu(
     return SplitEstimate(host, gpu)
 
 
-def _token_bytes(config: ModelConfig, kv_type: KVType) -> int:
-    return 2 * config.num_layers * config.num_kv_heads * kv_type.paged_bytes(config.head_size)
+def _kv_bytes(config: ModelConfig, load: LoadParameters) -> int:
+    """The blocks of one whole context, one more for each slot, and one for padding."""
+    blocks = -(-load.context // PAGE_SIZE) + load.slots + 1
+    heads = 2 * config.num_layers * config.num_kv_heads
+    return blocks * PAGE_SIZE * heads * load.kv_type.paged_bytes(config.head_size)
 
 
 def weights_on_cpu(parameters: int, stored: int, available: int) -> int:
@@ -123,28 +93,6 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
     linear = max(0, parameters - embeddings)
     packed = linear // 2 + linear // 64 + linear * _FLOAT // (64 * 256)
     return min(stored, stored * min(embeddings, parameters) // parameters + packed)
-
-
-def default_paged_context(
-    config: ModelConfig, weights: int, available: int, kv_type: KVType = KVType.F16
-) -> int:
-    """The default context, in tokens, to load a model with.
-
-    As `default_context`, for ingle's own engine.
-    """
-
-    def cost(context: int) -> int:
-        estimate = estimate_paged_memory(
-            config,
-            weights,
-            context=context,
-            slots=DEFAULT_SLOTS,
-            batch=DEFAULT_BATCH,
-            kv_type=kv_type,
-        )
-        return estimate.kv + estimate.compute
-
-    return largest_context(config.context, (available - weights) // 2, cost)
 
 
 def check_paged_kv_type(name: str, config: ModelConfig, kv_type: KVType) -> None:

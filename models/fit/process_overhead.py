@@ -15,7 +15,7 @@ TORCH_PROCESS = 529 * MIB
 GPU_PROCESS = 512 * MIB
 """What CUDA takes of a GPU for a process before it computes anything: its context, the code of the
 kernels, cuBLAS's work space. 300 to 550 MiB on cards of today, by their number of processors."""
-_GPU_HOST = 256 * MIB
+GPU_PROCESS_HOST = 256 * MIB
 """What the driver and cuBLAS take of the machine's memory for such a process."""
 TORCH_GPU_PROCESS = 3 * 2**29
 """PyTorch with a GPU, of the machine's memory."""
@@ -37,11 +37,6 @@ _REPACKED = MappingProxyType(
 def vocabulary_bytes(tokens: int, merges: int) -> int:
     """A vocabulary as llama.cpp holds it; within a tenth of vocabularies of 30 to 262 thousand."""
     return tokens * _TOKEN + merges * _MERGE
-
-
-def gpu_process_host() -> int:
-    """What using a GPU takes of the machine's memory beside the process itself."""
-    return _GPU_HOST
 
 
 def repacked_types(instruction_sets: Iterable[str]) -> frozenset[str]:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingle.models.fit.compute_buffers import output_bytes, step_bytes
-from ingle.models.fit.llama_cpp_fit import LoadParameters
+from ingle.models.fit.llama_cpp_fit import LoadParameters, output_bytes, step_bytes
 from ingle.models.fit.model_shape import ModelShape
 from ingle.models.kv_type import KVType
 

@@ -12,9 +12,9 @@ from ingle.models.fit.llama_cpp_fit import (
     GPUSplit,
     LoadParameters,
     SplitEstimate,
-    default_context,
     estimate_memory,
     estimate_split,
+    largest_context,
 )
 from ingle.models.fit.model_shape import LayerShape, ModelShape
 from ingle.models.kv_type import KVType
@@ -134,7 +134,12 @@ def test_experts_on_the_processor_are_not_on_the_gpu(
 @settings(max_examples=50, deadline=None)
 @given(shapes(), st.integers(0, 200), st.integers(0, 50))
 def test_more_memory_never_means_less_context(shape: ModelShape, gib: int, more: int) -> None:
-    small, large = (default_context(shape, size * 2**30) for size in (gib, gib + more))
+    def cost(context: int) -> int:
+        estimate = estimate_memory(shape, LoadParameters(context=context))
+        return estimate.kv + estimate.compute
+
+    rooms = ((size * 2**30 - shape.weights) // 2 for size in (gib, gib + more))
+    small, large = (largest_context(shape.context, room, cost) for room in rooms)
     assert small <= large <= min(shape.context, 16384)
     spare = (gib + more) * 2**30 - shape.weights
     estimate = estimate_memory(shape, LoadParameters(context=large))

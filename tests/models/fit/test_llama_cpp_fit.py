@@ -11,8 +11,8 @@ from ingle.models.fit.llama_cpp_fit import (
     LoadParameters,
     MemoryEstimate,
     check_kv_type,
-    default_context,
     estimate_memory,
+    largest_context,
 )
 from ingle.models.fit.model_shape import shape_of
 from ingle.models.fit.process_overhead import LLAMA_PROCESS, vocabulary_bytes
@@ -47,7 +47,13 @@ def _estimate(
 
 
 def _context(header: GGUFHeader, available: int, kv_type: KVType = KVType.F16) -> int:
-    return default_context(shape_of(header), available, kv_type)
+    """The context to load a model with, where KV and buffers may take half of what is left."""
+
+    def cost(context: int) -> int:
+        estimate = _estimate(header, context, 8, 512, kv_type)
+        return estimate.kv + estimate.compute
+
+    return largest_context(header.context, (available - shape_of(header).weights) // 2, cost)
 
 
 @pytest.mark.model

@@ -8,10 +8,10 @@ import pytest
 
 from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.errors import UnsupportedModel
+from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.paged_fit import (
     check_paged_kv_type,
-    default_paged_context,
-    estimate_paged_memory,
+    estimate_own_on_cpu,
     nf4_bytes,
     weights_on_cpu,
 )
@@ -33,36 +33,27 @@ CONFIG = ModelConfig(
 )
 
 
+def estimate(config: ModelConfig, weights: int = 0, kv_type: KVType = KVType.F16) -> MemoryEstimate:
+    load = LoadParameters(context=8192, slots=8, batch=512, kv_type=kv_type)
+    return estimate_own_on_cpu(config, load, weights=weights, mapped=0, vocabulary=0).host
+
+
 def test_pages_are_counted_exactly() -> None:
     """Those of a context, one more for each slot, and one that nobody reads."""
-    found = estimate_paged_memory(CONFIG, 16 * GIB, context=8192, slots=8, batch=512)
+    found = estimate(CONFIG, 16 * GIB)
     token = 32 * 2 * 8 * 128 * 2
     assert found.kv == (8192 + 9 * 32) * token
     assert found.weights == 16 * GIB
     for kv_type, share in ((KVType.F32, 64), (KVType.Q8_0, 17), (KVType.Q4_0, 9)):
-        other = estimate_paged_memory(CONFIG, 0, context=8192, slots=8, batch=512, kv_type=kv_type)
+        other = estimate(CONFIG, kv_type=kv_type)
         assert other.kv == found.kv * share // 32
 
 
 def test_a_step_holds_masks_and_logits() -> None:
-    found = estimate_paged_memory(CONFIG, 0, context=8192, slots=8, batch=512)
+    found = estimate(CONFIG)
     assert found.compute >= 512 * 8192 * 4 + 8 * 128_256 * 4
-    capped = estimate_paged_memory(
-        replace(CONFIG, attention_soft_cap=50.0), 0, context=8192, slots=8, batch=512
-    )
+    capped = estimate(replace(CONFIG, attention_soft_cap=50.0))
     assert capped.compute >= 512 * 8192 * 32 * 4
-
-
-def test_the_default_context_shrinks_with_the_room() -> None:
-    contexts = [
-        default_paged_context(CONFIG, 16 * GIB, (16 + room) * GIB) for room in (1, 2, 4, 8, 64)
-    ]
-    assert contexts == sorted(contexts)
-    assert contexts[0] < contexts[-1] == 16_384
-    for context, room in zip(contexts, (1, 2, 4, 8, 64), strict=True):
-        estimate = estimate_paged_memory(CONFIG, 0, context=context, slots=8, batch=512)
-        assert context == 512 or estimate.total <= room * GIB / 2
-    assert default_paged_context(replace(CONFIG, context=256), 0, GIB) == 256
 
 
 def test_weights_become_floats_where_there_is_room() -> None:
