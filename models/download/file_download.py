@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DiskFull, HashMismatch, ModelError, PullFailed, SourceUnavailable
-from ..sources.download_source import Cancelled, RemoteFile, Source, raise_if_cancelled
+from ..sources.download_source import RemoteFile, Source, Transfer
 from ..sources.package_index_source import ARCHIVE_SUFFIX, SCRATCH_PREFIX
 from ..sources.partial_file import PartialFile
 from .pull_progress import PullReporter
@@ -36,8 +36,7 @@ class FileDownload:
         file: RemoteFile,
         sources: Sequence[Source],
         reporter: PullReporter,
-        cancelled: Cancelled,
-        check: Callable[[Path], None],
+        check: Callable[[Path], object],
     ) -> None:
         """`check` raises `ModelError` for a file that must not be kept."""
         self._check = check
@@ -46,7 +45,6 @@ class FileDownload:
         self._file = file
         self._sources = sources
         self._reporter = reporter
-        self._cancelled = cancelled
         self._target = folder / file.name
         self._partial = folder / f"{file.name}.partial"
 
@@ -59,7 +57,7 @@ class FileDownload:
         self._tidy()
         failures: list[PullFailed] = []
         for source in self._sources:
-            raise_if_cancelled(self._cancelled)
+            self._reporter.check_cancelled()
             try:
                 return self._from(source)
             except (SourceUnavailable, HashMismatch) as error:
@@ -97,7 +95,7 @@ class FileDownload:
                 self._check_room(partial, source)
                 self._reporter.status("downloading", source.label)
                 try:
-                    source.fetch(self._file, partial, self._reporter.advance, self._cancelled)
+                    source.fetch(self._transfer(partial))
                 except DiskFull:
                     partial.discard()
                     raise
@@ -122,8 +120,11 @@ class FileDownload:
             path.unlink()
         return Fetched(self._target, digest, source.label)
 
+    def _transfer(self, partial: PartialFile) -> Transfer:
+        return Transfer(self._file, partial, self._reporter.advance, self._reporter.cancelled)
+
     def _verified(self, position: int) -> None:
-        raise_if_cancelled(self._cancelled)
+        self._reporter.check_cancelled()
         self._reporter.advance(position, self._file.size)
 
     def _check_room(self, partial: PartialFile, source: Source) -> None:

@@ -17,7 +17,7 @@ from ..metadata.stored_model import StoredModel
 from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import check_settings, read_folder
 from ..safetensors.safetensors_header import read_safetensors_header
-from ..sources.download_source import Cancelled, RemoteFile, Source
+from ..sources.download_source import RemoteFile, Source
 from .file_download import Fetched, FileDownload, check_room
 from .pull_progress import PullReporter
 
@@ -55,9 +55,7 @@ class WantedModel:
         return next((f.file.name for f in self.files if f.file.name.endswith(_GGUF)), "")
 
 
-def fetch_model(
-    wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
-) -> Manifest:
+def fetch_model(wanted: WantedModel, folder: Path, reporter: PullReporter) -> Manifest:
     """Fetch and check every file; nothing is a model before the manifest is written.
 
     Files that an earlier attempt brought are kept. Raises what `FileDownload.run` raises, and
@@ -69,9 +67,8 @@ def fetch_model(
         for each in wanted.files:
             reporter.begin_file(sum(one.path.stat().st_size for one in fetched))
             check = _check_for(each.file.name, alone=len(wanted.files) == 1)
-            download = FileDownload(
-                wanted.name, folder, each.file, each.sources, reporter, cancelled, check
-            )
+            name, file = wanted.name, each.file
+            download = FileDownload(name, folder, file, each.sources, reporter, check)
             fetched.append(download.run())
         return manifest_of(wanted, folder, fetched)
     except PullFailed as error:
@@ -90,27 +87,19 @@ def _check_room(wanted: WantedModel, folder: Path) -> None:
         check_room(wanted.name, folder, max(0, wanted.size - here))
 
 
-def _check_for(name: str, *, alone: bool) -> Callable[[Path], None]:
+def _check_for(name: str, *, alone: bool) -> Callable[[Path], object]:
     """The check of a file, by its name, as far as it does not depend on the other files."""
     if name.endswith(_GGUF):
-        return _check_gguf if alone else _check_shard
+        return _check_gguf if alone else read_file_header
     if name.endswith(_SAFETENSORS):
-        return _check_safetensors
+        return read_safetensors_header
     if name == CONFIG:
         return _check_config
-    return _check_json if name.endswith(".json") else _check_nothing
+    return _check_json if name.endswith(".json") else lambda path: None  # for the tokenizer only
 
 
 def _check_gguf(path: Path) -> None:
     check_supported(read_header(path))
-
-
-def _check_shard(path: Path) -> None:
-    read_file_header(path)
-
-
-def _check_safetensors(path: Path) -> None:
-    read_safetensors_header(path)
 
 
 def _check_config(path: Path) -> None:
@@ -124,31 +113,26 @@ def _check_json(path: Path) -> None:
         read_json_object(path)
 
 
-def _check_nothing(path: Path) -> None:
-    """Accept text that only a tokenizer reads."""
-
-
 def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -> Manifest:
     """The manifest of a model in a folder; raises `ModelError` if the files are no model."""
     model = _describe(wanted, folder)
     entry = wanted.entry
     files = [ManifestFile(f.path.name, f.path.stat().st_size, f.sha256) for f in fetched]
+    details = model.details() | {
+        "name": wanted.name,
+        "size": sum(file.size for file in files),
+        "source": fetched[-1].source,
+    }
+    if entry is not None:
+        for name in ("licence", "description", "chat", "sampling"):
+            details[name] = getattr(entry, name)
+    elif model.licence == "unknown" and wanted.licence:
+        details["licence"] = wanted.licence
     return Manifest(
-        name=wanted.name,
         file=wanted.first_weights,
         files=files if len(files) > 1 else [],
-        size=sum(file.size for file in files),
         sha256=model.sha256 or _digest(files),
-        licence=entry.licence if entry else _licence(model, wanted),
-        description=entry.description if entry else model.description,
-        parameters=model.parameters,
-        quantization=model.quantization,
-        architecture=model.architecture,
-        context=model.context,
-        chat=entry.chat if entry else model.chat,
-        sampling=entry.sampling if entry else {},
-        source=fetched[-1].source,
-        task=model.task,
+        **details,
     )
 
 
@@ -158,10 +142,6 @@ def _describe(wanted: WantedModel, folder: Path) -> StoredModel:
         check_supported(header)
         return describe_file(header.path, header)
     return describe_folder(read_folder(folder))
-
-
-def _licence(model: StoredModel, wanted: WantedModel) -> str:
-    return model.licence if model.licence != "unknown" else wanted.licence or model.licence
 
 
 def _digest(files: Sequence[ManifestFile]) -> str:

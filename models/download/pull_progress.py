@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from ..sources.download_source import Cancelled, raise_if_cancelled
+
 _INTERVAL = 0.1
 _RATE_WINDOW = 3.0
 
@@ -33,7 +35,14 @@ OnPullProgress = Callable[[PullProgress], None]
 class PullReporter:
     """Turns byte counts into about ten reports a second, with the speed of the last seconds."""
 
-    def __init__(self, model: str, total: int | None, on_progress: OnPullProgress) -> None:
+    def __init__(
+        self,
+        model: str,
+        total: int | None,
+        on_progress: OnPullProgress,
+        cancelled: Cancelled = lambda: False,
+    ) -> None:
+        self.cancelled = cancelled
         self._model = model
         self._total = total
         self._on_progress = on_progress
@@ -50,6 +59,10 @@ class PullReporter:
         self._status, self._source = status, source
         self._window.clear()
         self._report(time.monotonic())
+
+    def check_cancelled(self) -> None:
+        """Raise `PullCancelled` if the pull was cancelled."""
+        raise_if_cancelled(self.cancelled)
 
     def begin_file(self, before: int) -> None:
         """Begin the next file of several, `before` bytes of the others being on the disk."""

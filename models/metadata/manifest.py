@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..catalog import FILE
 from ..gguf.gguf_names import shard_paths
-from ..model_task import ModelTask, task_of
+from ..model_task import task_of
 from ..sources.partial_file import sync_folder
-from .stored_model import FirstMessage, StoredModel
+from .stored_model import ModelDetails, StoredModel
 from .weights_fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -34,37 +34,18 @@ class ManifestFile(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`StoredModel` as it is written down, with the file's name in place of its path.
+class Manifest(ModelDetails, frozen=True, kw_only=True):
+    """A model as it is written down, with the file's name in place of its path.
 
     `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. A model
-    that lies elsewhere has an absolute `path` instead, and the `place` that keeps it.
+    outside the store has an absolute `path` instead, and the `place` that keeps it.
     """
 
     version: int = 1
-    name: str
     file: str
-    files: list[ManifestFile] = []
+    files: list[ManifestFile] = msgspec.field(default_factory=list[ManifestFile])
     path: str = ""
-    place: str = ""
-    size: int
     sha256: str
-    licence: str
-    description: str
-    parameters: int
-    quantization: str
-    architecture: str
-    context: int
-    chat: bool
-    sampling: dict[str, float] = {}
-    source: str
-    task: ModelTask = ModelTask.GENERATE
-    chat_template: str | None = None
-    dimensions: list[int] = []
-    parent: str = ""
-    system: str = ""
-    messages: list[FirstMessage] = []
-    options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         known = FILE.fullmatch(self.file) or (not self.file and (self.files or self.path))
@@ -87,7 +68,6 @@ def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
         architecture=header.architecture,
         context=header.context,
         chat=header.has_chat_template,
-        sampling={},
         source="file",
         task=task_of(header),
     )
@@ -107,26 +87,26 @@ def describe_folder(folder: ModelFolder) -> StoredModel:
         architecture=folder.config.architecture,
         context=folder.config.context,
         chat=folder.has_chat_template,
-        sampling={},
         source="folder",
     )
 
 
-def read_manifest(path: Path) -> StoredModel:
-    """The model of a manifest; raises `OSError` or `ValueError` where it has none."""
-    with path.open("rb") as file:
+def read_manifest(folder: Path) -> StoredModel:
+    """The model of a folder with a manifest; raises `OSError` or `ValueError` if it has none."""
+    with (folder / MANIFEST).open("rb") as file:
         raw = file.read(_MAX_MANIFEST + 1)
     if len(raw) > _MAX_MANIFEST:
         raise ValueError("it is far too large")
     manifest = msgspec.json.decode(raw, type=Manifest)
-    model = Path(manifest.path) if manifest.path else path.parent / manifest.file
-    _check_sizes(manifest, path.parent, model)
-    known = {
-        name: getattr(manifest, name)
-        for name in StoredModel.__struct_fields__
-        if name != "path" and hasattr(manifest, name)
-    }
-    return StoredModel(path=model, **known)
+    model = Path(manifest.path) if manifest.path else folder / manifest.file
+    _check_sizes(manifest, folder, model)
+    return StoredModel(path=model, sha256=manifest.sha256, **manifest.details())
+
+
+def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
+    """The manifest of a model that lies outside the store, under a name of the store."""
+    own = {"name": name, "chat_template": None, "dimensions": [], "parent": ""}
+    return Manifest(file="", path=str(model.path), sha256=sha256, **model.details() | own)
 
 
 def _check_sizes(manifest: Manifest, folder: Path, model: Path) -> None:

@@ -17,21 +17,17 @@ class FirstMessage(msgspec.Struct, frozen=True):
     content: str
 
 
-class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on this machine, a file or a folder, and what is known about it without opening it.
+class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a model without opening it, in the store's manifests as well.
 
-    `sampling` holds recommended values by the names of the request fields; `sha256` is that of the
-    file, the fingerprint of a folder, and None for a file that was not fetched by the store;
-    `chat_template` replaces the file's own, if it is set; `draft` names a model that can draft for
-    this one; `dimensions` are the lengths that vectors may be cut to. A model that was made from
-    another, its `parent`, may have a `system` prompt, first `messages`, and `options` in Ollama's
-    words.
+    `sampling` holds recommended values by the names of the request fields; `chat_template` replaces
+    the file's own, if it is set; `dimensions` are the lengths that vectors may be cut to; `place`
+    is the program that keeps the file, empty for the store. A model that was made from another, its
+    `parent`, may have a `system` prompt, first `messages`, and `options` with Ollama's names.
     """
 
     name: str
-    path: Path
     size: int
-    sha256: str | None
     licence: str
     description: str
     parameters: int
@@ -39,17 +35,32 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     context: int
     chat: bool
-    sampling: dict[str, float]
+    sampling: dict[str, float] = {}
     source: str
-    chat_template: str | None = None
-    draft: str | None = None
     task: ModelTask = ModelTask.GENERATE
+    chat_template: str | None = None
     dimensions: list[int] = []
     parent: str = ""
     system: str = ""
     messages: list[FirstMessage] = []
     options: dict[str, Any] = {}
     place: str = ""
+
+    def details(self) -> dict[str, Any]:
+        """The fields of this base class, by name."""
+        return {name: getattr(self, name) for name in ModelDetails.__struct_fields__}
+
+
+class StoredModel(ModelDetails, frozen=True, kw_only=True):
+    """A model on this machine, a file or a folder.
+
+    `sha256` is that of the file, the fingerprint of a folder, and None for a file that was not
+    fetched by the store; `draft` names a model that can draft for this one; `notes` are for people.
+    """
+
+    path: Path
+    sha256: str | None
+    draft: str | None = None
     notes: list[str] = []
 
 

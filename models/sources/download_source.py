@@ -28,6 +28,31 @@ class RemoteFile:
     sha256: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The file that a source fetches, the partial file that receives it, and its callbacks."""
+
+    file: RemoteFile
+    partial: PartialFile
+    on_progress: OnProgress
+    cancelled: Cancelled
+
+    def append(self, data: bytes) -> None:
+        """Write the next bytes; raises `PullCancelled`, `DiskFull` or `PullFailed`."""
+        raise_if_cancelled(self.cancelled)
+        self.partial.append(data)
+
+    def report(self) -> None:
+        """Report how much of the file is here."""
+        self.on_progress(self.partial.size, self.file.size)
+
+    def report_arriving(self, count: int) -> None:
+        """Report `count` bytes that are not in the file yet; raises `PullCancelled`."""
+        raise_if_cancelled(self.cancelled)
+        have, total = self.partial.size + count, self.file.size
+        self.on_progress(have if total is None else min(have, total), total)
+
+
 class Source(Protocol):
     """One place that has one file."""
 
@@ -41,14 +66,12 @@ class Source(Protocol):
         """Room the source needs beside the file while it works, as a share of the file's size."""
         ...
 
-    def fetch(
-        self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
-    ) -> None:
-        """Bring the file to its end, from where `partial` stands if that can be continued.
+    def fetch(self, transfer: Transfer) -> None:
+        """Bring the file to its end, from where its partial file stands if that can be continued.
 
         Whether the bytes are the right ones is for the caller to check. Raises `SourceUnavailable`
         where the place does not answer, lacks the file or stops in the middle (what arrived stays
-        in `partial`), `PullCancelled`, and `DiskFull`.
+        in the partial file), `PullCancelled`, and `DiskFull`.
         """
         ...
 

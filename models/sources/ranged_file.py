@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 import httpx
@@ -125,13 +125,3 @@ class RangedFile:
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise SourceUnavailable(f"{self._label} sends the file in an encoding not asked for.")
         return int(match[3])
-
-
-@contextmanager
-def opened(label: str, open_range: OpenRange, refused: Refused) -> Generator[RangedFile]:
-    """The file, with what the network does wrong as `SourceUnavailable`."""
-    try:
-        yield RangedFile(label, open_range, refused)
-    except httpx.TransportError as error:
-        reason = str(error) or type(error).__name__
-        raise SourceUnavailable(f"{label} cannot be reached: {reason}.") from error

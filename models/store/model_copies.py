@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..download.local_duplicates import in_place_manifest
 from ..errors import ModelNotFound, UnsupportedModel, UnusableName
 from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard
 from ..gguf.gguf_support import check_supported
-from ..metadata.manifest import MANIFEST, Manifest, describe_file, read_manifest, write_manifest
+from ..metadata.manifest import (
+    Manifest,
+    describe_file,
+    in_place_manifest,
+    read_manifest,
+    write_manifest,
+)
 from ..metadata.stored_model import FirstMessage, StoredModel
 from ..model_reference import CatalogReference, parse_reference
 from ..places.found_model import plain_name
@@ -103,13 +108,7 @@ class ModelCopier:
                 hint=f"Choose another name: `ingle add {path} NAME`.",
             )
         placed = msgspec.structs.replace(model, place=model.place or str(model.path.parent))
-        try:
-            with self._store.claim(full_name) as folder:
-                folder.mkdir(parents=True, exist_ok=True)
-                write_manifest(folder, in_place_manifest(full_name, placed, model.sha256 or ""))
-                return read_manifest(folder / MANIFEST)
-        except OSError as error:
-            raise disk_failure(error, self._store.root) from error
+        return self._install(in_place_manifest(full_name, placed, model.sha256 or ""))
 
     def find(self, digest: str) -> Path | None:
         """The file with this digest, uploaded or installed; raises `UnusableName`."""
@@ -121,14 +120,18 @@ class ModelCopier:
     def _make(
         self, source: StoredModel, path: Path, name: str, changes: ModelOverrides
     ) -> StoredModel:
-        full_name = self.free_name(name)
-        manifest = _manifest(source, path, full_name, changes)
+        manifest = _manifest(source, path, self.free_name(name), changes)
+        return self._install(manifest, path)
+
+    def _install(self, manifest: Manifest, file: Path | None = None) -> StoredModel:
+        """Write the manifest into the model's folder, with a link to `file` unless it is None."""
         try:
-            with self._store.claim(full_name) as folder:
+            with self._store.folders.claim(manifest.name) as folder:
                 folder.mkdir(parents=True, exist_ok=True)
-                _link(path, folder / _FILE)
+                if file is not None:
+                    _link(file, folder / _FILE)
                 write_manifest(folder, manifest)
-                return read_manifest(folder / MANIFEST)
+                return read_manifest(folder)
         except OSError as error:
             raise disk_failure(error, self._store.root) from error
 
@@ -155,28 +158,20 @@ class ModelCopier:
 
 
 def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverrides) -> Manifest:
-    manifest = Manifest(
-        name=name,
-        file=_FILE,
-        size=source.size,
-        sha256=source.sha256 or _sha256(path),
-        licence=changes.licence or source.licence,
-        description=source.description,
-        parameters=source.parameters,
-        quantization=source.quantization,
-        architecture=source.architecture,
-        context=source.context,
-        chat=source.chat or changes.chat_template is not None,
-        sampling={**source.sampling, **(changes.sampling or {})},
-        source=source.source,
-        task=source.task,
-        chat_template=changes.chat_template or source.chat_template,
-        dimensions=source.dimensions,
-        parent=source.name,
-        system=source.system if changes.system is None else changes.system,
-        messages=source.messages if changes.messages is None else changes.messages,
-        options={**source.options, **(changes.options or {})},
-    )
+    replaced = {
+        "name": name,
+        "licence": changes.licence or source.licence,
+        "chat": source.chat or changes.chat_template is not None,
+        "sampling": {**source.sampling, **(changes.sampling or {})},
+        "chat_template": changes.chat_template or source.chat_template,
+        "parent": source.name,
+        "system": source.system if changes.system is None else changes.system,
+        "messages": source.messages if changes.messages is None else changes.messages,
+        "options": {**source.options, **(changes.options or {})},
+        "place": "",
+    }
+    sha256 = source.sha256 or _sha256(path)
+    manifest = Manifest(file=_FILE, sha256=sha256, **source.details() | replaced)
     if len(msgspec.json.encode(manifest)) > _LARGEST_MANIFEST:
         raise UnusableName(
             f"A model's own texts may have {_LARGEST_MANIFEST // 1024} KiB together.",

@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import shutil
-import time
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from ..catalog import HUB_HOST, LATEST_TAG, Catalog
-from ..download.local_duplicates import find_local_duplicate, link_local_duplicate
-from ..download.model_download import WantedModel, fetch_model
+from ..download.model_download import WantedModel
 from ..download.pull_progress import OnPullProgress, PullReporter
 from ..download.wanted_models import catalog_model, hub_model
-from ..errors import ModelError, ModelInUse, ModelNotFound, NotInStore, Offline
-from ..file_lock import FileLock
+from ..errors import ModelNotFound, NotInStore, Offline
 from ..gguf.gguf_names import parse_shard
 from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
-from ..metadata.manifest import MANIFEST, read_manifest, write_manifest
+from ..metadata.manifest import MANIFEST
 from ..metadata.stored_model import StoredModel, UnusableModel
 from ..model_reference import CatalogReference, HubReference, PathReference, parse_reference
 from ..places.found_model import Place
 from ..places.local_models import LocalModels
 from ..places.place_names import identity, merge_listings
-from ..sources.download_source import Cancelled, raise_if_cancelled
-from ..sources.package_index_source import SCRATCH_PREFIX
-from ..sources.partial_file import disk_failure
+from ..sources.download_source import Cancelled
 from .draft_finder import DraftFinder
+from .model_pull import ModelPull
 from .model_removal import RemovalReport, bytes_freed, delete_files, files_of
+from .store_folder import StoreFolder
 
-logger = logging.getLogger(__name__)
-
-_LOCKS = ".locks"
 _DIGESTS = ".digests.json"
 _SEEN = ".seen.json"
-_POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -60,9 +52,11 @@ class ModelStore:
     _descriptions: DescriptionCache = field(init=False, repr=False)
     _drafts: DraftFinder = field(default_factory=DraftFinder, repr=False)
     _local: LocalModels = field(init=False, repr=False)
+    folders: StoreFolder = field(init=False, repr=False)
     _digests: DigestCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.folders = StoreFolder(self.root)
         self._digests = DigestCache(self.root / _DIGESTS)
         self._descriptions = DescriptionCache(self.root / _SEEN)
         self._local = LocalModels(self.places, self._descriptions)
@@ -94,10 +88,7 @@ class ModelStore:
 
     def own(self) -> list[StoredModel]:
         """The installed models by name; unreadable ones are left out with a warning."""
-        patterns = (f"*/*/{MANIFEST}", f"{HUB_HOST}/*/*/*/{MANIFEST}")
-        paths = [path for pattern in patterns for path in self.root.glob(pattern)]
-        found = (self._read(path.parent) for path in paths)
-        return sorted((model for model in found if model), key=lambda model: model.name)
+        return [self._advised(model) for model in self.folders.models()]
 
     def resolve(self, reference: str) -> StoredModel:
         """The installed model, file or folder that `reference` names.
@@ -142,28 +133,18 @@ class ModelStore:
         if isinstance(parsed, HubReference):
             self.check_online(str(parsed))
         wanted = self._wanted(parsed)
-        reporter = PullReporter(wanted.name, wanted.size, on_progress)
-        try:
-            with self._lock(wanted.name) as lock:
-                self._wait_for(lock, reporter, cancelled)
-                self._sweep()
-                folder = self._folder(wanted.name)
-                return (
-                    self._read(folder)
-                    or self._use_twin(wanted, folder, reporter, cancelled)
-                    or self._fetch(wanted, folder, reporter, cancelled)
-                )
-        except OSError as error:
-            raise disk_failure(error, self.root) from error
+        reporter = PullReporter(wanted.name, wanted.size, on_progress, cancelled)
+        pull = ModelPull(wanted, self.folders, self.list, self._digests, reporter)
+        return self._advised(pull.run(self.check_online))
 
     def plan_removal(self, reference: str, *, delete_file: bool = False) -> RemovalReport:
         """The report of what `remove` would do; raises as it does, except for `ModelInUse`."""
         name = self._own_name(reference)
         if name is None:
             return self._plan_for_others(self.resolve(reference), delete_file=delete_file)
-        folder = self._folder(name)
+        folder = self.folders.path(name)
         files = [path for path in folder.rglob("*") if path.is_file()]
-        model = self._read(folder)
+        model = self._read(name)
         if model is None or not model.place:
             return RemovalReport(
                 name=name,
@@ -189,10 +170,10 @@ class ModelStore:
         """
         plan = self.plan_removal(reference, delete_file=delete_file)
         if self._own_name(reference) is not None:
-            with self.claim(plan.name) as folder:
+            with self.folders.claim(plan.name) as folder:
                 (folder / MANIFEST).unlink(missing_ok=True)  # first: from here on it is no model
                 shutil.rmtree(folder)
-            self._remove_empty(folder.parent)
+            self.folders.remove_empty(folder.parent)
         if plan.place:
             delete_files([Path(path) for path in plan.files])
         self._local.forget()
@@ -221,31 +202,6 @@ class ModelStore:
         others = (other for other in self.own() if other.name != model.name)
         return [other.name for other in others if identity(other.path) == mine]
 
-    @contextmanager
-    def claim(self, name: str) -> Generator[Path]:
-        """Lock the folder of a model's full name.
-
-        Raises `ModelInUse`.
-        """
-        with self._lock(name) as lock:
-            if not lock.try_acquire():
-                raise ModelInUse(
-                    f"{name} is being fetched right now.", hint="Cancel that first, or wait."
-                )
-            yield self._folder(name)
-
-    def _fetch(
-        self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
-    ) -> StoredModel:
-        self.check_online(wanted.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            write_manifest(folder, fetch_model(wanted, folder, reporter, cancelled))
-        except ModelError:
-            self._remove_empty(folder)
-            raise
-        return self._advised(read_manifest(folder / MANIFEST))
-
     def find_draft(self, model: StoredModel) -> StoredModel | None:
         """The smaller model on this machine that can draft best for a model; reads vocabularies."""
         return next(iter(self._drafts.find(model, self.list())), None)
@@ -259,20 +215,6 @@ class ModelStore:
                 "shows what is here.",
             )
 
-    def _use_twin(
-        self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
-    ) -> StoredModel | None:
-        """The wanted file where it is here under another name; None where it is not."""
-        twin = find_local_duplicate(wanted, self.list(), self._digests, reporter, cancelled)
-        if twin is None:
-            return None
-        folder.mkdir(parents=True, exist_ok=True)
-        manifest = link_local_duplicate(wanted, folder, twin)
-        if manifest is None:
-            return None
-        write_manifest(folder, manifest)
-        return self._advised(read_manifest(folder / MANIFEST))
-
     def _wanted(self, parsed: CatalogReference | HubReference) -> WantedModel:
         if isinstance(parsed, HubReference):
             return hub_model(parsed)
@@ -285,16 +227,16 @@ class ModelStore:
         name = str(parsed)
         if isinstance(parsed, CatalogReference):
             if entry := self.catalog.find(name):
-                return self._read(self._folder(entry.full_name))
+                return self._read(entry.full_name)
             complete = parsed.tag is not None
         else:
             complete = parsed.quant is not None
         if complete:
-            model = self._read(self._folder(name))
+            model = self._read(name)
             if model is not None or not name.lower().endswith(LATEST_TAG):
                 return model
             name = name[: -len(LATEST_TAG)]
-        elif model := self._read(self._folder(f"{name}{LATEST_TAG}")):
+        elif model := self._read(f"{name}{LATEST_TAG}"):
             return model
         # Without a tag the name is enough where only one model has it.
         same = [model for model in self.own() if model.name.rpartition(":")[0] == name]
@@ -310,21 +252,9 @@ class ModelStore:
         same = [model for full, model in found.items() if full.rpartition(":")[0] == name]
         return same[0] if len(same) == 1 else None
 
-    def _read(self, folder: Path) -> StoredModel | None:
-        """The model of a folder, or None; logs why a manifest is invalid."""
-        path = folder / MANIFEST
-        try:
-            model = read_manifest(path)
-            if self._folder(model.name) != folder:
-                raise ValueError(f"it belongs to {model.name!r}")
-        except FileNotFoundError as error:
-            if path.exists():
-                logger.warning("Ignoring %s: %s", path, error)
-            return None
-        except (OSError, ValueError) as error:
-            logger.warning("Ignoring %s: %s", path, error)
-            return None
-        return self._advised(model)
+    def _read(self, name: str) -> StoredModel | None:
+        model = self.folders.read(self.folders.path(name))
+        return None if model is None else self._advised(model)
 
     def _advised(self, model: StoredModel) -> StoredModel:
         """The model with the catalog's current advice, which may be newer than the manifest."""
@@ -368,7 +298,7 @@ class ModelStore:
             return model.name
         entry = self.catalog.find(str(parsed))
         name = entry.full_name if entry else str(parsed)
-        return name if ":" in name and any(self._folder(name).glob("*")) else None
+        return name if ":" in name and any(self.folders.path(name).glob("*")) else None
 
     def _not_found(self, parsed: CatalogReference | HubReference) -> ModelNotFound:
         name = str(parsed)
@@ -383,35 +313,3 @@ class ModelStore:
             words = " or ".join(f"`{word}`" for word in dict.fromkeys(near))
             hint = f"Did you mean {words}?" if near else "`ingle list` shows what there is."
         return ModelNotFound(f"There is no model called {name!r} here.", hint=hint)
-
-    def _folder(self, name: str) -> Path:
-        """The folder of a model; its name has passed `parse_reference` or the catalog's checks."""
-        return self.root.joinpath(*name.replace(":", "/").split("/"))
-
-    def _lock(self, name: str) -> FileLock:
-        return FileLock(self.root / _LOCKS / (name.replace("/", "--").replace(":", "--") + ".lock"))
-
-    def _wait_for(self, lock: FileLock, reporter: PullReporter, cancelled: Cancelled) -> None:
-        waiting = False
-        while not lock.try_acquire():
-            if not waiting:
-                reporter.status("waiting for another download")
-            waiting = True
-            raise_if_cancelled(cancelled)
-            time.sleep(_POLL_SECONDS)
-
-    def _sweep(self) -> None:
-        """Remove the private folders of downloads whose process was killed."""
-        for pattern in (f"*/*/{SCRATCH_PREFIX}*", f"{HUB_HOST}/*/*/*/{SCRATCH_PREFIX}*"):
-            for path in self.root.glob(pattern):
-                *parents, tag, _ = path.relative_to(self.root).parts
-                with self._lock(f"{'/'.join(parents)}:{tag}") as lock:
-                    if lock.try_acquire():
-                        shutil.rmtree(path, ignore_errors=True)
-
-    def _remove_empty(self, folder: Path) -> None:
-        """Remove the folder and its parents below the root as far as they are empty."""
-        with suppress(OSError):  # not empty, gone already, or just taken by another download
-            while folder != self.root:
-                folder.rmdir()
-                folder = folder.parent

@@ -67,9 +67,10 @@ def vocabularies(model_cache: Path, unavailable: Callable[[str], None]) -> Path:
 
 def _fetch_vocabularies(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        run = _ClientRun(find_client(), f"llama-cpp-python=={_BINDING}", Path(scratch), _SHA256)
+        requirement = f"llama-cpp-python=={_BINDING}"
+        run = _ClientRun(find_client(), requirement, scratch, lambda count: None, _SHA256)
         any_file = "vendor/llama.cpp/models/ggml-vocab-gpt-2.gguf"
-        unpacked = run.unpacked(any_file, None, lambda have, total: None, lambda: False).parent
+        unpacked = run.unpacked(any_file).parent
         chosen = Path(scratch) / "chosen"
         chosen.mkdir()
         for expected in unpacked.glob("ggml-vocab-*.gguf.out"):

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from ingle.models.errors import PullCancelled, SourceUnavailable
-from ingle.models.sources.download_source import RemoteFile
+from ingle.models.sources.download_source import RemoteFile, Transfer
 from ingle.models.sources.http_source import HTTPSource
 from ingle.models.sources.partial_file import PartialFile
 
@@ -41,7 +41,9 @@ def fetch(
         url, headers=headers, refusals=refusals or {}, retry_delay=0.01, transport=transport
     )
     with PartialFile(path) as partial:
-        source.fetch(file, partial, lambda done, total: reports.append((done, total)), cancelled)
+        source.fetch(
+            Transfer(file, partial, lambda done, total: reports.append((done, total)), cancelled)
+        )
     return reports
 
 

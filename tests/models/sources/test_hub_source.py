@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from ingle.models.errors import ModelNotFound, Offline, SourceUnavailable
-from ingle.models.sources.download_source import RemoteFile
+from ingle.models.sources.download_source import RemoteFile, Transfer
 from ingle.models.sources.hub_source import HubSource, find_model
 from ingle.models.sources.partial_file import PartialFile
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 CONTENT = b"weights" * 1000
 COMMIT = "c" * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+def fetch_into(partial: PartialFile, source: HubSource, file: RemoteFile) -> None:
+    source.fetch(Transfer(file, partial, lambda done, total: None, lambda: False))
 
 
 def serve_repository(server: FileServer, *names: str) -> None:
@@ -63,7 +67,9 @@ def test_the_file_is_fetched_with_the_token(
     server.serve("/own/Repo-GGUF/resolve/main/m-Q8_0.gguf", CONTENT)
     source = HubSource("own/Repo-GGUF", "m-Q8_0.gguf", endpoint=server.address)
     with PartialFile(tmp_path / "p") as partial:
-        source.fetch(RemoteFile("m-Q8_0.gguf"), partial, lambda done, total: None, lambda: False)
+        source.fetch(
+            Transfer(RemoteFile("m-Q8_0.gguf"), partial, lambda done, total: None, lambda: False)
+        )
     assert (tmp_path / "p").read_bytes() == CONTENT
     assert server.log[0].headers["authorization"] == "Bearer hf_secret"
 
@@ -95,7 +101,9 @@ def test_no_hub(tmp_path: Path) -> None:
         PartialFile(tmp_path / "p") as partial,
         pytest.raises(SourceUnavailable, match="cannot be reached") as caught,
     ):
-        source.fetch(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+        source.fetch(
+            Transfer(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+        )
     assert caught.value.hint == "Check the connection and pull again."
 
 
@@ -111,7 +119,9 @@ def test_the_offline_switch(
 def fetch(server: FileServer, path: Path) -> None:
     source = HubSource("own/gated", "m.gguf", endpoint=server.address)
     with PartialFile(path) as partial:
-        source.fetch(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+        source.fetch(
+            Transfer(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+        )
 
 
 @pytest.mark.parametrize(
@@ -238,7 +248,9 @@ def test_a_hub_whose_name_leads_inside_is_told_nothing(
     with PartialFile(tmp_path / "p") as partial:
 
         def fetch() -> None:
-            source.fetch(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+            source.fetch(
+                Transfer(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+            )
 
         if trusted:
             fetch()

