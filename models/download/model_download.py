@@ -118,11 +118,9 @@ def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -
     model = _describe(wanted, folder)
     entry = wanted.entry
     files = [ManifestFile(f.path.name, f.path.stat().st_size, f.sha256) for f in fetched]
-    details = model.details() | {
-        "name": wanted.name,
-        "size": sum(file.size for file in files),
-        "source": fetched[-1].source,
-    }
+    details = model.details(
+        name=wanted.name, size=sum(file.size for file in files), source=fetched[-1].source
+    )
     if entry is not None:
         for name in ("licence", "description", "chat", "sampling"):
             details[name] = getattr(entry, name)

@@ -105,8 +105,8 @@ def read_manifest(folder: Path) -> StoredModel:
 
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
     """The manifest of a model that lies outside the store, under a name of the store."""
-    own = {"name": name, "chat_template": None, "dimensions": [], "parent": ""}
-    return Manifest(file="", path=str(model.path), sha256=sha256, **model.details() | own)
+    details = model.details(name=name, chat_template=None, dimensions=[], parent="")
+    return Manifest(file="", path=str(model.path), sha256=sha256, **details)
 
 
 def _check_sizes(manifest: Manifest, folder: Path, model: Path) -> None:

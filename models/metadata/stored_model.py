@@ -46,9 +46,9 @@ class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     place: str = ""
 
-    def details(self) -> dict[str, Any]:
-        """The fields of this base class, by name."""
-        return {name: getattr(self, name) for name in ModelDetails.__struct_fields__}
+    def details(self, **changes: Any) -> dict[str, Any]:
+        """The fields of this base class by name, with `changes` in place of their values."""
+        return {name: getattr(self, name) for name in ModelDetails.__struct_fields__} | changes
 
 
 class StoredModel(ModelDetails, frozen=True, kw_only=True):

@@ -158,20 +158,19 @@ class ModelCopier:
 
 
 def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverrides) -> Manifest:
-    replaced = {
-        "name": name,
-        "licence": changes.licence or source.licence,
-        "chat": source.chat or changes.chat_template is not None,
-        "sampling": {**source.sampling, **(changes.sampling or {})},
-        "chat_template": changes.chat_template or source.chat_template,
-        "parent": source.name,
-        "system": source.system if changes.system is None else changes.system,
-        "messages": source.messages if changes.messages is None else changes.messages,
-        "options": {**source.options, **(changes.options or {})},
-        "place": "",
-    }
-    sha256 = source.sha256 or _sha256(path)
-    manifest = Manifest(file=_FILE, sha256=sha256, **source.details() | replaced)
+    details = source.details(
+        name=name,
+        licence=changes.licence or source.licence,
+        chat=source.chat or changes.chat_template is not None,
+        sampling={**source.sampling, **(changes.sampling or {})},
+        chat_template=changes.chat_template or source.chat_template,
+        parent=source.name,
+        system=source.system if changes.system is None else changes.system,
+        messages=source.messages if changes.messages is None else changes.messages,
+        options={**source.options, **(changes.options or {})},
+        place="",
+    )
+    manifest = Manifest(file=_FILE, sha256=source.sha256 or _sha256(path), **details)
     if len(msgspec.json.encode(manifest)) > _LARGEST_MANIFEST:
         raise UnusableName(
             f"A model's own texts may have {_LARGEST_MANIFEST // 1024} KiB together.",
