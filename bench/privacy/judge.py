@@ -16,6 +16,7 @@ from topics import own_sets
 
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
 from ingle.daemon.routing.inspection.privacy_judge import PrivacyOpinion, judge
 
@@ -25,7 +26,7 @@ PROMPTS = 60
 async def measure(path: Path, prompts: int) -> dict[str, object]:
     """The judge alone, and beside the classifier, on some prompts of each of our sets."""
     source = random.Random(7)
-    classifier = PersonalClassifier()
+    classifier = PersonalClassifier(TextAnnotator())
     spec = make_load_spec(describe(path), engine="llama.cpp", context=2048, slots=1)
     backend = WorkerProcess(spec)
     await backend.start()

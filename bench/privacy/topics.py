@@ -34,10 +34,12 @@ from machine import RESULTS, save  # bench/, on the path beside this folder
 
 from ingle.daemon.routing.detectors.finding import TextPart
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
-from ingle.daemon.routing.detectors.natural_language.name_detector import NameDetector
-from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
-from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
-from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, make_scanner
+from ingle.daemon.routing.inspection.text_scanner import (
+    OwnWords,
+    Scanner,
+    make_scanner,
+    prose_detectors,
+)
 from ingle.daemon.routing.policy.policy import Policy
 from ingle.daemon.routing.policy.policy_decision import Verdict
 
@@ -207,7 +209,7 @@ def times(texts: Sequence[str], size: int = 4096) -> dict[str, object]:
     result: dict[str, object] = {}
     together = [0.0] * len(stretches)
     reader = TextAnnotator()
-    for detector in (NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)):
+    for detector in prose_detectors(reader):
         list(detector.find(stretches[0]))
         spent: list[float] = []
         for stretch in stretches:

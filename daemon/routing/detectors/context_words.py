@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ..text_analysis.character_folding import folds
+from ..text_analysis.data_files import word_lists
 from ..text_analysis.text_index import keywords_in, lowered, register_keywords, vocabulary
 
 _TOKEN = re.compile(r"[^\W\d_]+")
@@ -14,21 +15,19 @@ _TOKEN = re.compile(r"[^\W\d_]+")
 class ContextWords:
     """Looks for words within a number of characters before and after a position.
 
-    `words` are separated by spaces, in lower case; one that ends in `*` is a prefix, and `_` is any
-    gap. Scripts without spaces have no word boundaries, so their words match anywhere.
+    Scripts without spaces have no word boundaries, so their words match anywhere.
     """
 
-    def __init__(self, words: str, before: int = 48, after: int = 20) -> None:
+    def __init__(self, name: str, before: int = 48, after: int = 20) -> None:
+        """`name` is that of a list in `words.txt`; a space in a word stands for any gap."""
         self._before, self._after = before, after
-        words = _folded(words)
-        single = [word for word in words.split() if "_" not in word and _has_edges(word)]
+        words = list(map(_folded, word_lists()[name]))
+        single = [word for word in words if " " not in word and _has_edges(word)]
         self._whole = frozenset(word for word in single if not word.endswith("*"))
         self._begins = tuple(word[:-1] for word in single if word.endswith("*"))
         self._twos = frozenset(begin[:2] for begin in self._begins)
-        others = {word.rstrip("*") for word in words.split()} - self._whole - set(self._begins)
-        pieces = (word.replace("-", " ") for word in others if "_" not in word)
-        self._pieces = tuple(pieces)
-        self._rows = tuple(word.replace("_", " ") for word in others if "_" in word)
+        others = {word.rstrip("*") for word in words} - self._whole - set(self._begins)
+        self._rows = tuple(word if " " in word else word.replace("-", " ") for word in others)
 
     def near(self, text: str, start: int, end: int) -> bool:
         """Whether a word occurs near the span, not counting the span itself."""
@@ -50,7 +49,7 @@ class ContextWords:
         if any(token.startswith(self._begins) for token in tokens if token[:2] in self._twos):
             return True
         row = " ".join(tokens)
-        return any(map(row.__contains__, self._rows)) or any(map(row.__contains__, self._pieces))
+        return any(map(row.__contains__, self._rows))
 
 
 class Phrases:
@@ -59,8 +58,9 @@ class Phrases:
     Unless `whole`, they may be part of a longer word.
     """
 
-    def __init__(self, phrases: Iterable[str], whole: bool = False) -> None:
-        phrases = tuple(map(_folded, phrases))
+    def __init__(self, name: str, whole: bool = False) -> None:
+        """`name` is that of a list in `words.txt`."""
+        phrases = tuple(map(_folded, word_lists()[name]))
         self._edged = frozenset(phrase for phrase in phrases if whole and _has_edges(phrase))
         self._exact: dict[str, list[str]] = {}
         self._within: dict[str, list[str]] = {}

@@ -1,8 +1,10 @@
-"""Findings of detectors, and their sensitivity."""
+"""Detectors, their findings, and the sensitivity of these."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -72,17 +74,29 @@ class TextPart(msgspec.Struct, frozen=True):
     text: str
 
 
-class SensitiveFinding(msgspec.Struct, frozen=True, kw_only=True):
+class SensitiveFinding(msgspec.Struct, frozen=True):
     """A finding in the part with the number `part`, from character `start` up to `end`.
 
     `value` is the normalised text: two findings of equal kind and value are the same thing. It is
-    never stored or logged. `detector` names its detector, for explanations.
+    never stored or logged. `detector` names its detector, for explanations; the scanner sets it.
     """
 
     kind: FindingKind
     start: int
     end: int
     value: str
-    detector: str
-    part: int = 0
     certainty: float = 1.0
+    detector: str = ""
+    part: int = 0
+
+
+class Detector(NamedTuple):
+    """Finds one family of sensitive content; `name` is for explanations and errors.
+
+    `find` returns findings with offsets into the text, in time proportional to its length. One for
+    `prose` interprets sentences, and gets only texts that contain some, not every view of a number.
+    """
+
+    name: str
+    find: Callable[[str], Iterable[SensitiveFinding]]
+    prose: bool = False

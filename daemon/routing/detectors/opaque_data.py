@@ -24,27 +24,17 @@ _LEAST_LINE, _LEAST_LONG = 32, 200
 _HEX_LETTERS = frozenset("0123456789abcdef\r\n \t")
 
 
-class OpaqueDetector:
-    """Finds Base64 and hexadecimal codes of more than a few lines that do not decode to text."""
-
-    name = "opaque"
-
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
-        for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
-            for match in pattern.finditer(text):
-                if _is_code(match[0]) and reads_as(match[0]) is None:
-                    yield self._finding(*match.span())
-        if "base64," in text:
-            for match in _DATA.finditer(text):
-                if not match[0].lower().startswith("data:text/"):
-                    yield self._finding(*match.span())
-
-    def _finding(self, start: int, end: int) -> SensitiveFinding:
-        return SensitiveFinding(
-            kind=FindingKind.UNINSPECTABLE, start=start, end=end, value="", detector=self.name
-        )
+def find_opaque_data(text: str) -> Iterator[SensitiveFinding]:
+    """Yield Base64 and hexadecimal codes of more than a few lines that do not decode to text."""
+    lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
+    for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
+        for match in pattern.finditer(text):
+            if _is_code(match[0]) and reads_as(match[0]) is None:
+                yield SensitiveFinding(FindingKind.UNINSPECTABLE, *match.span(), "")
+    if "base64," in text:
+        for match in _DATA.finditer(text):
+            if not match[0].lower().startswith("data:text/"):
+                yield SensitiveFinding(FindingKind.UNINSPECTABLE, *match.span(), "")
 
 
 def _is_code(run: str) -> bool:

@@ -21,15 +21,13 @@ class OwnWords(msgspec.Struct, frozen=True):
 class OwnWordDetector:
     """Finds the user's words and paths below the user's folders."""
 
-    name = "own_words"
-
     def __init__(self, owner: OwnWords) -> None:
         words = sorted({" ".join(word.split()) for word in owner.words} - {""})
         self._words = [(word.lower(), _word_pattern(word)) for word in words]
         self._folders = [_folder_pattern(form) for form in _folder_forms(owner.folders)]
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
+        """Yield the words, and paths below the folders."""
         if self._words:
             lower = text.lower()
             for word, pattern in self._words:
@@ -42,13 +40,7 @@ class OwnWordDetector:
         self, pattern: re.Pattern[str], text: str, kind: FindingKind, value: str | None
     ) -> Iterator[SensitiveFinding]:
         for match in pattern.finditer(text):
-            yield SensitiveFinding(
-                kind=kind,
-                start=match.start(),
-                end=match.end(),
-                value=value or match[0],
-                detector=self.name,
-            )
+            yield SensitiveFinding(kind, match.start(), match.end(), value or match[0])
 
 
 def _word_pattern(word: str) -> re.Pattern[str]:

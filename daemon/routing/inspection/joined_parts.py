@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ..detectors.finding import SensitiveFinding, TextPart
 from ..views.text_fragments import piece_of
 
@@ -36,7 +38,7 @@ class JoinedText(NamedTuple):
             start = max(finding.start, piece.start) - piece.start + piece.offset
             end = min(finding.end, piece.start + piece.length) - piece.start + piece.offset
             if start < end:
-                found.append(_at(finding, piece.part, start, end))
+                found.append(replace(finding, part=piece.part, start=start, end=end))
         return found if len(found) > 1 else []
 
 
@@ -151,15 +153,3 @@ def _is_mixed(word: str) -> bool:
 
 def _joins(letter: str) -> bool:
     return letter.isalnum() or letter in "@._+=/-"
-
-
-def _at(finding: SensitiveFinding, part: int, start: int, end: int) -> SensitiveFinding:
-    return SensitiveFinding(
-        kind=finding.kind,
-        start=start,
-        end=end,
-        value=finding.value,
-        detector=finding.detector,
-        part=part,
-        certainty=finding.certainty,
-    )

@@ -8,28 +8,29 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
-from ..detectors.confidentiality_marks import MarkDetector
-from ..detectors.detector import Detector
-from ..detectors.finding import FindingKind, SensitiveFinding, TextPart
-from ..detectors.identifiers.banking import BankDetector, WalletDetector
-from ..detectors.identifiers.birth_dates import BirthdayDetector
-from ..detectors.identifiers.document_numbers import DocumentDetector
-from ..detectors.identifiers.email_addresses import EmailDetector
-from ..detectors.identifiers.file_paths import PathDetector
-from ..detectors.identifiers.labelled_documents import DirectDocumentDetector
-from ..detectors.identifiers.national_ids import IdentityDetector
-from ..detectors.identifiers.network_addresses import NetworkDetector
-from ..detectors.identifiers.number_plates import PlateDetector
-from ..detectors.identifiers.payment_cards import CardDetector
-from ..detectors.identifiers.phone_numbers import PhoneDetector
+from msgspec.structs import replace
+
+from ..detectors.confidentiality_marks import find_marks
+from ..detectors.finding import Detector, FindingKind, SensitiveFinding, TextPart
+from ..detectors.identifiers.banking import find_ibans, find_wallets
+from ..detectors.identifiers.birth_dates import find_birth_dates
+from ..detectors.identifiers.document_numbers import find_document_numbers
+from ..detectors.identifiers.email_addresses import find_email_addresses
+from ..detectors.identifiers.file_paths import find_file_paths
+from ..detectors.identifiers.labelled_documents import find_labelled_documents
+from ..detectors.identifiers.national_ids import find_national_ids
+from ..detectors.identifiers.network_addresses import find_network_addresses
+from ..detectors.identifiers.number_plates import find_number_plates
+from ..detectors.identifiers.payment_cards import find_payment_cards
+from ..detectors.identifiers.phone_numbers import find_phone_numbers
 from ..detectors.natural_language.annotated_text import TextAnnotator
 from ..detectors.natural_language.name_detector import NameDetector
 from ..detectors.natural_language.personal_classifier import PersonalClassifier
 from ..detectors.natural_language.topic_detector import TopicDetector
-from ..detectors.opaque_data import OpaqueDetector
+from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
-from ..detectors.secrets.assigned_secrets import AssignedSecretDetector
-from ..detectors.secrets.tokens_and_keys import PrivateKeyDetector, TokenDetector
+from ..detectors.secrets.assigned_secrets import find_assigned_secrets
+from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..text_analysis.text_index import clear_text_caches
 from ..views.text_views import views
 from .joined_parts import joined
@@ -67,8 +68,8 @@ class Scanner:
         timeout: float = 10.0,
         reader: TextAnnotator | None = None,
     ) -> None:
-        self._readers = tuple(detectors)
-        self._detectors = tuple(one for one in detectors if not _reads_prose(one))
+        self._detectors = tuple(detectors)
+        self._structured = tuple(one for one in detectors if not one.prose)
         self._limit, self._timeout = limit, timeout
         self._reader = reader
         self._lock = threading.Lock()
@@ -84,7 +85,7 @@ class Scanner:
             if room < 0:
                 found.append(_uninspectable(part.text, "limit", number))
             elif part.text:
-                found += (_in_part(finding, number) for finding in self._text(part.text, deadline))
+                found += (replace(f, part=number) for f in self._text(part.text, deadline))
         found += self._over_seams(parts, found, deadline)
         return sorted(found, key=_place)
 
@@ -143,7 +144,7 @@ class Scanner:
             try:
                 for finding in self._chunk(chunk, deadline, prose):
                     if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
-                        found.append(_moved(finding, offset))
+                        found.append(_moved(finding, finding.start + offset, finding.end + offset))
             except TimeoutError:
                 found.append(_uninspectable(text, f"{_FAILED}: time", 0))
                 break
@@ -157,7 +158,7 @@ class Scanner:
             yield _uninspectable(text, f"{_FAILED}: views", 0)
             return
         for number, view in enumerate(readings):
-            for detector in self._readers if prose and view.is_prose else self._detectors:
+            for detector in self._detectors if prose and view.is_prose else self._structured:
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 try:
@@ -165,43 +166,47 @@ class Scanner:
                         if number and not view.touches_an_edit(finding.start, finding.end):
                             continue
                         start, end = view.span(finding.start, finding.end)
-                        yield _moved(finding, start - finding.start, end - start)
+                        yield _moved(finding, start, end, detector.name)
                 except Exception:  # the failure of one detector must not hide findings of others
                     yield _uninspectable(text, f"{_FAILED}: {detector.name}", 0)
-
-
-def _reads_prose(detector: Detector) -> bool:
-    return bool(getattr(detector, "whole_text", False))
 
 
 def make_scanner(owner: OwnWords) -> Scanner:
     """Return a scanner with all detectors, including the user's own words."""
     reader = TextAnnotator()  # shared, so that the three analyse a text only once
-    meaning = [NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)]
-    return Scanner([*structured_detectors(owner), *meaning], reader=reader)
+    return Scanner([*structured_detectors(owner), *prose_detectors(reader)], reader=reader)
+
+
+def prose_detectors(reader: TextAnnotator) -> list[Detector]:
+    """Return the detectors that interpret sentences."""
+    return [
+        Detector("names", NameDetector(reader).find, prose=True),
+        Detector("topics", TopicDetector(reader).find, prose=True),
+        Detector("classifier", PersonalClassifier(reader).find, prose=True),
+    ]
 
 
 def structured_detectors(owner: OwnWords) -> list[Detector]:
     """Return the detectors of structured values: by shape, check digit or adjacent words."""
     return [
-        OwnWordDetector(owner),
-        MarkDetector(),
-        PrivateKeyDetector(),
-        TokenDetector(),
-        AssignedSecretDetector(),
-        CardDetector(),
-        BankDetector(),
-        WalletDetector(),
-        IdentityDetector(),
-        DocumentDetector(),
-        DirectDocumentDetector(),
-        PlateDetector(),
-        PhoneDetector(),
-        EmailDetector(),
-        BirthdayDetector(),
-        NetworkDetector(),
-        PathDetector(),
-        OpaqueDetector(),
+        Detector("own_words", OwnWordDetector(owner).find),
+        Detector("marks", find_marks),
+        Detector("private_keys", find_private_keys),
+        Detector("tokens", find_tokens),
+        Detector("assigned_secrets", find_assigned_secrets),
+        Detector("cards", find_payment_cards),
+        Detector("banking", find_ibans),
+        Detector("wallets", find_wallets),
+        Detector("identities", find_national_ids),
+        Detector("documents", find_document_numbers),
+        Detector("direct_documents", find_labelled_documents),
+        Detector("plates", find_number_plates),
+        Detector("phones", find_phone_numbers),
+        Detector("contacts", find_email_addresses),
+        Detector("birthdays", find_birth_dates),
+        Detector("network", find_network_addresses),
+        Detector("paths", find_file_paths),
+        Detector("opaque", find_opaque_data),
     ]
 
 
@@ -242,27 +247,11 @@ def _place(finding: SensitiveFinding) -> tuple[int, int, int]:
 
 
 def _uninspectable(text: str, why: str, part: int) -> SensitiveFinding:
-    return SensitiveFinding(
-        kind=FindingKind.UNINSPECTABLE, start=0, end=len(text), value="", detector=why, part=part
-    )
+    return SensitiveFinding(FindingKind.UNINSPECTABLE, 0, len(text), "", 1.0, why, part)
 
 
-def _in_part(finding: SensitiveFinding, part: int) -> SensitiveFinding:
-    return _copy(finding, finding.start, finding.end, part)
-
-
-def _moved(finding: SensitiveFinding, by: int, length: int | None = None) -> SensitiveFinding:
-    start = finding.start + by
-    return _copy(finding, start, finding.end + by if length is None else start + length)
-
-
-def _copy(finding: SensitiveFinding, start: int, end: int, part: int = 0) -> SensitiveFinding:
-    return SensitiveFinding(
-        kind=finding.kind,
-        start=start,
-        end=end,
-        value=finding.value,
-        detector=finding.detector,
-        part=part,
-        certainty=finding.certainty,
-    )
+def _moved(
+    finding: SensitiveFinding, start: int, end: int, detector: str | None = None
+) -> SensitiveFinding:
+    name = finding.detector if detector is None else detector
+    return SensitiveFinding(finding.kind, start, end, finding.value, finding.certainty, name)

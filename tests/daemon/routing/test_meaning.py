@@ -9,13 +9,15 @@ from topics import Prompts, interval, measure, own_sets
 
 from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
-from ingle.daemon.routing.detectors.natural_language.name_detector import NameDetector
-from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
-from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
-from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, make_scanner
+from ingle.daemon.routing.inspection.text_scanner import (
+    OwnWords,
+    Scanner,
+    make_scanner,
+    prose_detectors,
+)
 
 READER = TextAnnotator()
-DETECTORS = (NameDetector(READER), TopicDetector(READER), PersonalClassifier(READER))
+DETECTORS = prose_detectors(READER)
 # An error of the quick run is one prompt of a hundred; the full one is nearer to what is promised.
 FLOORS = {True: 0.10, False: 0.13}
 FULL_FLOORS = {True: 0.06, False: 0.10}
@@ -69,7 +71,7 @@ def test_any_text_is_read_and_places_are_in_it(text: str) -> None:
 def test_what_was_read_is_forgotten() -> None:
     reader = TextAnnotator()
     text = "My name is Tuulikki Virtanen."
-    scanner = Scanner([NameDetector(reader)], reader=reader)
+    scanner = Scanner(prose_detectors(reader)[:1], reader=reader)
     scanner.scan([TextPart("prompt", text)])
     before = reader.read(text)
     assert reader.read(text) is before

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...text_analysis.checksums import mod97
+from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import digit_runs, long_words
 from ..context_words import ContextWords, Phrases
 from ..finding import FindingKind, SensitiveFinding
@@ -35,17 +36,8 @@ _WALLETS = (
     ("xpr", re.compile(r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,112}")),
 )
 _BASE58 = re.compile(r"[1-9A-HJ-NP-Za-km-z]{25,95}+")
-_WALLET_WORDS = ContextWords(
-    "bitcoin btc ethereum eth wallet* litecoin ltc doge* monero xmr solana sol crypto* ripple xrp "
-    "tron trx cardano ada adresse address coin* seed mnemonic private_key wif usdt brieftasche "
-    "billetera cartera portefeuille portafoglio carteira кошелек 钱包"
-)
-_SEED_WORDS = Phrases((
-    "seed phrase", "seed-phrase", "seedphrase", "recovery phrase", "mnemonic", "seed words",
-    "recovery words", "backup phrase", "secret phrase", "wiederherstellungs", "frase semilla",
-    "phrase de récupération", "frase de recuperación", "助记词", "seed is", "wallet seed",
-    "my seed",
-))  # fmt: skip
+_WALLET_WORDS = ContextWords("wallets")
+_SEED_WORDS = Phrases("seed phrases")
 _WORD_ROW = re.compile(
     r"(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}(?:(?: {1,2}|, ?| ?\n ?)(?:[0-9]{1,2}[.):] ?)?"
     r"[a-z]{3,8}(?![a-z])){11,23}+"
@@ -53,37 +45,22 @@ _WORD_ROW = re.compile(
 _SEED_WORD = re.compile(r"[a-z]{3,8}")
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
 # None of them is in the word list of BIP 39, and few sentences of twelve words lack them all.
-_NO_SEED_WORDS = frozenset(
-    ["the", "and", "are", "was", "not", "for", "but", "his", "her", "him", "our", "its", "had",
-    "has", "did", "from", "been", "were", "would", "could", "their", "which", "there", "where",
-    "some", "because", "your", "with's", "into", "very", "more", "most", "such", "these", "those"]
-)  # fmt: skip
+_NO_SEED_WORDS = frozenset(word_lists()["not in seed phrases"])
 
 
-class BankDetector:
-    """Finds IBANs with valid check digits (ISO 13616)."""
-
-    name = "banking"
-
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        done = 0
-        for start in _iban_starts(text):
-            match = _IBAN.match(text, start) if start >= done else None
-            if match is None:
-                continue
-            end = _iban_end(match[0])
-            if end:
-                value = _plain(match[0][:end])
-                yield SensitiveFinding(
-                    kind=FindingKind.IBAN,
-                    start=start,
-                    end=start + end,
-                    value=value,
-                    detector=self.name,
-                )
-                # Otherwise `to 200 EUR to DE89…` would match as one, and hide the real one inside.
-                done = start + end
+def find_ibans(text: str) -> Iterator[SensitiveFinding]:
+    """Yield IBANs with valid check digits (ISO 13616)."""
+    done = 0
+    for start in _iban_starts(text):
+        match = _IBAN.match(text, start) if start >= done else None
+        if match is None:
+            continue
+        end = _iban_end(match[0])
+        if end:
+            value = _plain(match[0][:end])
+            yield SensitiveFinding(FindingKind.IBAN, start, start + end, value)
+            # Otherwise `to 200 EUR to DE89…` would match as one, and hide the real one inside.
+            done = start + end
 
 
 def _iban_starts(text: str) -> Iterator[int]:
@@ -96,58 +73,50 @@ def _iban_starts(text: str) -> Iterator[int]:
             yield start
 
 
-class WalletDetector:
-    """Finds addresses and private keys of wallets, and seed phrases."""
+def find_wallets(text: str) -> Iterator[SensitiveFinding]:
+    """Yield addresses and private keys of wallets, and seed phrases."""
+    for piece, pattern in _WALLETS:
+        if piece in text:
+            for match in pattern.finditer(text):
+                yield SensitiveFinding(FindingKind.WALLET, match.start(), match.end(), match[0])
+    if any(end - start >= 25 for start, end in long_words(text)):
+        yield from _base58(text)
+    yield from _seeds(text)
 
-    name = "wallets"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        for piece, pattern in _WALLETS:
-            if piece in text:
-                for match in pattern.finditer(text):
-                    yield self._finding(match.start(), match.end(), match[0])
-        if any(end - start >= 25 for start, end in long_words(text)):
-            yield from self._base58(text)
-        yield from self._seeds(text)
+def _base58(text: str) -> Iterator[SensitiveFinding]:
+    for match in _BASE58.finditer(text):
+        run = match[0]
+        bitcoin = len(run) <= 35 and run[0] in "13LMD"
+        other = (len(run) == 95 and run[0] in "48") or (len(run) in (51, 52) and run[0] in "5KL")
+        other = other or (len(run) in (34,) and run[0] in "Tr") or 43 <= len(run) <= 44
+        if not (bitcoin or other) or run.isdigit() or not any(map(str.isdigit, run)):
+            continue
+        if text[max(0, match.start() - 1) : match.start()].isalnum():
+            continue
+        if _WALLET_WORDS.near(text, match.start(), match.end()) or (bitcoin and _base58_sum(run)):
+            yield SensitiveFinding(FindingKind.WALLET, match.start(), match.end(), run)
 
-    def _base58(self, text: str) -> Iterator[SensitiveFinding]:
-        for match in _BASE58.finditer(text):
-            run = match[0]
-            bitcoin = len(run) <= 35 and run[0] in "13LMD"
-            other = (len(run) == 95 and run[0] in "48") or (
-                len(run) in (51, 52) and run[0] in "5KL"
+
+def _seeds(text: str) -> Iterator[SensitiveFinding]:
+    """Yield seed phrases after words that announce them, or on a line of words that are no
+    sentence.
+    """
+    for end in _SEED_WORDS.ends(text):
+        match = _WORD_ROW.search(text, end, end + 400)
+        if match is not None and len(_SEED_WORD.findall(match[0])) in _SEED_LENGTHS:
+            yield SensitiveFinding(
+                FindingKind.WALLET, *match.span(), " ".join(_SEED_WORD.findall(match[0]))
             )
-            other = other or (len(run) in (34,) and run[0] in "Tr") or 43 <= len(run) <= 44
-            if not (bitcoin or other) or run.isdigit() or not any(map(str.isdigit, run)):
-                continue
-            if text[max(0, match.start() - 1) : match.start()].isalnum():
-                continue
-            if _WALLET_WORDS.near(text, match.start(), match.end()) or (
-                bitcoin and _base58_sum(run)
-            ):
-                yield self._finding(match.start(), match.end(), run)
-
-    def _seeds(self, text: str) -> Iterator[SensitiveFinding]:
-        """Yield seed phrases after words that announce them, or on a line of words that are no
-        sentence.
-        """
-        for end in _SEED_WORDS.ends(text):
-            match = _WORD_ROW.search(text, end, end + 400)
-            if match is not None and len(_SEED_WORD.findall(match[0])) in _SEED_LENGTHS:
-                yield self._finding(*match.span(), " ".join(_SEED_WORD.findall(match[0])))
-        place = 0
-        for line in text.splitlines(keepends=True):
-            words = line.strip(" \t\r\n\"'`").split(" ")
-            if len(words) in _SEED_LENGTHS and _is_seed(words):
-                start = place + line.index(words[0])
-                yield self._finding(start, start + len(" ".join(words)), " ".join(words))
-            place += len(line)
-
-    def _finding(self, start: int, end: int, value: str) -> SensitiveFinding:
-        return SensitiveFinding(
-            kind=FindingKind.WALLET, start=start, end=end, value=value, detector=self.name
-        )
+    place = 0
+    for line in text.splitlines(keepends=True):
+        words = line.strip(" \t\r\n\"'`").split(" ")
+        if len(words) in _SEED_LENGTHS and _is_seed(words):
+            start = place + line.index(words[0])
+            yield SensitiveFinding(
+                FindingKind.WALLET, start, start + len(" ".join(words)), " ".join(words)
+            )
+        place += len(line)
 
 
 def _is_seed(words: list[str]) -> bool:

@@ -8,32 +8,7 @@ from collections.abc import Iterator
 from ..context_words import Phrases
 from ..finding import FindingKind, SensitiveFinding
 
-_WORDS = Phrases((
-    "date of birth", "birth date", "birthdate", "birthday", "dob", "d.o.b", "born", "date_of_birth",
-    "geboren", "geburtsdatum", "geburtstag", "geb.", "geb", "date de naissance", "née le", "né le",
-    "né(e) le", "naissance", "fecha de nacimiento", "nacido", "nacida", "nací", "nacimiento",
-    "data di nascita", "nato il", "nata il", "nato", "nata", "data de nascimento", "nascido",
-    "nascida",
-    "nasci", "nascimento", "geboortedatum", "geb. datum", "data urodzenia", "urodzony", "urodzona",
-    "urodzonej", "urodzonego", "ur.", "urodził", "födelsedatum", "född", "født", "fødselsdato",
-    "fødselsdag", "syntymäaika", "syntynyt", "datum narození", "narozen", "születési",
-    "doğum tarihi",
-    "doğum", "дата рождения", "родился", "родилась", "出生日期", "出生", "生年月日", "生まれ",
-    "생년월일", "data nașterii", "ημερομηνία γέννησης", "тarих", "b-day", "bday", "dateofbirth",
-    "birth_date", "birth-date", "d.o.b.", "geb.-datum", "gebdat", "geb.dat", "geburtsdat", "ddn",
-    "né(e)", "f. nac", "f.nac", "fecha nac", "nac.", "nasc.", "dt nasc", "data nasc", "dt. nasc",
-    "data urodzin", "ur. dnia", "födelsedag", "fødd", "syntymäpäivä", "született", "születésnap",
-    "datum rođenja", "rođen", "rođena", "rojen", "rojena", "datum rojstva", "dátum narodenia",
-    "narodený", "narodená", "narozena", "narozený", "gimimo data", "gimęs", "gimusi",
-    "dzimšanas datums", "dzimis", "dzimusi", "sünniaeg", "sünnikuupäev", "sündinud", "născut",
-    "născută", "data nasterii", "datëlindja", "дата народження", "народився", "народилася",
-    "народилась", "дата на раждане", "роден", "родена", "рођен", "рођена", "датум рођења", "д.р.",
-    "г.р.", "γεννήθηκα", "γεννήθηκε", "ημ. γέννησης", "γεννηθείς", "תאריך לידה", "נולד", "נולדה",
-    "נולדתי", "تاريخ الميلاد", "مواليد", "تاریخ تولد", "متولد", "जन्म तिथि", "जन्मतिथि", "जन्म",
-    "জন্ম তারিখ", "பிறந்த தேதி", "วันเกิด", "วันเดือนปีเกิด", "ngày sinh", "sinh ngày",
-    "tanggal lahir", "tgl lahir", "lahir", "tarikh lahir", "petsa ng kapanganakan",
-    "tarehe ya kuzaliwa", "doğum günü", "doğumlu", "誕生日", "出生年月日", "生日", "생일", "출생",
-), whole=True)  # fmt: skip
+_WORDS = Phrases("births", whole=True)
 _MONTH = r"[^\W\d_]{3,12}\.?"
 _DATE = (
     r"\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{4}\. \d{1,2}\. \d{1,2}\.?"
@@ -57,30 +32,21 @@ _YEAR = re.compile(r"\d{4}")
 _FIRST_YEAR = 1905  # earlier birthdays belong to historical persons
 
 
-class BirthdayDetector:
-    """Finds dates in many notations after or before words of birth."""
-
-    name = "birthdays"
-
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        for end in _WORDS.ends(text):
-            match = _BEHIND.match(text, end)
-            begin = max(0, end - 70)
-            if match is None:
-                match = _BEFORE.search(text[begin:end].rpartition("\n")[2])
-                begin = end - len(text[begin:end].rpartition("\n")[2])
-            else:
-                begin = 0
-            if match is None:
-                continue
-            year = _YEAR.search(match["date"])
-            if year is None or int(year[0]) >= _FIRST_YEAR:
-                start, stop = match.span("date")
-                yield SensitiveFinding(
-                    kind=FindingKind.DATE_OF_BIRTH,
-                    start=begin + start,
-                    end=begin + stop,
-                    value=match["date"],
-                    detector=self.name,
-                )
+def find_birth_dates(text: str) -> Iterator[SensitiveFinding]:
+    """Yield dates in many notations after or before words of birth."""
+    for end in _WORDS.ends(text):
+        match = _BEHIND.match(text, end)
+        begin = max(0, end - 70)
+        if match is None:
+            match = _BEFORE.search(text[begin:end].rpartition("\n")[2])
+            begin = end - len(text[begin:end].rpartition("\n")[2])
+        else:
+            begin = 0
+        if match is None:
+            continue
+        year = _YEAR.search(match["date"])
+        if year is None or int(year[0]) >= _FIRST_YEAR:
+            start, stop = match.span("date")
+            yield SensitiveFinding(
+                FindingKind.DATE_OF_BIRTH, begin + start, begin + stop, match["date"]
+            )

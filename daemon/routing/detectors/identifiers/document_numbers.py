@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import lowered
 from ..context_words import Phrases, windows
 from ..finding import FindingKind, SensitiveFinding
-from .document_words import ABBREVIATIONS, ACCOUNT_WORDS, WORDS
 
-_KINDS = [(kind, Phrases(words, whole=True)) for kind, words in WORDS]
-_ACCOUNTS = Phrases(ACCOUNT_WORDS, whole=True)
+DOCUMENT_WORDS = {
+    kind: Phrases(f"documents: {kind}", whole=True)
+    for kind in FindingKind
+    if f"documents: {kind}" in word_lists()
+}
+_ACCOUNTS = Phrases("documents: bank_account if about a bank", whole=True)
+# Common words unless they are written in capitals.
+_ABBREVIATIONS = {
+    word: kind for kind in DOCUMENT_WORDS for word in word_lists().get(f"abbreviations: {kind}", ())
+}
 # Words next to an account number in a bank's own texts.
 _OF_A_BANK = re.compile(
     r"(?<!\d)\d\d-\d\d-\d\d(?!\d)|\b(?:sort code|routing|aba|bsb|bic|swift|iban|ifsc|blz|bank"
@@ -55,51 +63,53 @@ _LEAST_DIGITS = {
 _ENOUGH = 5
 
 
-class DocumentDetector:
-    """Finds numbers after (or before) words such as `passport number`, in many languages."""
+def find_document_numbers(text: str) -> Iterator[SensitiveFinding]:
+    """Yield numbers after (or before) words such as `passport number`, in many languages."""
+    numbers = [match.span() for match in _NUMBER.finditer(text)]
+    present = (
+        [(kind, words, words.present(text)) for kind, words in DOCUMENT_WORDS.items()]
+        if numbers
+        else []
+    )
+    accounts = _ACCOUNTS.present(text) if numbers else []
+    for start, stop in windows(numbers, _AROUND, len(text)):
+        lower = lowered(text)[start:stop].replace("_", " ")
+        for kind, words, phrases in present:
+            for phrase in phrases:
+                for end in words.ends_of(phrase, lower):
+                    yield from _beside(text, kind, start + end)
+        for phrase in accounts:
+            for end in _ACCOUNTS.ends_of(phrase, lower):
+                yield from _account(text, start + end)
+        for match in _ABBREVIATION.finditer(text, start, stop):
+            kind = _ABBREVIATIONS.get(match[0])
+            if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
+                yield from _beside(text, kind, match.end())
 
-    name = "documents"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        numbers = [match.span() for match in _NUMBER.finditer(text)]
-        present = [(kind, words, words.present(text)) for kind, words in _KINDS] if numbers else []
-        accounts = _ACCOUNTS.present(text) if numbers else []
-        for start, stop in windows(numbers, _AROUND, len(text)):
-            lower = lowered(text)[start:stop].replace("_", " ")
-            for kind, words, phrases in present:
-                for phrase in phrases:
-                    for end in words.ends_of(phrase, lower):
-                        yield from self._beside(text, kind, start + end)
-            for phrase in accounts:
-                for end in _ACCOUNTS.ends_of(phrase, lower):
-                    yield from self._account(text, start + end)
-            for match in _ABBREVIATION.finditer(text, start, stop):
-                kind = ABBREVIATIONS.get(match[0])
-                if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
-                    yield from self._beside(text, kind, match.end())
+def _account(text: str, end: int) -> Iterator[SensitiveFinding]:
+    """Yield numbers after an ambiguous word, if the text is about a bank."""
+    if _OF_A_BANK.search(text, max(0, end - _NEAR_A_BANK), end + _NEAR_A_BANK):
+        for finding in _beside(text, FindingKind.BANK_ACCOUNT, end):
+            if sum(map(str.isdigit, finding.value)) >= _LEAST_OF_ACCOUNTS:
+                yield finding
 
-    def _account(self, text: str, end: int) -> Iterator[SensitiveFinding]:
-        """Yield numbers after an ambiguous word, if the text is about a bank."""
-        if _OF_A_BANK.search(text, max(0, end - _NEAR_A_BANK), end + _NEAR_A_BANK):
-            for finding in self._beside(text, FindingKind.BANK_ACCOUNT, end):
-                if sum(map(str.isdigit, finding.value)) >= _LEAST_OF_ACCOUNTS:
-                    yield finding
 
-    def _beside(self, text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding]:
-        match = (_PLATE if kind is FindingKind.VEHICLE else _BEHIND).match(text, end)
-        if match is not None and _is_number(match["value"], kind):
-            yield self._finding(kind, *match.span("value"), match["value"])
-            return
-        begin = max(0, end - 90)
-        match = _BEFORE.search(text[begin:end].rpartition("\n")[2].rstrip()) if begin else None
-        if match is not None and _is_number(match[1], kind):
-            start = text.index(match[1], begin)
-            yield self._finding(kind, start, start + len(match[1]), match[1])
+def _beside(text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding]:
+    match = (_PLATE if kind is FindingKind.VEHICLE else _BEHIND).match(text, end)
+    if match is not None and _is_number(match["value"], kind):
+        yield _finding(kind, *match.span("value"), match["value"])
+        return
+    begin = max(0, end - 90)
+    match = _BEFORE.search(text[begin:end].rpartition("\n")[2].rstrip()) if begin else None
+    if match is not None and _is_number(match[1], kind):
+        start = text.index(match[1], begin)
+        yield _finding(kind, start, start + len(match[1]), match[1])
 
-    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
-        plain = "".join(filter(str.isalnum, value)).upper()
-        return SensitiveFinding(kind=kind, start=start, end=end, value=plain, detector=self.name)
+
+def _finding(kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
+    plain = "".join(filter(str.isalnum, value)).upper()
+    return SensitiveFinding(kind, start, end, plain)
 
 
 _ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")

@@ -57,65 +57,58 @@ _NOBODYS = re.compile(
 )
 
 
-class EmailDetector:
-    """Finds addresses as in common practice of RFC 5322, and `name at host dot com`."""
+def find_email_addresses(text: str) -> Iterator[SensitiveFinding]:
+    """Yield addresses as in common practice of RFC 5322, and `name at host dot com`."""
+    place = text.find("@")
+    while place >= 0:
+        finding = _around(text, place)
+        if finding is not None:
+            yield finding
+        place = text.find("@", place + 1)
+    lower = lowered(text)
+    if any(map(lower.__contains__, _HINTS)) and _may_be_spelled(text, lower):
+        yield from _spelled(text)
 
-    name = "contacts"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        place = text.find("@")
-        while place >= 0:
-            finding = self._around(text, place)
-            if finding is not None:
-                yield finding
-            place = text.find("@", place + 1)
-        lower = lowered(text)
-        if any(map(lower.__contains__, _HINTS)) and _may_be_spelled(text, lower):
-            yield from self._spelled(text)
+def _spelled(text: str) -> Iterator[SensitiveFinding]:
+    """Yield addresses with words for the sign; requires an ending such as `.com` and brackets
+    or a spelled dot.
+    """
+    for sign in _signs(text):
+        host = _HOST_BEHIND.match(text, sign.end())
+        if host is None:
+            continue
+        # In brackets the sign is unambiguous, so any country code is accepted.
+        country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
+        if not country and host["top"].lower() not in TOP_LEVEL_DOMAINS:
+            continue
+        name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
+        if name is None:
+            continue
+        # `meet me at example.com` is not an address.
+        plain = sign[0].strip().isalpha() and host["dot"] is None
+        if plain and not re.search(_DOT, name[0]):
+            continue
+        start = sign.start() - len(name[0])
+        name_part, host_part = (_SIGNS.sub(_dot, piece) for piece in (name[0], host[0]))
+        value = f"{name_part}@{host_part}".lower()
+        yield SensitiveFinding(FindingKind.EMAIL, start, host.end(), value)
 
-    def _spelled(self, text: str) -> Iterator[SensitiveFinding]:
-        """Yield addresses with words for the sign; requires an ending such as `.com` and brackets
-        or a spelled dot.
-        """
-        for sign in _signs(text):
-            host = _HOST_BEHIND.match(text, sign.end())
-            if host is None:
-                continue
-            # In brackets the sign is unambiguous, so any country code is accepted.
-            country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
-            if not country and host["top"].lower() not in TOP_LEVEL_DOMAINS:
-                continue
-            name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
-            if name is None:
-                continue
-            # `meet me at example.com` is not an address.
-            plain = sign[0].strip().isalpha() and host["dot"] is None
-            if plain and not re.search(_DOT, name[0]):
-                continue
-            start = sign.start() - len(name[0])
-            name_part, host_part = (_SIGNS.sub(_dot, piece) for piece in (name[0], host[0]))
-            value = f"{name_part}@{host_part}".lower()
-            yield SensitiveFinding(
-                kind=FindingKind.EMAIL, start=start, end=host.end(), value=value, detector=self.name
-            )
 
-    def _around(self, text: str, sign: int) -> SensitiveFinding | None:
-        local = _LOCAL_PART.search(text[max(0, sign - 64) : sign])
-        if local is None:
-            return None
-        domain = _DOMAIN.match(text, sign + 1)
-        if domain is None:
-            return None
-        start = sign - len(local[0])
-        value = text[start : domain.end()].lower()
-        # `git@host:group/project` is a shared login, and `icon@2x.png` an image.
-        shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
-        if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
-            return None
-        return SensitiveFinding(
-            kind=FindingKind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
-        )
+def _around(text: str, sign: int) -> SensitiveFinding | None:
+    local = _LOCAL_PART.search(text[max(0, sign - 64) : sign])
+    if local is None:
+        return None
+    domain = _DOMAIN.match(text, sign + 1)
+    if domain is None:
+        return None
+    start = sign - len(local[0])
+    value = text[start : domain.end()].lower()
+    # `git@host:group/project` is a shared login, and `icon@2x.png` an image.
+    shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
+    if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
+        return None
+    return SensitiveFinding(FindingKind.EMAIL, start, domain.end(), value)
 
 
 def _signs(text: str) -> Iterator[re.Match[str]]:

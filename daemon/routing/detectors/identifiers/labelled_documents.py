@@ -9,7 +9,7 @@ from ...text_analysis.generated_strings import is_a_standard
 from ...text_analysis.text_index import digit_runs
 from ..context_words import Phrases, windows
 from ..finding import FindingKind, SensitiveFinding
-from .document_words import WORDS
+from .document_numbers import DOCUMENT_WORDS
 
 _GAP = (
     r"(?:[-_ ]?(?i:no|nr|num|number|nummer|n|numero|número|numéro|numer|№|#|номер|番号|番號|번호"
@@ -31,31 +31,21 @@ _ANSWER = re.compile(
     r"(?P<value>[A-Z]{0,3}\d{6,12}|(?=[A-Z]{0,9}[0-9])[A-Z0-9]{8,16})(?![\w-])"
 )
 _LETTERED_KINDS = (FindingKind.PASSPORT, FindingKind.DRIVING_LICENCE, FindingKind.NATIONAL_ID)
-_LETTERED_WORDS = [
-    (kind, Phrases(words, whole=True)) for kind, words in WORDS if kind in _LETTERED_KINDS
-]
-_ACCOUNT_WORDS = Phrases((
-    "account", "acct", "rachunek", "rachunku", "konto",
-    "kontonr", "kontonummer", "счёт", "счет", "счёта", "рахунок", "рахунку", "aza", "hesap",
-    "hesabım", "hesap numaram", "hesap numarası", "rekening", "účet", "účtu", "számlaszám",
-    "bankszámla", "contul", "tilinumero", "tài khoản", "số tài khoản", "บัญชี",
-    "חשבון", "حساب", "رقم الحساب", "खाता", "cc no", "kontonummeret", "λογαριασμός", "akaunti",
-    "akaun", "payee account", "beneficiary account",
-), whole=True)  # fmt: skip
+_ACCOUNT_WORDS = Phrases("account labels", whole=True)
 _ACCOUNT_NUMBER = r"(?P<value>\d(?:[ .-]?\d){6,29})(?![\w%]|[.,]\d)"
 _ACCOUNT = re.compile(_GAP + _ACCOUNT_NUMBER)
 # These are verbs, too: `the city counts 2500000 people`.
-_ACCOUNT_VERBS = Phrases(("compte", "conto", "conta", "cuenta", "račun", "tili", "acc"), whole=True)
+_ACCOUNT_VERBS = Phrases("account verbs", whole=True)
 _SIGNED_ACCOUNT = re.compile(
     r"[^\S\n]{0,2}(?:[:=#]|(?i:no|nr|num|numero|numéro|número|n)[.:°º]{0,2}(?=[^\S\n]|\d))[^\S\n]{0,3}"
     + _ACCOUNT_NUMBER
 )
 _NUMBERS = re.compile(r"0?\.\d+\Z|\d{1,3}\.\d+\Z|\d{1,3}(?:[ .]\d{3})+\Z")
-_DOTTED_IDS = Phrases(("c.c.", "c.i.", "d.n.i.", "r.g.", "ced.", "céd."), whole=True)
+_DOTTED_IDS = Phrases("dotted ids", whole=True)
 _DOTTED_ID = re.compile(_GAP + r"(?P<value>\d{1,3}(?:\.\d{3}){2,3}(?:-[\dXK])?|\d{7,10})(?![\w%])")
 _DATE = re.compile(r"(?:19|20)\d\d[ .-]?\d\d[ .-]?\d\d\Z|\d\d[ .-]\d\d[ .-](?:19|20)\d\d\Z")
 # UK driving licences: the name padded with nines, the birthday, and check characters.
-_DRIVERS = Phrases(("licence", "license", "driver", "driving", "dvla"), whole=True)
+_DRIVERS = Phrases("drivers", whole=True)
 _UK_LICENCE = re.compile(
     r"(?<![A-Z0-9])[A-Z]{1,5}9{0,4}\d[0156]\d[0-3]\d\d[A-Z9]{2}[A-Z0-9][A-Z]{2}(?![A-Z0-9])"
 )
@@ -66,52 +56,49 @@ _ZONE = re.compile(
 )
 
 
-class DirectDocumentDetector:
-    """Finds passports, licences and cards with few digits, bare `account 1234567`, and travel
+def find_labelled_documents(text: str) -> Iterator[SensitiveFinding]:
+    """Yield passports, licences and cards with few digits, bare `account 1234567`, and travel
     zones.
     """
+    if digit_runs(text):
+        yield from _beside_words(text)
+    if "<<" in text:
+        for zone in _ZONE.finditer(text):
+            if "<<" in zone[0] and not text[zone.start() - 1 : zone.start()].isalnum():
+                yield _finding(FindingKind.PASSPORT, zone, 0)
 
-    name = "direct_documents"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        if digit_runs(text):
-            yield from self._beside_words(text)
-        if "<<" in text:
-            for zone in _ZONE.finditer(text):
-                if "<<" in zone[0] and not text[zone.start() - 1 : zone.start()].isalnum():
-                    yield self._finding(FindingKind.PASSPORT, zone, 0)
+def _beside_words(text: str) -> Iterator[SensitiveFinding]:
+    for kind in _LETTERED_KINDS:
+        for end in DOCUMENT_WORDS[kind].ends(text):
+            match = _LETTERED.match(text, end)
+            if match is not None and _is_lettered(match["value"]):
+                yield _finding(kind, match)
+            answer = _ANSWER.match(text, end)
+            if answer is not None:
+                yield _finding(kind, answer)
+    for words, shape in ((_ACCOUNT_WORDS, _ACCOUNT), (_ACCOUNT_VERBS, _SIGNED_ACCOUNT)):
+        for end in words.ends(text):
+            match = shape.match(text, end)
+            if match is not None and not _is_amount(match["value"]):
+                yield _finding(FindingKind.BANK_ACCOUNT, match)
+    near = sorted((end, end) for end in _DRIVERS.ends(text))
+    for start, stop in windows(near, _AROUND, len(text)):
+        for licence in _UK_LICENCE.finditer(text, start, stop):
+            if len(licence[0]) == _UK_LENGTH:
+                yield _finding(FindingKind.DRIVING_LICENCE, licence, 0)
+    for end in _DOTTED_IDS.ends(text):
+        match = _DOTTED_ID.match(text, end)
+        if match is not None:
+            yield _finding(FindingKind.NATIONAL_ID, match)
 
-    def _beside_words(self, text: str) -> Iterator[SensitiveFinding]:
-        for kind, words in _LETTERED_WORDS:
-            for end in words.ends(text):
-                match = _LETTERED.match(text, end)
-                if match is not None and _is_lettered(match["value"]):
-                    yield self._finding(kind, match)
-                answer = _ANSWER.match(text, end)
-                if answer is not None:
-                    yield self._finding(kind, answer)
-        for words, shape in ((_ACCOUNT_WORDS, _ACCOUNT), (_ACCOUNT_VERBS, _SIGNED_ACCOUNT)):
-            for end in words.ends(text):
-                match = shape.match(text, end)
-                if match is not None and not _is_amount(match["value"]):
-                    yield self._finding(FindingKind.BANK_ACCOUNT, match)
-        near = sorted((end, end) for end in _DRIVERS.ends(text))
-        for start, stop in windows(near, _AROUND, len(text)):
-            for licence in _UK_LICENCE.finditer(text, start, stop):
-                if len(licence[0]) == _UK_LENGTH:
-                    yield self._finding(FindingKind.DRIVING_LICENCE, licence, 0)
-        for end in _DOTTED_IDS.ends(text):
-            match = _DOTTED_ID.match(text, end)
-            if match is not None:
-                yield self._finding(FindingKind.NATIONAL_ID, match)
 
-    def _finding(
-        self, kind: FindingKind, match: re.Match[str], group: str | int = "value"
-    ) -> SensitiveFinding:
-        start, end = match.span(group)
-        plain = "".join(filter(str.isalnum, match[group])).upper()
-        return SensitiveFinding(kind=kind, start=start, end=end, value=plain, detector=self.name)
+def _finding(
+    kind: FindingKind, match: re.Match[str], group: str | int = "value"
+) -> SensitiveFinding:
+    start, end = match.span(group)
+    plain = "".join(filter(str.isalnum, match[group])).upper()
+    return SensitiveFinding(kind, start, end, plain)
 
 
 def _is_lettered(value: str) -> bool:

@@ -80,107 +80,104 @@ _HARMLESS = ("127.", "0.", "255.", "192.0.2.", "198.51.100.", "203.0.113.")
 _DOCUMENTATION = (IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
 _PUBLIC_NAMESERVERS = ("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9")
 _PRODUCT = re.compile(r"(?<![\w/.])[A-Z][A-Za-z]{2,20}/\Z")  # `Chrome/120.0.6099.1` is a version
-_VERSIONS = ContextWords("version* v ver release* rev build firmware driver section §", 12, 0)
-_HOST_WORDS = ContextWords("host* server* ssh ping url connect* http* node dns machine vpn", 30, 20)
+_VERSIONS = ContextWords("versions", before=12, after=0)
+_HOST_WORDS = ContextWords("hosts", before=30, after=20)
 
 
-class NetworkDetector:
-    """Finds addresses other than loopback, and names of internal hosts."""
+def find_network_addresses(text: str) -> Iterator[SensitiveFinding]:
+    """Yield addresses other than loopback, and names of internal hosts."""
+    if text.count(".") >= 3:
+        yield from _ipv4(text)
+    if text.count(":") >= 2:
+        yield from _ipv6(text)
+    yield from _macs(text)
+    yield from _hosts(text)
 
-    name = "network"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        if text.count(".") >= 3:
-            yield from self._ipv4(text)
-        if text.count(":") >= 2:
-            yield from self._ipv6(text)
-        yield from self._macs(text)
-        yield from self._hosts(text)
+def _ipv4(text: str) -> Iterator[SensitiveFinding]:
+    for match in _IPV4.finditer(text):
+        found, start = match[0], match.start()
+        before = text[max(0, start - 2) : start]
+        if before[-1:].isalnum() or before[-1:] in ("_", ".", "-"):
+            continue
+        if before[-1:] == "/" and _PRODUCT.search(text, max(0, start - 24), start):
+            continue
+        if found.startswith(_HARMLESS) or found in _PUBLIC_NAMESERVERS:
+            continue
+        valid = all(int(part) < 256 and str(int(part)) == part for part in found.split("."))
+        if valid and not _VERSIONS.before(text, start):
+            yield SensitiveFinding(FindingKind.IP_ADDRESS, start, match.end(), found)
 
-    def _ipv4(self, text: str) -> Iterator[SensitiveFinding]:
-        for match in _IPV4.finditer(text):
-            found, start = match[0], match.start()
-            before = text[max(0, start - 2) : start]
-            if before[-1:].isalnum() or before[-1:] in ("_", ".", "-"):
-                continue
-            if before[-1:] == "/" and _PRODUCT.search(text, max(0, start - 24), start):
-                continue
-            if found.startswith(_HARMLESS) or found in _PUBLIC_NAMESERVERS:
-                continue
-            valid = all(int(part) < 256 and str(int(part)) == part for part in found.split("."))
-            if valid and not _VERSIONS.before(text, start):
-                yield self._finding(FindingKind.IP_ADDRESS, start, match.end(), found)
 
-    def _ipv6(self, text: str) -> Iterator[SensitiveFinding]:
-        for match in _ipv6_matches(text):
-            found, start = match[0], match.start()
-            # Times and ratios have colons, too; an address has a letter or a gap, and is longer.
-            if len(found) < 7 or text[max(0, start - 1) : start].isalnum():
-                continue
-            if "::" not in found and not any(map(str.isalpha, found)):
-                continue
-            try:
-                address = IPv6Address(found)
-            except AddressValueError:
-                continue
-            mapped = address.ipv4_mapped
-            if mapped is not None and mapped.is_loopback:
-                continue
-            if any(address in network for network in _DOCUMENTATION):
-                continue
-            if not address.is_loopback and not address.is_unspecified:
-                yield self._finding(FindingKind.IP_ADDRESS, start, match.end(), str(address))
+def _ipv6(text: str) -> Iterator[SensitiveFinding]:
+    for match in _ipv6_matches(text):
+        found, start = match[0], match.start()
+        # Times and ratios have colons, too; an address has a letter or a gap, and is longer.
+        if len(found) < 7 or text[max(0, start - 1) : start].isalnum():
+            continue
+        if "::" not in found and not any(map(str.isalpha, found)):
+            continue
+        try:
+            address = IPv6Address(found)
+        except AddressValueError:
+            continue
+        mapped = address.ipv4_mapped
+        if mapped is not None and mapped.is_loopback:
+            continue
+        if any(address in network for network in _DOCUMENTATION):
+            continue
+        if not address.is_loopback and not address.is_unspecified:
+            yield SensitiveFinding(FindingKind.IP_ADDRESS, start, match.end(), str(address))
 
-    def _macs(self, text: str) -> Iterator[SensitiveFinding]:
-        lower = lowered(text)
-        dotted = _DOTTED_MAC.finditer(text) if any(map(lower.__contains__, _MAC_WORDS)) else ()
-        pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
-        for match in itertools.chain(pairs, dotted):
-            before = text[max(0, match.start() - 1) : match.start()]
-            plain = "".join(filter(str.isalnum, match[0])).lower()
-            if before.isalnum() or before in (":", "-", ".") or len(set(plain)) == 1:
-                continue
-            yield self._finding(FindingKind.MAC_ADDRESS, *match.span(), plain)
 
-    def _hosts(self, text: str) -> Iterator[SensitiveFinding]:
-        words = _words_with_endings(text) if any(map(text.__contains__, _ENDINGS)) else ()
-        for begin, stop in words:
-            for match in _HOST.finditer(text, begin, stop):
-                if self._is_host(text, match):
-                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
-            for match in _OWN_HOST.finditer(text, begin, stop):
-                if not text[max(0, match.start() - 1) : match.start()].isalnum():
-                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
-        if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
-            for match in _RENTED_HOST.finditer(text):
-                if match[1].lower().removesuffix("-") not in _NOBODYS:
-                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
-        if "://" in text:
-            for match in _ONE_LABEL.finditer(text):
-                if match[1].lower() not in _NO_HOSTS:
-                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(1), match[1].lower())
-        if "\\\\" in text:
-            for match in _SHARE.finditer(text):
-                if match[1].lower() not in _NO_HOSTS and not _ESCAPE.match(match[1]):
-                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(1), match[1].lower())
-
-    def _is_host(self, text: str, match: re.Match[str]) -> bool:
+def _macs(text: str) -> Iterator[SensitiveFinding]:
+    lower = lowered(text)
+    dotted = _DOTTED_MAC.finditer(text) if any(map(lower.__contains__, _MAC_WORDS)) else ()
+    pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
+    for match in itertools.chain(pairs, dotted):
         before = text[max(0, match.start() - 1) : match.start()]
-        if before.isalnum() or before in ("_", ".", "$", "-"):
-            return False
-        if match[0].lower().partition(".")[0] in _CODE_NAMES:
-            return False
-        if match[1] is None:
-            return True
-        # `threading.local` is code, and `printer-2.local` a machine.
-        name = match[0].rpartition("." + match[1])[0]
-        if before in ("/", "@") or any(c.isdigit() or c == "-" for c in name):
-            return True
-        return _HOST_WORDS.near(text, match.start(), match.end())
+        plain = "".join(filter(str.isalnum, match[0])).lower()
+        if before.isalnum() or before in (":", "-", ".") or len(set(plain)) == 1:
+            continue
+        yield SensitiveFinding(FindingKind.MAC_ADDRESS, *match.span(), plain)
 
-    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
-        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
+
+def _hosts(text: str) -> Iterator[SensitiveFinding]:
+    words = _words_with_endings(text) if any(map(text.__contains__, _ENDINGS)) else ()
+    for begin, stop in words:
+        for match in _HOST.finditer(text, begin, stop):
+            if _is_host(text, match):
+                yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
+        for match in _OWN_HOST.finditer(text, begin, stop):
+            if not text[max(0, match.start() - 1) : match.start()].isalnum():
+                yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
+    if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
+        for match in _RENTED_HOST.finditer(text):
+            if match[1].lower().removesuffix("-") not in _NOBODYS:
+                yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
+    if "://" in text:
+        for match in _ONE_LABEL.finditer(text):
+            if match[1].lower() not in _NO_HOSTS:
+                yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(1), match[1].lower())
+    if "\\\\" in text:
+        for match in _SHARE.finditer(text):
+            if match[1].lower() not in _NO_HOSTS and not _ESCAPE.match(match[1]):
+                yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(1), match[1].lower())
+
+
+def _is_host(text: str, match: re.Match[str]) -> bool:
+    before = text[max(0, match.start() - 1) : match.start()]
+    if before.isalnum() or before in ("_", ".", "$", "-"):
+        return False
+    if match[0].lower().partition(".")[0] in _CODE_NAMES:
+        return False
+    if match[1] is None:
+        return True
+    # `threading.local` is code, and `printer-2.local` a machine.
+    name = match[0].rpartition("." + match[1])[0]
+    if before in ("/", "@") or any(c.isdigit() or c == "-" for c in name):
+        return True
+    return _HOST_WORDS.near(text, match.start(), match.end())
 
 
 _ENDINGS = (

@@ -51,25 +51,10 @@ _GROUPINGS = frozenset(
     {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (6, 13), (8, 8), (4, 4, 4, 4, 2)}
     | {(4, 4, 4, 4, 1), (4, 4, 4, 1), (4, 4, 5), (4, 12), (4, 4, 4, 3), (4, 4, 4, 2), (6, 10)}
 )
-_CARD_WORDS = ContextWords(
-    "card* visa mastercard amex maestro diners discover jcb unionpay kreditkarte* karte* "
-    "kartennummer* carte* tarjeta* cartão cartao carta* kaart* karta* kort* luottokort* "
-    "kart карт* 卡 カード 카드 cc ccn pan credit debit kredit* kartu kartı* kad कार्ड بطاق* כרטיס* "
-    "บัตร κάρτα* thẻ bancontact girocard ec-karte card* karty kartę kártya* kortti* karte*",
-    before=60,
-    after=40,
-)
-_CODE_WORDS = Phrases((
-    "cvv", "cvc", "cvn", "cvv2", "cvc2", "cid", "security code", "card code", "prüfziffer",
-    "prüfnummer", "sicherheitscode", "kartenprüfnummer", "cryptogramme", "código de seguridad",
-    "código de segurança", "codice di sicurezza", "security_code", "beveiligingscode",
-))  # fmt: skip
+_CARD_WORDS = ContextWords("cards", before=60, after=40)
+_CODE_WORDS = Phrases("card codes")
 # These words have many other meanings, but not after a card number.
-_SOFT_CODE_WORDS = Phrases((
-    "crypto", "on the back", "three digits", "last three", "back digits", "dos de la carte", "code",
-    "au dos", "rückseite", "prüfnr", "al reverso", "código", "codice", "no verso", "achterkant",
-    "kod", "код", "背面", "コード", "코드", "校验码", "安全码", "secure code", "sec",
-), whole=True)  # fmt: skip
+_SOFT_CODE_WORDS = Phrases("card codes after a card", whole=True)
 _NEAR_A_CARD = 120
 _NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and similar scripts
 _LEAST_DIGITS, _FEW = 12, 6
@@ -79,55 +64,49 @@ _CODE = re.compile(
 )
 
 
-class CardDetector:
-    """Finds card numbers in any common grouping, and the security code near its name."""
+def find_payment_cards(text: str) -> Iterator[SensitiveFinding]:
+    """Yield card numbers in any common grouping, and the security code near its name."""
+    runs = _RUN.finditer(text) if digits_together(text) >= _LEAST_DIGITS else ()
+    last: list[int] = []
+    for run in runs:
+        if run.end() - run.start() >= 13 and _stands_alone(text, run.start(), run.end()):
+            for card in _in_run(text, run.start(), run[0]):
+                last.append(card.end)
+                yield card
+    if last:
+        yield from _soft_codes(text, last)
+    for end in _CODE_WORDS.ends(text):
+        match = _CODE.match(text, end)
+        if match is not None:
+            yield SensitiveFinding(FindingKind.CARD, match.start(1), match.end(1), match[1])
 
-    name = "cards"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        runs = _RUN.finditer(text) if digits_together(text) >= _LEAST_DIGITS else ()
-        last: list[int] = []
-        for run in runs:
-            if run.end() - run.start() >= 13 and _stands_alone(text, run.start(), run.end()):
-                for card in self._in_run(text, run.start(), run[0]):
-                    last.append(card.end)
-                    yield card
-        if last:
-            yield from self._soft_codes(text, last)
-        for end in _CODE_WORDS.ends(text):
-            match = _CODE.match(text, end)
-            if match is not None:
-                yield self._finding(match.start(1), match.end(1), match[1])
+def _soft_codes(text: str, cards: list[int]) -> Iterator[SensitiveFinding]:
+    for end in _SOFT_CODE_WORDS.ends(text):
+        match = _CODE.match(text, end)
+        if match and any(0 < end - card <= _NEAR_A_CARD for card in cards):
+            yield SensitiveFinding(FindingKind.CARD, match.start(1), match.end(1), match[1])
 
-    def _soft_codes(self, text: str, cards: list[int]) -> Iterator[SensitiveFinding]:
-        for end in _SOFT_CODE_WORDS.ends(text):
-            match = _CODE.match(text, end)
-            if match and any(0 < end - card <= _NEAR_A_CARD for card in cards):
-                yield self._finding(match.start(1), match.end(1), match[1])
 
-    def _in_run(self, text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
-        """Yield the cards in a row of groups of digits."""
-        groups = list(_GROUP.finditer(run))
-        # Search for words once per row, since a table has many numbers and no words.
-        said = len(groups) < _FEW or _CARD_WORDS.around(text, at, at + len(run))
-        left = sum(map(str.isdigit, run))
-        first = 0
-        while left >= _LEAST_DIGITS:
-            last = _card_from(text, at, groups, first, said)
-            if last is None:
-                left -= len(groups[first][0])
-                first += 1
-                continue
-            start, end = groups[first].start(), groups[last].end()
-            yield self._finding(at + start, at + end, _digits(groups[first : last + 1]))
-            left -= sum(len(group[0]) for group in groups[first : last + 1])
-            first = last + 1
-
-    def _finding(self, start: int, end: int, value: str) -> SensitiveFinding:
-        return SensitiveFinding(
-            kind=FindingKind.CARD, start=start, end=end, value=value, detector=self.name
+def _in_run(text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
+    """Yield the cards in a row of groups of digits."""
+    groups = list(_GROUP.finditer(run))
+    # Search for words once per row, since a table has many numbers and no words.
+    said = len(groups) < _FEW or _CARD_WORDS.around(text, at, at + len(run))
+    left = sum(map(str.isdigit, run))
+    first = 0
+    while left >= _LEAST_DIGITS:
+        last = _card_from(text, at, groups, first, said)
+        if last is None:
+            left -= len(groups[first][0])
+            first += 1
+            continue
+        start, end = groups[first].start(), groups[last].end()
+        yield SensitiveFinding(
+            FindingKind.CARD, at + start, at + end, _digits(groups[first : last + 1])
         )
+        left -= sum(len(group[0]) for group in groups[first : last + 1])
+        first = last + 1
 
 
 def is_card(digits: str) -> bool:

@@ -24,28 +24,8 @@ _DATE = re.compile(r"(?:\d{1,2}|\d{4})([./-])\d{1,2}\1(?:\d{4}|\d{1,2})|(?:19|20
 _EXTENSION = re.compile(r"[xe#]")
 _IN_NUMBERS = frozenset("0123456789+").__contains__
 _DOTTED = re.compile(r"[0-9]+\.[0-9]+|[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
-_WORDS = ContextWords(
-    "phone* telephone* tel tél telefon* teléfono* téléphone* telefono* telefone* mobile* mobil "
-    "móvil* mobiltelefon* handy* cell cellphone cellular cellulare* celular* call calling "
-    "callback ring dial sms text_me text_us fax* whatsapp signal viber telegram wechat "
-    "kontakt* rufnummer* anrufen anrufe erreichbar* ruf durchwahl hotline reach portable "
-    "appel* joindre joignable llam* llám* contact* chiama* ligar ligue bel bellen gsm tlf "
-    "tfn puhelin* puh voicemail phone_number 电话* 手机* 電話* 携帯* 전화* 휴대* тел "
-    "телефон* звон* τηλέφωνο* téléphon* zadzwoń komórk* soita ringa ringe my_number "
-    "cel zap zapzap جوال* هاتف* موبايل رقمي мій_номер мой_номер моб* rappel* fono fone no_hp "
-    "nomor_hp nomor_wa "
-    "sđt điện_thoại เบอร์ โทร טלפון נייד मोबाइल फोन nr_tel matkapuhelin* mobiili* mobitel* "
-    "meine_nummer mon_numéro mi_número mio_numero number_changed new_number номер_телефона",
-    before=44,
-    after=16,
-)
-_OTHER_WORDS = ContextWords(
-    "order invoice isbn issn tracking serial sku version build bestell* rechnung* ticket po ref "
-    "case lot batch part article artikel* commit page pages seite lines rows tokens bytes ms steps "
-    "account acct konto* iban card karte passport ssn tax ean gtin upc barcode",
-    before=18,
-    after=0,
-)
+_WORDS = ContextWords("phones", before=44, after=16)
+_OTHER_WORDS = ContextWords("not phones", before=18, after=0)
 # Countries that group numbers with a leading 0; tried in this order.
 _TRUNK_COUNTRIES = (
     "DE",
@@ -65,59 +45,48 @@ _TRUNK_COUNTRIES = (
 )
 
 
-class PhoneDetector:
-    """Finds numbers with a country code, in a national grouping, or near words for telephones."""
+def find_phone_numbers(text: str) -> Iterator[SensitiveFinding]:
+    """Yield numbers with a country code, in a national grouping, or near words for telephones."""
+    if digits_together(text) < _LEAST:
+        return
+    for match in _CANDIDATE.finditer(text):
+        raw = match[0]
+        digits = sum(map(str.isdigit, raw))
+        if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
+            continue
+        length = _length(text, match.start(), raw, digits)
+        if length:
+            end = match.start() + length
+            value = _plain(raw[:length])
+            yield SensitiveFinding(FindingKind.PHONE, match.start(), end, value)
 
-    name = "phones"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        if digits_together(text) < _LEAST:
-            return
-        for match in _CANDIDATE.finditer(text):
-            raw = match[0]
-            digits = sum(map(str.isdigit, raw))
-            if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
-                continue
-            length = self._length(text, match.start(), raw, digits)
-            if length:
-                end = match.start() + length
-                value = _plain(raw[:length])
-                yield SensitiveFinding(
-                    kind=FindingKind.PHONE,
-                    start=match.start(),
-                    end=end,
-                    value=value,
-                    detector=self.name,
-                )
+def _said(text: str, start: int, raw: str) -> bool:
+    return _WORDS.near(text, start, start + len(raw))
 
-    def _said(self, text: str, start: int, raw: str) -> bool:
-        return _WORDS.near(text, start, start + len(raw))
 
-    def _length(self, text: str, start: int, raw: str, digits: int) -> int:
-        """Return how much of the candidate is a telephone number; 0 for none of it."""
-        plain = _plain(raw)
-        if raw.startswith(("+", "(+")) or (raw.startswith("00") and digits >= 10):
-            other = raw[0] == "0" and _OTHER_WORDS.before(text, start)
-            length = 0 if other else _international(raw)
-            if length or raw[0] != "0":
-                return length or (
-                    len(raw) if 8 <= digits <= 15 and self._said(text, start, raw) else 0
-                )
-        if raw[0] == "(" and ")" not in raw:
-            return 0
-        if _DOTTED.fullmatch(raw):
-            return 0
-        if _DATE.fullmatch(raw) or digits > 15 or (len(plain) == 13 and isbn(plain)):
-            return 0
-        likely = _NORTH_AMERICA.fullmatch(raw) or (
-            (digits >= 7 or len(plain) < len(raw)) and _WORDS.near(text, start, start + len(raw))
-        )
-        if not likely:
-            likely = _TRUNK.fullmatch(raw) and 9 <= digits <= 13 and _valid_somewhere(raw)
-        if likely and not _OTHER_WORDS.before(text, start):
-            return len(raw)
+def _length(text: str, start: int, raw: str, digits: int) -> int:
+    """Return how much of the candidate is a telephone number; 0 for none of it."""
+    plain = _plain(raw)
+    if raw.startswith(("+", "(+")) or (raw.startswith("00") and digits >= 10):
+        other = raw[0] == "0" and _OTHER_WORDS.before(text, start)
+        length = 0 if other else _international(raw)
+        if length or raw[0] != "0":
+            return length or (len(raw) if 8 <= digits <= 15 and _said(text, start, raw) else 0)
+    if raw[0] == "(" and ")" not in raw:
         return 0
+    if _DOTTED.fullmatch(raw):
+        return 0
+    if _DATE.fullmatch(raw) or digits > 15 or (len(plain) == 13 and isbn(plain)):
+        return 0
+    likely = _NORTH_AMERICA.fullmatch(raw) or (
+        (digits >= 7 or len(plain) < len(raw)) and _WORDS.near(text, start, start + len(raw))
+    )
+    if not likely:
+        likely = _TRUNK.fullmatch(raw) and 9 <= digits <= 13 and _valid_somewhere(raw)
+    if likely and not _OTHER_WORDS.before(text, start):
+        return len(raw)
+    return 0
 
 
 def _international(raw: str) -> int:

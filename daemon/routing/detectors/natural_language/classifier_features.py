@@ -21,19 +21,11 @@ _STEM = 5
 _QUOTES = '"“„«'
 _GOLDEN = np.uint32(0x9E3779B1)
 
-_OWN = word_set(
-    "my our mine i'm i've i'd we're we've mein meine meinem meinen meiner meines unser unsere "
-    "unserem unseren mon ma mes notre nos j'ai mi mis nuestro nuestra nuestros"
-)
-_SELF = word_set("i we me us ich wir mir mich uns je nous moi yo nosotros me nos")
-_THEY = word_set(
-    "he she him her his hers er sie ihm ihr ihn sein seine il elle lui leur el ella su"
-)
-_MONEY = word_set("$ € £ eur euro euros usd dollar dollars pounds quid franken")
-_GREETING = word_set(
-    "dear regards sincerely hi hello hey cheers geehrte geehrter liebe lieber grusse gruss bonjour "
-    "cher chere cordialement salut estimado estimada saludos atentamente hola"
-)
+_OWN = word_set("classifier: own")
+_SELF = word_set("classifier: self")
+_THEY = word_set("classifier: they")
+_MONEY = word_set("classifier: money")
+_GREETING = word_set("classifier: greetings")
 
 
 _CLASS_OF = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data_files import read_data_file
+from ...text_analysis.data_files import read_data_file
 
 _MAGIC = b"INGLEGZ1"
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "’": "'"})

@@ -21,22 +21,19 @@ class NameDetector:
     Characters of a story or a word problem are not reported, nor are public figures.
     """
 
-    name = "names"
-    whole_text = True
-
-    def __init__(self, reader: TextAnnotator | None = None) -> None:
-        self._reader = reader or TextAnnotator()
+    def __init__(self, reader: TextAnnotator) -> None:
+        self._reader = reader
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Yield persons, then addresses, organisations and places, each in the text's order."""
         reading = self._reader.read(text)
         if not reading.setting.code:
             yield from self._people.find(reading)
-        yield from find_addresses(reading, self.name)
+        yield from find_addresses(reading)
         if reading.setting.own or not reading.setting.exercise:
-            yield from find_organisations(reading, self.name)
+            yield from find_organisations(reading)
             if not reading.setting.code and reading.language == "en":
-                yield from find_strangers(reading, self._reader.tables.gazetteer, self.name)
+                yield from find_strangers(reading, self._reader.tables.gazetteer)
         if not reading.setting.made_up:
             yield from self._places(reading)
 
@@ -62,14 +59,7 @@ class NameDetector:
                 continue
             taken = at + length - 1
             start, end = starts[at], ends[taken]
-            yield SensitiveFinding(
-                kind=FindingKind.PLACE,
-                start=start,
-                end=end,
-                value=text[start:end],
-                detector=self.name,
-                certainty=0.6,
-            )
+            yield SensitiveFinding(FindingKind.PLACE, start, end, text[start:end], 0.6)
 
     @cached_property
     def _people(self) -> PeopleFinder:

@@ -11,7 +11,7 @@ from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
 from .gazetteer import Gazetteer, fold
 from .word_table import matching, members
-from .word_tokens import phrase_set, word_set
+from .word_tokens import word_set
 
 _PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
 _NAME = rf"{_PIECE}(?: (?:(?:&|and|und|et|y|of|de|für|von) )?{_PIECE}){{0,4}}"
@@ -31,44 +31,24 @@ _EMPLOYER = re.compile(
     rf"((?-i:{_NAME}))",
     re.IGNORECASE,
 )
-_WELL_KNOWN = phrase_set(
-    "adobe;airbus;alphabet;amazon;amd;anthropic;apple;asml;bayer;bmw;boeing;cisco;coca-cola;"
-    "deepmind;disney;ebay;exxon;facebook;ford;general electric;general motors;gitlab;github;"
-    "goldman sachs;google;honda;hp;huawei;hugging face;ibm;ikea;intel;jpmorgan;lego;linkedin;"
-    "lockheed martin;mcdonald's;mercedes;meta;microsoft;mozilla;nasa;nestlé;netflix;nike;"
-    "nintendo;nokia;novartis;nvidia;openai;oracle;paypal;pepsi;pepsico;pfizer;porsche;"
-    "qualcomm;red hat;roche;salesforce;samsung;sap;shell;siemens;sony;spacex;spotify;"
-    "starbucks;tencent;tesla;toyota;twitter;uber;unilever;visa;volkswagen;volvo;walmart;"
-    "wikipedia;x;yahoo;youtube;zoom;toys r us;enron;lehman brothers;theranos;standard oil;"
-    "east india;acme;contoso;foo;example;python;java;javascript;rust;linux;postgres;"
-    "kubernetes;docker;react;whatsapp;telegram;discord;slack;reddit;instagram;tiktok;aws;azure;"
-    "bitcoin;ethereum;fintech;biotech;saas;b2b;b2c;csv;json;regex;fmcg;ngo;uk;us;usa;eu;it;hr"
-)
-_KINDS = word_set(
-    "company corporation startup brand university college hospital group hotel boutique"
-)
+_WELL_KNOWN = word_set("well-known organisations")
+_KINDS = word_set("kinds of organisations")
 _IS_KIND = members(_KINDS, folded=True)
-_NAMING = word_set("called named is")
+_NAMING = frozenset({"called", "named", "is"})
 _STRANGE = 4
 """Letters of a name: shorter unknown words are abbreviations, and variables in formulas."""
 
 
 # A word, or part of one, of every match of `_LEGAL`.
-_LEGAL_FORMS = word_set(
-    "Inc LLC Ltd Limited PLC plc LLP Corp Corporation GmbH gGmbH AG KG OHG UG SE SA SARL SAS SL "
-    "SRL SpA BV NV Pty Oy AB ApS Kft Ltda Lda Pvt Sdn Holdings Solicitors Associates"
-)
+_LEGAL_FORMS = word_set("legal forms")
 _DOTTED_FORMS = ("L.L.C", "e.V", "S.A", "S.L", "S.r.l", "B.V", "A/S")
 _IN_WORDS = re.compile(r"['’-]")
 _IS_LEGAL_FORM = matching(lambda word: not _LEGAL_FORMS.isdisjoint(_IN_WORDS.split(word)))
 # The first words of the phrases of `_EMPLOYER`.
-_EMPLOYMENT = members(word_set(
-    "i my works working employed on here team position job role application joined ich arbeite "
-    "angestellt stelle meine mein je employé employée poste trabajo empleado puesto"
-))  # fmt: skip
+_EMPLOYMENT = members(word_set("employment"))
 
 
-def find_organisations(reading: AnnotatedText, detector: str) -> Iterator[SensitiveFinding]:
+def find_organisations(reading: AnnotatedText) -> Iterator[SensitiveFinding]:
     """Yield each firm once; well-known ones only if a person works there."""
     seen: set[str] = set()
     for match, certainty in _matches(reading):
@@ -78,12 +58,7 @@ def find_organisations(reading: AnnotatedText, detector: str) -> Iterator[Sensit
             continue
         seen.add(key)
         yield SensitiveFinding(
-            kind=FindingKind.ORGANISATION,
-            start=match.start(1),
-            end=match.start(1) + len(name),
-            value=name,
-            detector=detector,
-            certainty=certainty,
+            FindingKind.ORGANISATION, match.start(1), match.start(1) + len(name), name, certainty
         )
 
 
@@ -97,9 +72,7 @@ def _matches(reading: AnnotatedText) -> Iterator[tuple[re.Match[str], float]]:
             yield match, 0.7
 
 
-def find_strangers(
-    reading: AnnotatedText, gazetteer: Gazetteer, detector: str
-) -> Iterator[SensitiveFinding]:
+def find_strangers(reading: AnnotatedText, gazetteer: Gazetteer) -> Iterator[SensitiveFinding]:
     """Yield unknown words next to "company", "university" and the like, in English texts."""
     folded = reading.folded
     beside = [
@@ -112,12 +85,7 @@ def find_strangers(
     for at in sorted({at for at, flag in zip(beside, flags, strict=True) if not flag}):
         name = reading.words[at]
         yield SensitiveFinding(
-            kind=FindingKind.ORGANISATION,
-            start=reading.starts[at],
-            end=reading.ends[at],
-            value=name,
-            detector=detector,
-            certainty=0.6,
+            FindingKind.ORGANISATION, reading.starts[at], reading.ends[at], name, 0.6
         )
 
 

@@ -5,29 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..data_files import read_data_file
+from ...text_analysis.data_files import read_data_file
 from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
 from .gazetteer import FIRST, LAST, PLACE, WORD, fold
 from .person_introductions import INTRODUCING, introduction
 from .word_tokens import word_set
 
-_BIOGRAPHY = word_set(
-    "biography famous wikipedia nobel president philosopher composer painter inventor actor "
-    "actress theorem novel philosoph philosophe filósofo biographie biografie biografía"
-)
+_BIOGRAPHY = word_set("biographies")
 _WHO = re.compile(
     r"who (?:is|was|were)\b|wer (?:ist|war)\b|qui (?:est|était)\b|quién (?:es|fue|era)\b|"
     r"(?:author of|written|novel|song|directed|quotes?) by",
     re.IGNORECASE,
 )
-_NOBODY = word_set(
-    "sir madam sirs team all everyone everybody folks hiring manager recruiter there world "
-    "chatgpt claude assistant gpt bard siri alexa copilot gemini ai friend friends customer "
-    "customers colleagues reader students diary santa god lord damen herren herr frau madame "
-    "monsieur tous todos equipo mundo welt leute zusammen editor committee parents support"
-)
-_PARTICLES = word_set("van von de der den del da di la le bin ibn al el zu dos du")
+_NOBODY = word_set("no names")
+_PARTICLES = word_set("particles of names")
 _INITIALS = re.compile(r"[A-Z]$")
 _ENOUGH = 3
 
@@ -75,12 +67,7 @@ class PeopleFinder:
             if start >= taken and not self._is_public(text[start:end]):
                 taken = end
                 yield SensitiveFinding(
-                    kind=FindingKind.PERSON,
-                    start=start,
-                    end=end,
-                    value=" ".join(text[start:end].split()),
-                    detector="names",
-                    certainty=certainty,
+                    FindingKind.PERSON, start, end, " ".join(text[start:end].split()), certainty
                 )
 
     def _is_public(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data_files import read_data_file
+from ...text_analysis.data_files import read_data_file
 from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import TextAnnotator
 from .classifier_features import BITS, features_of, features_of_whole
@@ -68,11 +68,8 @@ class PersonalClassifier:
     one.
     """
 
-    name = "classifier"
-    whole_text = True
-
-    def __init__(self, reader: TextAnnotator | None = None) -> None:
-        self._reader = reader or TextAnnotator()
+    def __init__(self, reader: TextAnnotator) -> None:
+        self._reader = reader
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Yield at most one finding, of the passage with the highest probability."""
@@ -95,14 +92,7 @@ class PersonalClassifier:
     def _finding(
         self, kind: FindingKind, text: str, value: str, certainty: float
     ) -> SensitiveFinding:
-        return SensitiveFinding(
-            kind=kind,
-            start=0,
-            end=len(text),
-            value=value,
-            detector=self.name,
-            certainty=certainty,
-        )
+        return SensitiveFinding(kind, 0, len(text), value, certainty)
 
     @cached_property
     def _weights(self) -> LinearWeights:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...text_analysis.data_files import word_lists
 from ..context_words import windows
 from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
 from .word_table import matching, members
-from .word_tokens import phrase_set, word_set
+from .word_tokens import word_set
 
 # Every repetition is bounded, so that matching takes time linear in the length of the text.
 _ENGLISH = re.compile(
@@ -23,24 +24,15 @@ _ENGLISH_SMALL = re.compile(
     r"\b\d{1,5} (?!way\b|one\b|main\b)[a-z]{3,20} (?:[a-z]{3,20} )?"
     r"(?:street|avenue|road|lane|drive|boulevard)\b"
 )
-_SUFFIXES = (
-    *("straße", "strasse", "str", "weg", "platz", "allee", "gasse", "damm", "ufer"),
-    *("steig", "straat", "laan", "plein", "gracht", "kade", "dijk", "singel", "gatan", "vägen"),
-    *("gata", "vej", "veien", "gade", "katu"),
-)
+_SUFFIXES = tuple(word_lists()["street suffixes"])
 _HOUSE = re.compile(r"\.? ?\d{1,4} ?[a-zA-Z]?\b")
-_ROADS = word_set(
-    "rue avenue av boulevard bd place chemin impasse allée quai route cours square passage faubourg"
-)
+_ROADS = word_set("roads before names")
 _UNIT = re.compile(r"\b(?:apt|apartment|flat|unit|suite)\.? ?\w{1,5},? $", re.IGNORECASE)
 _BEFORE_ROAD = re.compile(r"(?<!\d)\d{1,4}(?: ?(?:bis|ter))?,? $")
 _ROAD = re.compile(
     r"\w+\.? (?:(?:de la|de|du|des|la|le|les|aux?) |(?:de )?[dl]['’]){0,2}[A-ZÉÈÀÂÎÔ][\w'’-]{1,30}"
 )
-_STREETS = word_set(
-    "calle c avenida avda avd av plaza paseo carrera camino ronda via viale piazza corso rua "
-    "travessa praça largo ul ulica ул улица"
-)
+_STREETS = word_set("streets before names")
 _ENDS = frozenset(word[-3:] for word in (*_SUFFIXES, *_ROADS, *_STREETS))
 _MAY_BE_STREET = matching(lambda word: word.lower()[-3:] in _ENDS)
 _STREET = re.compile(
@@ -55,20 +47,13 @@ _POSTCODE = re.compile(
     r"N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]) \d{5}(?:-\d{4})?"
     r"|(?:D-|A-|CH-|F-)\d{4,5} [A-ZÄÖÜ][\wäöüßéè-]{2,20})\b"
 )
-_ENGLISH_STREETS = members(word_set(
-    "street st avenue ave road rd lane ln drive dr boulevard blvd court ct place pl way terrace "
-    "square close crescent gardens grove hill mews parkway pkwy highway hwy circle cir trail row "
-    "walk quay parade estate nagar marg"
-))  # fmt: skip
+_ENGLISH_STREETS = members(word_set("english streets"))
 _BOXES = members(frozenset({"box", "postfach"}))
 _REACH = 32  # from the digits of a postcode to the ends of all that its pattern examines
-_PUBLIC = phrase_set(
-    "10 downing street;1600 pennsylvania avenue;221b baker street;4 privet drive;"
-    "742 evergreen terrace;30 rockefeller plaza;350 fifth avenue;11 wall street"
-)
+_PUBLIC = word_set("public addresses")
 
 
-def find_addresses(reading: AnnotatedText, detector: str) -> Iterator[SensitiveFinding]:
+def find_addresses(reading: AnnotatedText) -> Iterator[SensitiveFinding]:
     """Yield each street address or postcode, once."""
     text = reading.text
     taken = 0
@@ -80,14 +65,7 @@ def find_addresses(reading: AnnotatedText, detector: str) -> Iterator[SensitiveF
         start = unit.start() if unit else start
         value = " ".join(text[start:end].split())
         if value.casefold().rstrip(".") not in _PUBLIC:
-            yield SensitiveFinding(
-                kind=FindingKind.STREET_ADDRESS,
-                start=start,
-                end=end,
-                value=value,
-                detector=detector,
-                certainty=0.85,
-            )
+            yield SensitiveFinding(FindingKind.STREET_ADDRESS, start, end, value, 0.85)
 
 
 def _postcodes(reading: AnnotatedText) -> Iterator[tuple[int, int]]:

@@ -9,29 +9,16 @@ import msgspec
 import numpy as np
 
 from .word_table import WordTableColumn, members
-from .word_tokens import phrase_set, word_set
+from .word_tokens import word_set
 
 _HEAD = 100
 _EXERCISE = 1500
 
 # First person beyond the "I want" of any request: possessions and states.
-_OWN = members(word_set(
-    "my our mine ours i'm i've we're we've mein meine meinem meinen meiner meines unser "
-    "unsere unserem unseren unserer mon mes notre nos j'ai j'étais mi mis nuestro nuestra "
-    "nuestros soy estoy tengo trabajo vivo hemos"
-))  # fmt: skip
-_OWN_PAIRS = phrase_set(
-    "i am;i have;i was;we are;we were;we have;ich bin;ich habe;ich wurde;ich war;ich arbeite;"
-    "ich wohne;wir sind;wir haben;je suis;je travaille;je vis;nous sommes;nous avons;me han"
-)
+_OWN = members(word_set("genre: own"))
+_OWN_PAIRS = word_set("genre: own pairs")
 _SUBJECTS = members(frozenset(pair.split()[0] for pair in _OWN_PAIRS))
-_FICTION = members(word_set(
-    "story stories fairy novel novella fanfic fanfiction fiction fictional poem limerick haiku "
-    "sonnet screenplay protagonist character characters villain roleplay role-play pretend imagine "
-    "dungeon wizard dragon detective superhero sitcom kurzgeschichte märchen roman romanfigur "
-    "gedicht rollenspiel stell geschichte histoire conte poème personnage nouvelle imaginez cuento "
-    "novela poema personaje imagina historia"
-))  # fmt: skip
+_FICTION = members(word_set("genre: fiction"))
 _ASKED_SUM = re.compile(
     r"how (?:many|much|long|far|old|fast|tall)|what (?:is|was|percent|fraction)|calculate|find the|"
     r"wie ?viele?|wie (?:lange|alt|weit)|berechne|combien|calcule|cu[áa]nt[oa]s?|quel (?:est|âge)"

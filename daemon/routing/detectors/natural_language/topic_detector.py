@@ -22,20 +22,10 @@ _REACH = 1  # a sentence and its neighbours form one situation
 _NEEDED = 2.0
 _ENOUGH = 4.0
 
-_OWN = word_set(
-    "my our mine i'm i've i'd we're we've mein meine meinem meinen meiner meines unser unsere "
-    "unserem unseren unserer mich mir mon ma mes notre nos j'ai j'etais m'a m'ont mi mis nuestro "
-    "nuestra nuestros me soy estoy tengo us"
-)
-_OWN_VERBS = word_set(
-    "am was have had got feel felt bin habe war wurde fuhle suis avais etais took takes take need "
-    "hatte werde ai think owe can't cannot don't earn worked work live lost"
-)
-_I = word_set("i we ich wir je nous yo nosotros")
-_THEY = word_set(
-    "he she him her his they their er sie ihm ihr ihn sein seine ihre il elle lui leur sa ses "
-    "ella su sus le patient patientin client mandant mandantin"
-)
+_OWN = word_set("topics: own")
+_OWN_VERBS = word_set("topics: own verbs")
+_I = word_set("topics: I")
+_THEY = word_set("topics: they")
 _MARKS = members(_OWN | _I | _THEY, folded=True)
 # Work products are not private life: "my essay on chemotherapy".
 _STUDY_REACH = 3
@@ -56,11 +46,8 @@ class TopicDetector:
     are left to `PersonalClassifier`.
     """
 
-    name = "topics"
-    whole_text = True
-
-    def __init__(self, reader: TextAnnotator | None = None) -> None:
-        self._reader = reader or TextAnnotator()
+    def __init__(self, reader: TextAnnotator) -> None:
+        self._reader = reader
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Yield at most one finding per topic: its strongest passage."""
@@ -79,12 +66,7 @@ class TopicDetector:
         for topic, (value, score) in best.items():
             start, end = reading.starts[score.first], reading.ends[score.last]
             yield SensitiveFinding(
-                kind=TOPICS[topic],
-                start=start,
-                end=end,
-                value=topic,
-                detector=self.name,
-                certainty=round(min(0.95, 0.35 + 0.05 * value), 2),
+                TOPICS[topic], start, end, topic, round(min(0.95, 0.35 + 0.05 * value), 2)
             )
 
 
@@ -160,12 +142,4 @@ def _personal_marks(reading: AnnotatedText) -> Iterator[tuple[int, float]]:
             yield at, 0.4
 
 
-_STUDIES = word_set(
-    "essay homework code class course project script app presentation blog article thesis paper "
-    "assignment lecture function program website game novel story exam quiz book query model "
-    "database dataset table aufsatz hausaufgabe hausaufgaben kurs projekt skript prasentation "
-    "artikel bachelorarbeit referat funktion programm webseite spiel roman figur prufung buch "
-    "dissertation devoir devoirs cours projet presentation memoire expose fonction programme site "
-    "jeu personnage examen livre ensayo deberes tarea codigo curso proyecto aplicacion articulo "
-    "tesis funcion programa pagina juego novela personaje libro"
-)
+_STUDIES = word_set("topics: studies")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ..data_files import read_data_file
+from ...text_analysis.data_files import read_data_file
 from ..finding import FindingKind
 from .gazetteer import fold
 from .word_table import WordTableColumn

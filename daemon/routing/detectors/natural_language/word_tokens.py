@@ -7,6 +7,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from ...text_analysis.data_files import word_lists
+
 _LETTERS = r"[^\W\d_]+(?:['’-](?!s\b)[^\W\d_]+)*"
 _TOKEN = re.compile(rf"({_LETTERS}|\d[\d.,]*|\n+|[^\w\s])")
 
@@ -22,11 +24,6 @@ def tokens_of(text: str) -> tuple[list[str], NDArray[np.intp], NDArray[np.intp]]
     return pieces[1::2], edges[0:-1:2], edges[1::2]
 
 
-def word_set(words: str) -> frozenset[str]:
-    """Split at spaces."""
-    return frozenset(words.split())
-
-
-def phrase_set(phrases: str) -> frozenset[str]:
-    """Split at semicolons."""
-    return frozenset(phrases.split(";"))
+def word_set(name: str) -> frozenset[str]:
+    """Return the words of this list in `words.txt`."""
+    return frozenset(word_lists()[name])

@@ -8,12 +8,18 @@ import re
 from collections.abc import Iterator
 from math import log2
 
+from ...text_analysis.data_files import KeywordPatterns
 from ...text_analysis.generated_strings import is_a_standard, looks_generated
 from ...text_analysis.text_index import lowered, vocabulary
+from ..context_words import Phrases
 from ..finding import FindingKind, SensitiveFinding
-from .command_passwords import commands_in
-from .secret_words import KEYS, PASSWORDS, SHORT_PASSWORDS
 
+_PASSWORDS, _KEYS = Phrases("passwords"), Phrases("keys")
+# Words with other meanings, too, so that an assignment sign must follow.
+_SHORT_PASSWORDS = Phrases("short passwords", whole=True)
+_COMMANDS = KeywordPatterns(
+    "command_passwords.txt", r"['\"]?([^\s'\"$<>{}][^\s'\"<>{}]{2,127})", re.IGNORECASE
+)
 _ASSIGNED = re.compile(
     r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
     r"(?P<sign>>(?=[^\s<]{3,200}</[\w.:-]{0,40}(?i:pass|pwd|secret|token|key))"
@@ -119,129 +125,118 @@ _HEADERS = (
 _LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
 
 
-class AssignedSecretDetector:
-    """Finds `password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
+def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
+    """Yield `password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
+    lower = lowered(text)
+    yield from _logins(text, lower)
+    named = "password" in lower or "pwd" in lower or "key" in lower
+    if named and _is_assigned(lower, _FIELD_ENDS):
+        yield from _fields(text)
+    yield from _headers(text, lower)
+    pairs = "value" in lower
+    for words, kind in ((_PASSWORDS, FindingKind.PASSWORD), (_KEYS, FindingKind.API_KEY)):
+        for end in words.ends(text):
+            yield from _assigned(text, end, kind)
+            yield from _made_up(text, _SAID.match(text, end), kind)
+            if kind is FindingKind.API_KEY:
+                yield from _made_up(text, _OF_A_KEY.match(text, end), kind)
+            if pairs and (pair := _PAIR.match(text, end)):
+                yield from _made_up(text, pair, kind)
+    for end in _SHORT_PASSWORDS.ends(text):
+        match = _SHORT.match(text, end)
+        if match and not _is_result(text, end, match):
+            yield from _made_up(text, match, FindingKind.PASSWORD)
 
-    name = "assigned_secrets"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        lower = lowered(text)
-        yield from self._logins(text, lower)
-        named = "password" in lower or "pwd" in lower or "key" in lower
-        if named and _is_assigned(lower, _FIELD_ENDS):
-            yield from self._fields(text)
-        yield from self._headers(text, lower)
-        pairs = "value" in lower
-        for words, kind in ((PASSWORDS, FindingKind.PASSWORD), (KEYS, FindingKind.API_KEY)):
-            for end in words.ends(text):
-                yield from self._assigned(text, end, kind)
-                yield from self._made_up(text, _SAID.match(text, end), kind)
-                if kind is FindingKind.API_KEY:
-                    yield from self._made_up(text, _OF_A_KEY.match(text, end), kind)
-                if pairs and (pair := _PAIR.match(text, end)):
-                    yield from self._made_up(text, pair, kind)
-        for end in SHORT_PASSWORDS.ends(text):
-            match = _SHORT.match(text, end)
-            if match and not _is_result(text, end, match):
-                yield from self._made_up(text, match, FindingKind.PASSWORD)
+def _assigned(text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFinding]:
+    match = _ASSIGNED.match(text, end)
+    if match is None:
+        flag = _FLAG.match(text, end) if _is_flag(text, end) else None
+        if flag is not None and not _CODE.match(flag[1]):
+            yield SensitiveFinding(kind, *flag.span(1), flag[1])
+        return
+    group = next(name for name in ("quoted", "escaped", "bare") if match[name] is not None)
+    value, start = match[group], match.start(group)
+    if group == "bare":
+        value = _trimmed(value)
+    spoken = match["sign"].strip()[:1].isalpha()
+    if match["sign"] == "=" and text[start - 1] == " " and value.isidentifier() and value.islower():
+        return  # `self.password = password` is code
+    if (match["quote"] == "`" and " " in value) or (spoken and is_a_standard(value)):
+        return
+    ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
+    if _is_secret(value, kind, spoken or not ends, group != "bare"):
+        yield SensitiveFinding(kind, start, start + len(value), value)
 
-    def _assigned(self, text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFinding]:
-        match = _ASSIGNED.match(text, end)
-        if match is None:
-            flag = _FLAG.match(text, end) if _is_flag(text, end) else None
-            if flag is not None and not _CODE.match(flag[1]):
-                yield self._finding(kind, *flag.span(1), flag[1])
-            return
-        group = next(name for name in ("quoted", "escaped", "bare") if match[name] is not None)
-        value, start = match[group], match.start(group)
-        if group == "bare":
-            value = _trimmed(value)
-        spoken = match["sign"].strip()[:1].isalpha()
-        if (
-            match["sign"] == "="
-            and text[start - 1] == " "
-            and value.isidentifier()
-            and value.islower()
-        ):
-            return  # `self.password = password` is code
-        if (match["quote"] == "`" and " " in value) or (spoken and is_a_standard(value)):
-            return
-        ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
-        if _is_secret(value, kind, spoken or not ends, group != "bare"):
-            yield self._finding(kind, start, start + len(value), value)
 
-    def _made_up(
-        self, text: str, match: re.Match[str] | None, kind: FindingKind
-    ) -> Iterator[SensitiveFinding]:
-        """Yield values at the position of a secret that look generated."""
-        if match is None:
-            return
-        value = _trimmed(match["value"])
-        if _DUMMY.match(value) or _CODE.match(value) or not looks_generated(value):
-            return
-        if kind is FindingKind.API_KEY and not _is_random(value):
-            return
-        start = match.start("value")
-        yield self._finding(kind, start, start + len(value), value)
+def _made_up(
+    text: str, match: re.Match[str] | None, kind: FindingKind
+) -> Iterator[SensitiveFinding]:
+    """Yield values at the position of a secret that look generated."""
+    if match is None:
+        return
+    value = _trimmed(match["value"])
+    if _DUMMY.match(value) or _CODE.match(value) or not looks_generated(value):
+        return
+    if kind is FindingKind.API_KEY and not _is_random(value):
+        return
+    start = match.start("value")
+    yield SensitiveFinding(kind, start, start + len(value), value)
 
-    def _headers(self, text: str, lower: str) -> Iterator[SensitiveFinding]:
-        for words, pattern, kind in _HEADERS:
-            if not any(word in lower for word in words):
-                continue
-            if pattern is _SESSION and not _is_assigned(lower, _SESSION_ENDS):
-                continue
+
+def _headers(text: str, lower: str) -> Iterator[SensitiveFinding]:
+    for words, pattern, kind in _HEADERS:
+        if not any(word in lower for word in words):
+            continue
+        if pattern is _SESSION and not _is_assigned(lower, _SESSION_ENDS):
+            continue
+        for match in pattern.finditer(text):
+            if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
+                yield SensitiveFinding(kind, *match.span(1), match[1])
+
+
+def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
+    place = text.find("://") if "@" in text else -1
+    while place >= 0:
+        match = _LOGIN.match(text, place)
+        scheme = _SCHEME.search(text[max(0, place - 32) : place])
+        if match is not None and scheme is not None and not _CODE.match(match[2]):
+            kind = (
+                FindingKind.PASSWORD if scheme[0].lower() in _WEB else FindingKind.CONNECTION_STRING
+            )
+            start = place - len(scheme[0])
+            yield SensitiveFinding(kind, start, match.end(), text[start : match.end()])
+        place = text.find("://", place + 3)
+    if "://" in text and ("password=" in lower or "passwd=" in lower or "pwd=" in lower):
+        for match in _QUERY.finditer(text):
+            if not _CODE.match(match[2]):
+                web = match[1].lower() in _WEB
+                kind = FindingKind.PASSWORD if web else FindingKind.CONNECTION_STRING
+                yield SensitiveFinding(kind, *match.span(), match[0])
+    for match in _COMMANDS.finditer(text):
+        if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
+            yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
+    for words, pattern in _LOGINS:
+        if any(word in lower for word in words):
             for match in pattern.finditer(text):
-                if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
-                    yield self._finding(kind, *match.span(1), match[1])
+                yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
+    if " pin" in f" {vocabulary(text).joined}":
+        for match in _PIN.finditer(text):
+            yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
 
-    def _logins(self, text: str, lower: str) -> Iterator[SensitiveFinding]:
-        place = text.find("://") if "@" in text else -1
-        while place >= 0:
-            match = _LOGIN.match(text, place)
-            scheme = _SCHEME.search(text[max(0, place - 32) : place])
-            if match is not None and scheme is not None and not _CODE.match(match[2]):
-                kind = (
-                    FindingKind.PASSWORD
-                    if scheme[0].lower() in _WEB
-                    else FindingKind.CONNECTION_STRING
-                )
-                start = place - len(scheme[0])
-                yield self._finding(kind, start, match.end(), text[start : match.end()])
-            place = text.find("://", place + 3)
-        if "://" in text and ("password=" in lower or "passwd=" in lower or "pwd=" in lower):
-            for match in _QUERY.finditer(text):
-                if not _CODE.match(match[2]):
-                    web = match[1].lower() in _WEB
-                    kind = FindingKind.PASSWORD if web else FindingKind.CONNECTION_STRING
-                    yield self._finding(kind, *match.span(), match[0])
-        for pattern in commands_in(text):
-            for match in pattern.finditer(text):
-                if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
-                    yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
-        for words, pattern in _LOGINS:
-            if any(word in lower for word in words):
-                for match in pattern.finditer(text):
-                    yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
-        if " pin" in f" {vocabulary(text).joined}":
-            for match in _PIN.finditer(text):
-                yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
 
-    def _fields(self, text: str) -> Iterator[SensitiveFinding]:
-        """Yield secrets of `Server=…;Password=…`, from the first field of the line on."""
-        if ";" not in text and "dbname" not in text:
-            return
-        for match in _FIELD.finditer(text):
-            line = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 400)
-            first = _SERVER.search(text, line, match.start())
-            if first is not None and not _CODE.match(match[1]):
-                start = first.start()
-                yield self._finding(
-                    FindingKind.CONNECTION_STRING, start, match.end(), text[start : match.end()]
-                )
-
-    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
-        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
+def _fields(text: str) -> Iterator[SensitiveFinding]:
+    """Yield secrets of `Server=…;Password=…`, from the first field of the line on."""
+    if ";" not in text and "dbname" not in text:
+        return
+    for match in _FIELD.finditer(text):
+        line = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 400)
+        first = _SERVER.search(text, line, match.start())
+        if first is not None and not _CODE.match(match[1]):
+            start = first.start()
+            yield SensitiveFinding(
+                FindingKind.CONNECTION_STRING, start, match.end(), text[start : match.end()]
+            )
 
 
 def _is_result(text: str, end: int, match: re.Match[str]) -> bool:

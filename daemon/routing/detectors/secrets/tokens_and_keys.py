@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...text_analysis.text_index import long_words
+from ...text_analysis.data_files import read_sections
+from ...text_analysis.text_index import Span, long_words
 from ..finding import FindingKind, SensitiveFinding
-from .token_formats import token_shapes
 
 _BLOCKS = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}(?:PRIVATE KEY(?: BLOCK)?|SECRET KEY)-----"
@@ -28,70 +28,58 @@ _LEAST = 14  # no token is shorter
 _DUMMY = re.compile(r"(?:[xX*.•…]{6,}|0{12,}|YOUR|your[_-]|example_?key|<)")
 
 
-class TokenDetector:
-    """Finds keys and tokens with a vendor's prefix."""
-
-    name = "tokens"
-
-    def __init__(self) -> None:
-        self._shapes = token_shapes()
-
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        words = [text[start:end] for start, end in long_words(text) if end - start >= _LEAST]
-        long = "\n".join(words)
-        for piece, pattern, kind in self._shapes:
-            if piece not in long:
-                continue
-            for match in pattern.finditer(text):
-                if _begins(text, match.start()) and not _DUMMY.search(match[0]):
-                    yield self._finding(kind, match.start(), match.end(), match[0])
-        place = max(text.find("AKIA"), text.find("ASIA"))
-        if place >= 0:
-            yield from self._secrets_near(text, place)
-
-    def _secrets_near(self, text: str, place: int) -> Iterator[SensitiveFinding]:
-        """Yield secret AWS keys, which have no format of their own, but occur near the key id."""
-        for match in _AWS_SECRET.finditer(text, max(0, place - 200), place + 300):
-            kinds = (str.isdigit, str.isupper, str.islower)
-            if all(any(map(kind, match[0])) for kind in kinds):
-                yield self._finding(FindingKind.API_KEY, match.start(), match.end(), match[0])
-
-    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
-        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
+def _formats() -> Iterator[tuple[str, re.Pattern[str], FindingKind]]:
+    """Yield a text that every match contains, the pattern, and the kind of each token format."""
+    for kind, lines in read_sections("token_formats.txt").items():
+        for line in lines:
+            piece, pattern = line.split("  # ")[0].split()
+            pattern = pattern.replace("@", re.escape(piece))
+            # The literal comes first, and no look-behind: a search for a literal is many times
+            # faster than one that begins with a condition.
+            yield piece, re.compile(f"(?:{pattern})(?![A-Za-z0-9])"), FindingKind(kind)
 
 
-class PrivateKeyDetector:
-    """Finds PEM, OpenSSH, PGP, PuTTY, age, JSON web keys and WireGuard keys."""
+_FORMATS = tuple(_formats())
 
-    name = "private_keys"
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        """See `Detector`."""
-        if "----" in text or "PuTTY" in text:
-            place = 0
-            while (begin := _BLOCKS.search(text, place)) is not None:
-                end = _BLOCK_ENDS.search(text, begin.end())
-                place = end.end() if end else len(text)
-                yield self._finding(text, begin.start(), place)
-        if '"kty"' in text:
-            for match in _JWK.finditer(text):
-                yield self._finding(text, *match.span(1))
-        if "Key" in text:
-            for match in _WIREGUARD.finditer(text):
-                yield self._finding(text, *match.span(1))
-        place = text.find(_RAW_OPENSSH)
-        if place >= 0:
-            yield self._finding(text, place, len(text))
+def find_tokens(text: str) -> Iterator[SensitiveFinding]:
+    """Yield keys and tokens with a vendor's prefix."""
+    words = [text[start:end] for start, end in long_words(text) if end - start >= _LEAST]
+    long = "\n".join(words)
+    for piece, pattern, kind in _FORMATS:
+        if piece not in long:
+            continue
+        for match in pattern.finditer(text):
+            if _begins(text, match.start()) and not _DUMMY.search(match[0]):
+                yield SensitiveFinding(kind, *match.span(), match[0])
+    place = max(text.find("AKIA"), text.find("ASIA"))
+    if place < 0:
+        return
+    # Secret AWS keys have no format of their own, but occur near the key id.
+    for match in _AWS_SECRET.finditer(text, max(0, place - 200), place + 300):
+        if all(any(map(kind, match[0])) for kind in (str.isdigit, str.isupper, str.islower)):
+            yield SensitiveFinding(FindingKind.API_KEY, *match.span(), match[0])
 
-    def _finding(self, text: str, start: int, end: int) -> SensitiveFinding:
-        return SensitiveFinding(
-            kind=FindingKind.PRIVATE_KEY,
-            start=start,
-            end=end,
-            value=text[start:end],
-            detector=self.name,
-        )
+
+def find_private_keys(text: str) -> Iterator[SensitiveFinding]:
+    """Yield PEM, OpenSSH, PGP, PuTTY, age, JSON web keys and WireGuard keys."""
+    for start, end in _private_keys(text):
+        yield SensitiveFinding(FindingKind.PRIVATE_KEY, start, end, text[start:end])
+
+
+def _private_keys(text: str) -> Iterator[Span]:
+    if "----" in text or "PuTTY" in text:
+        place = 0
+        while (begin := _BLOCKS.search(text, place)) is not None:
+            end = _BLOCK_ENDS.search(text, begin.end())
+            place = end.end() if end else len(text)
+            yield begin.start(), place
+    for word, pattern in (('"kty"', _JWK), ("Key", _WIREGUARD)):
+        if word in text:
+            yield from (match.span(1) for match in pattern.finditer(text))
+    place = text.find(_RAW_OPENSSH)
+    if place >= 0:
+        yield place, len(text)
 
 
 def _begins(text: str, start: int) -> bool:

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, TextPart
+from ingle.daemon.routing.detectors.finding import (
+    Detector,
+    FindingKind,
+    SensitiveFinding,
+    TextPart,
+)
 from ingle.daemon.routing.inspection.text_scanner import (
     OwnWords,
     Scanner,
@@ -34,8 +39,6 @@ def found(text: str, scanner: Scanner | None = None) -> dict[str, FindingKind]:
 
 
 class Counting:
-    name = "counting"
-
     def __init__(self) -> None:
         self.seen = 0
 
@@ -44,14 +47,12 @@ class Counting:
         yield from ()
 
 
-class Broken:
-    name = "broken"
+def fail(text: str) -> Iterator[SensitiveFinding]:
+    yield SensitiveFinding(FindingKind.EMAIL, 0, 1, "x")
+    raise RuntimeError("a bug")
 
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        yield SensitiveFinding(
-            kind=FindingKind.EMAIL, start=0, end=1, value="x", detector=self.name
-        )
-        raise RuntimeError("a bug")
+
+BROKEN = Detector("broken", fail)
 
 
 def test_findings_say_the_part_and_the_place() -> None:
@@ -63,7 +64,7 @@ def test_findings_say_the_part_and_the_place() -> None:
 
 
 def test_a_detector_that_fails_is_never_silence() -> None:
-    kinds = {f.kind for f in Scanner([Broken()]).scan([TextPart("x", "hello")])}
+    kinds = {f.kind for f in Scanner([BROKEN]).scan([TextPart("x", "hello")])}
     assert kinds == {FindingKind.EMAIL, FindingKind.UNINSPECTABLE}
 
 
@@ -74,13 +75,15 @@ def test_a_text_above_the_limit_is_uninspectable() -> None:
 
 
 def test_a_scan_that_takes_too_long_is_uninspectable() -> None:
-    (finding,) = Scanner([Counting()], timeout=-1.0).scan([TextPart("a", "hello")])
+    (finding,) = Scanner([Detector("counting", Counting().find)], timeout=-1.0).scan(
+        [TextPart("a", "hello")]
+    )
     assert finding.kind is FindingKind.UNINSPECTABLE
 
 
 def test_a_history_is_scanned_once() -> None:
     counting = Counting()
-    scanner = Scanner([counting])
+    scanner = Scanner([Detector("counting", counting.find)])
     history = [TextPart("a", "first"), TextPart("b", "second")]
     scanner.scan(history)
     before = counting.seen
@@ -92,7 +95,7 @@ def test_a_history_is_scanned_once() -> None:
 
 
 def test_a_failure_is_not_remembered() -> None:
-    scanner = Scanner([Counting()], timeout=-1.0)
+    scanner = Scanner([Detector("counting", Counting().find)], timeout=-1.0)
     scanner.scan([TextPart("a", "hello")])
     scanner._timeout = 10.0  # pyright: ignore[reportPrivateUsage]
     assert scanner.scan([TextPart("a", "hello")]) == []
@@ -168,19 +171,16 @@ def test_sentences_in_code_are_read_for_what_they_are_about() -> None:
     assert FindingKind.HEALTH in {finding.kind for finding in findings}
 
 
-class Reader:
-    name = "reader"
-    whole_text = True
-
-    def find(self, text: str) -> Iterator[SensitiveFinding]:
-        yield SensitiveFinding(
-            kind=FindingKind.PERSONAL, start=0, end=len(text), value=text, detector=self.name
-        )
+def find_whole(text: str) -> Iterator[SensitiveFinding]:
+    yield SensitiveFinding(FindingKind.PERSONAL, 0, len(text), text)
 
 
 def test_meaning_is_not_read_across_seams() -> None:
     parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
-    assert [(f.part, f.start, f.end) for f in Scanner([Reader()]).scan(parts)] == [
+    assert [
+        (f.part, f.start, f.end)
+        for f in Scanner([Detector("reader", find_whole, prose=True)]).scan(parts)
+    ] == [
         (0, 0, 10),
         (1, 0, 8),
     ]
@@ -188,6 +188,6 @@ def test_meaning_is_not_read_across_seams() -> None:
 
 def test_a_failure_at_a_seam_is_of_both_parts_and_within_them() -> None:
     parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
-    failures = [f for f in Scanner([Broken()]).scan(parts) if f.kind is FindingKind.UNINSPECTABLE]
+    failures = [f for f in Scanner([BROKEN]).scan(parts) if f.kind is FindingKind.UNINSPECTABLE]
     assert {f.part for f in failures} == {0, 1}
     assert all(0 <= f.start < f.end <= len(parts[f.part].text) for f in failures)

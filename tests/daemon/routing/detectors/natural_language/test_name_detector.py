@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.gazetteer import (
     FIRST,
     LAST,
@@ -18,7 +19,7 @@ from ingle.daemon.routing.detectors.natural_language.name_detector import NameDe
 
 @pytest.fixture(scope="module")
 def detector() -> NameDetector:
-    return NameDetector()
+    return NameDetector(TextAnnotator())
 
 
 def values(detector: NameDetector, text: str, kind: FindingKind) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from grammar import plain
 
 from ingle.daemon.routing.detectors.finding import FindingKind
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.classifier_features import BITS
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import (
     LinearWeights,
@@ -17,7 +18,7 @@ from ingle.daemon.routing.detectors.natural_language.personal_classifier import 
 
 @pytest.fixture(scope="module")
 def classifier() -> PersonalClassifier:
-    return PersonalClassifier()
+    return PersonalClassifier(TextAnnotator())
 
 
 def share(classifier: PersonalClassifier, texts: list[str]) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.language_detection import UNKNOWN, language_of
 from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
 
 
 @pytest.fixture(scope="module")
 def detector() -> TopicDetector:
-    return TopicDetector()
+    return TopicDetector(TextAnnotator())
 
 
 @pytest.mark.parametrize(
