@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from ingle.models.store.model_store import ModelStore
 
 # Read before any fixture empties the environment.
 _MODELS = os.environ.get("INGLE_TEST_MODELS")
+_LONGEST = ("test_in_tmux.py", "test_kernel_backend.py", "test_first_light.py")
 _IN_CI = bool(os.environ.get("CI"))
 
 Unavailable = Callable[[str], None]
@@ -59,10 +61,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m quick` only the files that have such tests are imported."""
-    if config.option.markexpr != "quick" or not collection_path.name.startswith("test_"):
+    """Leave files alone that have no test of the chosen marks: importing some takes seconds."""
+    if not collection_path.name.startswith("test_"):
         return None
-    return None if "pytest.mark.quick" in collection_path.read_text() else True
+    text = collection_path.read_text()
+    if config.option.markexpr == "quick" and "pytest.mark.quick" not in text:
+        return True
+    without_slow = config.option.markexpr.startswith("not slow")
+    return True if without_slow and re.search(r"^pytestmark = .*mark\.slow", text, re.M) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no process ends long before the other."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 if TYPE_CHECKING:
     from .conftest import Daemon
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 CAPITAL = "What is the capital of France?"
 PARIS = "The capital of France is Paris."

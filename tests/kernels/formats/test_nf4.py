@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,11 @@ from ingle.kernels.formats.nf4 import (
 )
 from ingle.kernels.matmul.linear import linear
 
-bnb: Any = importlib.import_module("bitsandbytes.functional")
+
+@functools.cache
+def bnb() -> Any:
+    """Imported by the first test that needs it: it takes seconds."""
+    return importlib.import_module("bitsandbytes.functional")
 
 
 def normal(*shape: int, scale: float = 0.02, seed: int = 0) -> torch.Tensor:
@@ -64,7 +69,7 @@ def assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 def reference(matrix: torch.Tensor, *, nested: bool = True) -> tuple[torch.Tensor, Any]:
-    return bnb.quantize_4bit(matrix, quant_type="nf4", compress_statistics=nested)
+    return bnb().quantize_4bit(matrix, quant_type="nf4", compress_statistics=nested)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -81,7 +86,7 @@ def test_codes_and_scales_are_those_of_bitsandbytes(name: str, dtype: torch.dtyp
     assert_same_bits(ours.nested.values, nested.code)
     assert_same_bits(ours.nested.offset, state.offset)
     assert (ours.block_size, ours.nested.group) == (state.blocksize, nested.blocksize)
-    values = bnb.dequantize_4bit(codes, state)
+    values = bnb().dequantize_4bit(codes, state)
     assert_same_bits(dequantize_nf4(ours, dtype), values)
     assert_same_bits(dequantize(ours, dtype), values)
 
@@ -121,7 +126,7 @@ def test_any_matrix(rows: int, blocks: int, exponents: tuple[float, float], seed
     ours, (codes, state) = quantize_nf4(matrix), reference(matrix)
     assert_same_bits(ours.codes.flatten(), codes.flatten())
     assert_same_bits(ours.absmax.flatten(), state.absmax)
-    assert_same_bits(dequantize_nf4(ours), bnb.dequantize_4bit(codes, state))
+    assert_same_bits(dequantize_nf4(ours), bnb().dequantize_4bit(codes, state))
 
 
 def test_a_tail_of_zeros() -> None:
@@ -135,26 +140,26 @@ def test_a_tail_of_zeros() -> None:
 @pytest.mark.parametrize("block_size", [32, 128, 4096])
 def test_other_block_sizes(block_size: int) -> None:
     matrix = normal(8, 4096)
-    codes, state = bnb.quantize_4bit(matrix, blocksize=block_size, quant_type="nf4")
+    codes, state = bnb().quantize_4bit(matrix, blocksize=block_size, quant_type="nf4")
     ours = quantize_nf4(matrix, block_size=block_size, double_quantization=False)
     assert ours.nested is None
     assert_same_bits(ours.codes.flatten(), codes.flatten())
     assert_same_bits(ours.absmax.flatten(), state.absmax)
     if block_size < 2048:
-        assert_same_bits(dequantize_nf4(ours), bnb.dequantize_4bit(codes, state))
+        assert_same_bits(dequantize_nf4(ours), bnb().dequantize_4bit(codes, state))
 
 
 def test_many_random_scales() -> None:
     """Bytes of scales depend on roundings in several places; a million hit them all."""
     absmax = torch.rand(1 << 20, generator=torch.Generator().manual_seed(3)) ** 4
     ours, nested = quantize_absmax(absmax)
-    theirs, state = bnb.quantize_blockwise(absmax - absmax.mean(), blocksize=256)
+    theirs, state = bnb().quantize_blockwise(absmax - absmax.mean(), blocksize=256)
     assert_same_bits(ours, theirs)
     assert_same_bits(nested.absmax, state.absmax)
 
 
 def test_the_dynamic_type_is_that_of_bitsandbytes() -> None:
-    assert_same_bits(dynamic_values(), bnb.create_dynamic_map())
+    assert_same_bits(dynamic_values(), bnb().create_dynamic_map())
 
 
 def test_rows_are_those_of_the_whole_matrix() -> None:

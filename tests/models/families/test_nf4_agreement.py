@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,13 @@ from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.nf4_weights import NF4Weights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
-bitsandbytes: Any = import_module("bitsandbytes")
+
+@functools.cache
+def bitsandbytes() -> Any:
+    """Imported by the first test that needs it: it takes seconds."""
+    return import_module("bitsandbytes")
+
+
 safetensors: Any = import_module("safetensors.torch")
 
 
@@ -24,15 +31,15 @@ def quantized_checkpoint(module: Any) -> dict[str, torch.Tensor]:
     for name, layer in module.named_modules():
         if not isinstance(layer, torch.nn.Linear) or name == "lm_head":
             continue
-        small = bitsandbytes.nn.Linear4bit(
+        small = bitsandbytes().nn.Linear4bit(
             layer.in_features, layer.out_features, bias=False, quant_type="nf4"
         )
-        small.weight = bitsandbytes.nn.Params4bit(
+        small.weight = bitsandbytes().nn.Params4bit(
             layer.weight.data.clone(), requires_grad=False, quant_type="nf4"
         )
         state = small.to("cpu").state_dict()
         tensors.update({f"{name}.{key}": value for key, value in state.items()})
-        layer.weight.data = bitsandbytes.functional.dequantize_4bit(
+        layer.weight.data = bitsandbytes().functional.dequantize_4bit(
             small.weight.data, small.weight.quant_state
         )
     return {name: tensor.clone() for name, tensor in tensors.items()}

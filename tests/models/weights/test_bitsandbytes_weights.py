@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 from collections.abc import Callable
@@ -17,7 +18,13 @@ from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
-bitsandbytes: Any = importlib.import_module("bitsandbytes")
+
+@functools.cache
+def bitsandbytes() -> Any:
+    """Imported by the first test that needs it: it takes seconds."""
+    return importlib.import_module("bitsandbytes")
+
+
 safetensors: Any = importlib.import_module("safetensors.torch")
 NAME = "model.layers.0.self_attn.q_proj.weight"
 Tensors = dict[str, torch.Tensor]
@@ -28,13 +35,13 @@ def quantized(
 ) -> tuple[Tensors, torch.Tensor]:
     """A layer's tensors as bitsandbytes saves them, and the values that it computes with."""
     options = {"quant_type": "nf4", "compress_statistics": True, **options}
-    layer = bitsandbytes.nn.Linear4bit(columns, rows, bias=False, compute_dtype=dtype, **options)
+    layer = bitsandbytes().nn.Linear4bit(columns, rows, bias=False, compute_dtype=dtype, **options)
     weight = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1)) * 0.02
     layer.load_state_dict({"weight": weight.to(dtype)})
     layer.weight.data = weight.to(dtype)
     layer = layer.to("cpu")
     stored = layer.weight
-    values = bitsandbytes.functional.dequantize_4bit(stored.data, stored.quant_state)
+    values = bitsandbytes().functional.dequantize_4bit(stored.data, stored.quant_state)
     prefix = NAME.removesuffix("weight")
     return {prefix + key: value for key, value in layer.state_dict().items()}, values
 
