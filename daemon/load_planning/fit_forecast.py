@@ -123,7 +123,8 @@ def rough_fit(size: int, parameters: int, trained: int, available: MemoryNeeds) 
 def _within(
     device: Literal["cuda", "cpu"], size: int, parameters: int, trained: int, room: int
 ) -> ModelFit:
-    per_token = _bytes_a_token(parameters)
+    # KV cache bytes per token, typical for Llama, Qwen and Gemma models of this size.
+    per_token = max(20_000, int(28_000 * (parameters / 1e9) ** 0.7))
     step = _STEP_BYTES + size // 20
 
     def cost(context: int) -> int:
@@ -139,8 +140,3 @@ def _within(
         free_bytes=max(0, room),
         context=context if fits else 0,
     )
-
-
-def _bytes_a_token(parameters: int) -> int:
-    """Return KV cache bytes per token, typical for Llama, Qwen and Gemma models of this size."""
-    return max(20_000, int(28_000 * (parameters / 1e9) ** 0.7))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ingle.models.catalog import CatalogEntry
 from ingle.models.errors import ModelNotFound
-from ingle.models.fit.llama_cpp_fit import MemoryEstimate
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.model_reference import HubReference, parse_reference
 
@@ -17,30 +18,15 @@ from ..services import Services
 from .load_planner import LoadOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ingle.backends.selection.model_placement import Placement
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
 
 _STEP = 256
-_SHORTEST = 256
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """A model to report on; `select` returns its placement with a context."""
-
-    name: str
-    installed: bool
-    size: int
-    licence: str
-    architecture: str
-    parameters: int
-    quantization: str
-    trained: int
-    select: Callable[[int | None], Placement]
-    fetched: int = 0
+Select = Callable[[int | None], "Placement"]
+"""Returns the placement of a model with a context in tokens; None lets the planner choose."""
 
 
 def report_fit(services: Services, reference: str, context: int | None = None) -> FitReport:
@@ -51,52 +37,43 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
     model, `SourceUnavailable` among them, and `LoadFailed` if no engine is installed for it.
     """
     available = services.manager.available()
-    subject = _find(services, reference, available)
-    selection = subject.select(context)
-    fits = selection.needs.fits_in(available)
-    return FitReport(
-        name=subject.name,
-        installed=subject.installed,
-        size=subject.size,
-        licence=subject.licence,
-        architecture=subject.architecture,
-        parameters=subject.parameters,
-        quantization=subject.quantization,
-        trained_context=subject.trained,
-        fits=fits,
-        reason=selection.reason,
-        engine=selection.engine.replace(".", "_"),  # as the API has always named it
-        device=selection.device,
-        layers=selection.layers,
-        gpu_layers=selection.gpu_layers,
-        cpu_experts=selection.cpu_experts,
-        context=selection.context,
-        longest_context=_longest(subject, available),
-        host=_share(selection.estimate.host),
-        gpu=_share(selection.estimate.gpu),
-        needs=_needs(selection.needs),
-        available=_needs(available),
-        fetched=subject.fetched,
+    report, select = _find(services, reference, available)
+    placement = select(context)
+    return msgspec.structs.replace(
+        report,
+        fits=placement.needs.fits_in(available),
+        reason=placement.reason,
+        engine=placement.engine.replace(".", "_"),  # as the API has always named it
+        device=placement.device,
+        layers=placement.layers,
+        gpu_layers=placement.gpu_layers,
+        cpu_experts=placement.cpu_experts,
+        context=placement.context,
+        longest_context=_longest(report.trained_context, select, available),
+        host=msgspec.convert(placement.estimate.host, MemoryShare, from_attributes=True),
+        gpu=msgspec.convert(placement.estimate.gpu, MemoryShare, from_attributes=True),
+        needs=WireMemoryNeeds(placement.needs.host, placement.needs.gpu),
+        available=WireMemoryNeeds(available.host, available.gpu),
     )
 
 
-def _longest(subject: _Subject, available: MemoryNeeds) -> int:
+def _longest(trained: int, select: Select, available: MemoryNeeds) -> int:
     """Return the largest context in tokens that would fit, by bisection; 0 for none."""
 
     def fits(steps: int) -> bool:
-        context = min(steps * _STEP, subject.trained)
-        return subject.select(context).needs.fits_in(available)
+        return select(min(steps * _STEP, trained)).needs.fits_in(available)
 
-    low, high = 0, max(1, -(-subject.trained // _STEP))
+    low, high = 0, max(1, -(-trained // _STEP))
     if fits(high):
-        return subject.trained
+        return trained
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low * _STEP
 
 
-def _find(services: Services, reference: str, available: MemoryNeeds) -> _Subject:
+def _find(services: Services, reference: str, available: MemoryNeeds) -> tuple[FitReport, Select]:
+    """Return what is known of the model before it is placed."""
     try:
         model = services.resolve(reference)
     except ModelNotFound:
@@ -111,8 +88,7 @@ def _find(services: Services, reference: str, available: MemoryNeeds) -> _Subjec
         return _of_remote(services, where, available)
     from ingle.backends.selection.load_spec_builder import describe
 
-    description = describe(model.path)
-    return _Subject(
+    report = FitReport(
         name=model.name,
         installed=True,
         size=model.size,
@@ -120,14 +96,16 @@ def _find(services: Services, reference: str, available: MemoryNeeds) -> _Subjec
         architecture=model.architecture,
         parameters=model.parameters,
         quantization=model.quantization,
-        trained=model.context,
-        select=_selector(services, description, available),
+        trained_context=model.context,
     )
+    return report, _selector(services, describe(model.path), available)
 
 
-def _of_entry(services: Services, entry: CatalogEntry, available: MemoryNeeds) -> _Subject:
+def _of_entry(
+    services: Services, entry: CatalogEntry, available: MemoryNeeds
+) -> tuple[FitReport, Select]:
     assert entry.shape is not None
-    return _Subject(
+    report = FitReport(
         name=entry.full_name,
         installed=False,
         size=entry.size,
@@ -135,16 +113,15 @@ def _of_entry(services: Services, entry: CatalogEntry, available: MemoryNeeds) -
         architecture=entry.shape.architecture,
         parameters=entry.parameters,
         quantization=entry.quantization,
-        trained=entry.context,
-        select=lambda context: services.planner.select_entry(
-            entry, available=available, context=context
-        ),
+        trained_context=entry.context,
     )
+    select = services.planner.select_entry
+    return report, lambda context: select(entry, available=available, context=context)
 
 
 def _of_remote(
     services: Services, where: CatalogEntry | HubReference, available: MemoryNeeds
-) -> _Subject:
+) -> tuple[FitReport, Select]:
     from ingle.models.download.remote_model import read_remote_model
     from ingle.models.download.wanted_models import catalog_model, hub_model
     from ingle.models.gguf.gguf_header import GGUFHeader
@@ -152,40 +129,24 @@ def _of_remote(
     listed = isinstance(where, CatalogEntry)
     found = read_remote_model(catalog_model(where) if listed else hub_model(where))
     description = found.description
-    is_file = isinstance(description, GGUFHeader)
-    return _Subject(
+    shape = description if isinstance(description, GGUFHeader) else description.config
+    report = FitReport(
         name=found.name,
         installed=False,
         size=found.size or description.tensor_bytes,
         licence=where.licence if listed else found.licence,
-        architecture=description.architecture if is_file else description.config.architecture,
+        architecture=shape.architecture,
         parameters=description.parameters,
         quantization=description.quantization,
-        trained=description.context if is_file else description.config.context,
-        select=_selector(services, description, available),
+        trained_context=shape.context,
         fetched=found.fetched,
     )
+    return report, _selector(services, description, available)
 
 
 def _selector(
     services: Services, description: GGUFHeader | ModelFolder, available: MemoryNeeds
-) -> Callable[[int | None], Placement]:
-    def select(context: int | None) -> Placement:
-        options = LoadOptions(context=context)
-        return services.planner.select(description, options, available=available)
-
-    return select
-
-
-def _share(estimate: MemoryEstimate) -> MemoryShare:
-    return MemoryShare(
-        weights=estimate.weights,
-        kv=estimate.kv,
-        compute=estimate.compute,
-        runtime=estimate.runtime,
-        total=estimate.total,
+) -> Select:
+    return lambda context: services.planner.select(
+        description, LoadOptions(context=context), available=available
     )
-
-
-def _needs(needs: MemoryNeeds) -> WireMemoryNeeds:
-    return WireMemoryNeeds(needs.host, needs.gpu)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -67,17 +68,9 @@ class KVMapWatch:
         run.backend.watch_pages(partial(self._publish, run.model) if watched else None)
 
     def _publish(self, model: StoredModel, pages: PageMap) -> None:
-        groups = [PageGroup(**msgspec.structs.asdict(group)) for group in pages.groups]
-        event = PagesEvent(
-            model=model.name,
-            page_tokens=pages.page_tokens,
-            pages=pages.pages,
-            groups=groups,
-            runs=pages.runs,
-            memory_tokens=pages.memory_tokens,
-            disk_tokens=pages.disk_tokens,
-            evicted_pages_total=pages.evicted_pages_total,
-        )
+        fields: dict[str, Any] = msgspec.structs.asdict(pages)
+        fields["groups"] = [PageGroup(**msgspec.structs.asdict(group)) for group in pages.groups]
+        event = PagesEvent(**fields, model=model.name)
         if str(model.path) in self._watchers:
             self._last[str(model.path)] = (time.monotonic(), event)
         self._hub.publish("pages", event, replaces="pages", pages_of=str(model.path))
@@ -86,10 +79,9 @@ class KVMapWatch:
 def _aged(told_at: float, event: PagesEvent) -> PagesEvent:
     """Return the event with its ages advanced to now."""
     age = time.monotonic() - told_at
+    replace = msgspec.structs.replace
     groups = [
-        group
-        if group.running
-        else msgspec.structs.replace(group, idle_seconds=group.idle_seconds + age)
+        group if group.running else replace(group, idle_seconds=group.idle_seconds + age)
         for group in event.groups
     ]
-    return msgspec.structs.replace(event, groups=groups)
+    return replace(event, groups=groups)
