@@ -33,10 +33,10 @@ def limit_process(*, address_space: int | None) -> None:
     """
     if sys.platform == "win32":
         return
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     if address_space is not None:
-        _lower(resource.RLIMIT_AS, address_space)
+        lower_limit(resource.RLIMIT_AS, address_space)
     if sys.platform != "linux":
         return
     _die_first()
@@ -66,7 +66,8 @@ def sane_address_space(mapped: int) -> int | None:
     return memory + 2 * mapped + _FOR_ALL + _FOR_A_THREAD * (os.cpu_count() or 1)
 
 
-def _lower(which: int, value: int) -> None:
+def lower_limit(which: int, value: int) -> None:
+    """Lower a resource limit of this process, unless it is lower already."""
     if sys.platform == "win32":
         return
     _, hard = resource.getrlimit(which)

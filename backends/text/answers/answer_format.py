@@ -15,8 +15,8 @@ from ..structured_output.control_tags import ControlTags
 from ..templates.reasoning_switches import reasoning_requested
 from ..templates.reasoning_tags import detect_reasoning_tags
 from ..tokenization.tokenizer import Tokenizer
-from ..tool_calls.answer_parts import AnswerParser
 from ..tool_calls.format_detection import HARMONY, detect_call_format
+from .answer_parser import AnswerParser
 from .harmony_parser import FINAL, TURN, HarmonyParser
 from .tagged_answer_parser import TaggedAnswerParser
 

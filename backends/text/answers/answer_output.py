@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...base.events import (
     Delta,
@@ -19,7 +20,6 @@ from ...base.requests import GenerateRequest
 from ..streaming.text_output import TextChunk, TextOutput
 from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.answer_parts import (
-    AnswerParser,
     AnswerReasoning,
     AnswerText,
     CallArguments,
@@ -27,8 +27,12 @@ from ..tool_calls.answer_parts import (
     Part,
 )
 from .answer_format import AnswerFormat
-from .reasoning_budget import ReasoningBudget
-from .strict_call_prefix import StrictCallPrefix
+from .answer_parser import AnswerParser
+
+_CALL_TAGS = ("<tool_call>", "```", "{")
+_BEHIND_TAG = re.compile(r"(?:<tool_call>|```[a-z_]*)?\s*(.*)", re.DOTALL)
+_BLANKS = re.compile(r"\s+")
+_BEGINS = '{"name":"'
 
 
 class AnswerOutput:
@@ -158,14 +162,10 @@ def _joined(parts: list[Part]) -> list[Part]:
     joined: list[Part] = []
     for part in parts:
         before = joined[-1] if joined else None
-        if isinstance(part, AnswerText) and isinstance(before, AnswerText):
-            joined[-1] = AnswerText(before.text + part.text)
-        elif isinstance(part, AnswerReasoning) and isinstance(before, AnswerReasoning):
-            joined[-1] = AnswerReasoning(before.text + part.text)
-        elif isinstance(part, CallArguments) and isinstance(before, CallArguments):
-            joined[-1] = CallArguments(before.text + part.text)
-        else:
+        if isinstance(part, CallStart) or not isinstance(before, type(part)):
             joined.append(part)
+        else:
+            joined[-1] = type(part)(before.text + part.text)
     return joined
 
 
@@ -174,3 +174,65 @@ def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[in
     ids = {token.token_id for token in logprobs}
     ids.update(token_id for token in logprobs for token_id, _ in token.top)
     return {token_id: tokenizer.token_bytes(token_id, special=True) for token_id in ids}
+
+
+class ReasoningBudget:
+    """Counts reasoning tokens, and provides the tokens that end it.
+
+    Needs a check only during reasoning, and when `left` has run out.
+    """
+
+    def __init__(self, tokens: int, end: Sequence[int]) -> None:
+        """After `tokens` in total, reasoning is ended by the tokens in `end`."""
+        self._end = list(end)
+        self._left = tokens
+        self._seen = 0
+        self._thinking = False
+        self._ended = False
+
+    def left(self, generated: int, *, thinking: bool) -> int | None:
+        """Return the reasoning tokens left after `generated` tokens of the answer; None means no
+        limit.
+
+        Reasoning that continues after it was ended is not ended again.
+        """
+        if self._thinking:
+            self._left -= generated - self._seen
+        self._seen = generated
+        self._thinking = thinking
+        if not thinking:
+            self._ended = False
+        return None if not thinking or self._ended else max(0, self._left)
+
+    def end(self) -> list[int]:
+        """Return the tokens to force now."""
+        self._ended = True
+        return self._end
+
+
+class StrictCallPrefix:
+    """Follows the beginning of one answer until the decision is certain."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+        self._text = ""
+        self._is_call = False
+        self.is_free = False
+        """Whether the rest of the answer is unconstrained."""
+
+    def push(self, text: str) -> None:
+        """Add text of the answer."""
+        if self.is_free or self._is_call:
+            return
+        self._text += text
+        begun = self._text.lstrip()
+        if any(tag.startswith(begun) for tag in _CALL_TAGS):
+            return
+        match = _BEHIND_TAG.match(begun)
+        behind = _BLANKS.sub("", match[1]) if match else ""
+        name = behind[len(_BEGINS) :].partition('"')[0]
+        if not behind.startswith(_BEGINS[: len(behind)]):
+            self.is_free = True
+        elif len(behind) > len(_BEGINS) + len(name):
+            self._is_call = name in self._names
+            self.is_free = not self._is_call

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from ...base.conversation import Tool
 from ..streaming.tag_finder import pass_until
-from ..streaming.text_source import Steps, TextSource
-from ..tool_calls.answer_parts import AnswerReasoning, AnswerText, Part
+from ..streaming.text_source import Steps
+from ..tool_calls.answer_parts import AnswerReasoning, AnswerText
 from ..tool_calls.call_arguments import read_arguments
-from ..tool_calls.call_sink import CallSink
+from .answer_parser import AnswerParser
 
 TURN = "<|start|>assistant"
 """The header before every answer."""
@@ -28,7 +28,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*([a-z]+)")
 _BLANK = re.compile(r"\s+")
 
 
-class HarmonyParser:
+class HarmonyParser(AnswerParser):
     """Parses messages to the user, reasoning and tool calls; see `AnswerParser`.
 
     `begun` is the part of the answer that the prompt already contains.
@@ -42,36 +42,13 @@ class HarmonyParser:
         names: Sequence[str] = (),
         begun: str = "",
     ) -> None:
-        self._sink = CallSink(tools, parallel=parallel, names=names)
-        self._calls = bool(tools)
-        self._source = TextSource()
-        self._thinking = False
-        self._steps = self._read()
+        super().__init__(tools, parallel=parallel, names=names)
         if begun:
             self.push(begun)
-
-    @property
-    def thinking(self) -> bool:
-        """See `AnswerParser.thinking`."""
-        return self._thinking
-
-    def push(self, text: str) -> list[Part]:
-        """See `AnswerParser.push`."""
-        self._source.feed(text)
-        next(self._steps, None)
-        return self._sink.take()
-
-    def finish(self) -> list[Part]:
-        """See `AnswerParser.finish`."""
-        self._source.ended = True
-        next(self._steps, None)
-        return self._sink.take()
 
     def _read(self) -> Steps[None]:
         while not self._source.exhausted:
             yield from self._read_message()
-        while True:
-            yield
 
     def _read_message(self) -> Steps[None]:
         """Read an optional header and the message that follows."""
@@ -91,9 +68,9 @@ class HarmonyParser:
             yield from self._read_call(name)
         else:
             kind = AnswerReasoning if channels[-1:] == ["analysis"] else AnswerText
-            self._thinking = kind is AnswerReasoning
+            self.thinking = kind is AnswerReasoning
             yield from pass_until(self._source, _ENDS, self._put(kind), take=_ENDS[:-1])
-            self._thinking = False
+            self.thinking = False
 
     def _broken_header(self) -> Steps[str]:
         """Take a malformed header up to the next tag."""

@@ -9,10 +9,10 @@ from ...base.conversation import Tool
 from ..streaming.tag_finder import pass_until
 from ..streaming.text_source import Steps, TextSource
 from ..templates.reasoning_tags import ReasoningTags
-from ..tool_calls.answer_parts import AnswerReasoning, AnswerText, Part
+from ..tool_calls.answer_parts import AnswerReasoning, AnswerText
 from ..tool_calls.call_format import CallFormat, Opener
-from ..tool_calls.call_sink import CallSink
 from ..tool_calls.json_calls import JsonCalls
+from .answer_parser import AnswerParser
 
 _JSON = JsonCalls()
 _FENCES = tuple(
@@ -28,12 +28,11 @@ _BARE = Opener("", _JSON, known_only=True)
 _BLANK = re.compile(r"\s+")
 
 
-class TaggedAnswerParser:
+class TaggedAnswerParser(AnswerParser):
     """Parses reasoning within `tags` and calls in `call_format`; see `AnswerParser`.
 
-    Without `tools` there are no calls; `names`, if given, limits which may be called. An answer may
-    begin within reasoning. If `lenient`, untagged calls of known tools count at the beginning of
-    the content.
+    An answer may begin within reasoning. If `lenient`, untagged calls of known tools count at the
+    beginning of the content.
     """
 
     def __init__(
@@ -49,55 +48,35 @@ class TaggedAnswerParser:
     ) -> None:
         self._format = call_format
         self._tags = tags
-        self._sink = CallSink(tools, parallel=parallel, names=names)
-        self._source = TextSource(call_format.prompt_prefix)
-        self._calls = bool(tools)
+        super().__init__(
+            tools,
+            parallel=parallel,
+            names=names,
+            prompt_prefix=call_format.prompt_prefix,
+            thinking=thinking,
+        )
         self._lenient = lenient and self._calls
-        self._thinking = thinking
         self._fresh = True  # nothing but calls and reasoning so far
         self._stripped = False  # whether blanks here follow a call or reasoning
         self._blanks: list[str] = []
-        self._openers = {opener.tag: opener for opener in self._all_openers()}
-        self._dropped = _for_tools(call_format.dropped, tools)
-        self._reasoning_openers = _control_like(tags.opens) if tags is not None else []
-        self._anywhere_tags = [*self._dropped, *self._reasoning_openers, *self._anywhere()]
+        openers = call_format.openers if self._calls else ()
+        loose = (*_FENCES, *_WRAPPERS) if self._lenient else ()
+        self._openers = {opener.tag: opener for opener in (*loose, *openers)}
+        self._dropped = [tag for tag in call_format.dropped if "«name»" not in tag]
+        for tag in call_format.dropped:
+            if "«name»" in tag:
+                self._dropped += [tag.replace("«name»", tool.name) for tool in tools]
+        # These never occur in plain text, so reasoning may begin anywhere.
+        opens = tags.opens if tags is not None else ()
+        self._reasoning_openers = [tag for tag in opens if tag.startswith(("<|", "["))]
+        strays = loose if call_format.strays else ()
+        calls = [opener.tag for opener in (*strays, *openers)]
+        self._anywhere_tags = [*self._dropped, *self._reasoning_openers, *calls]
         names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
         self._words = [*names, *(f"print({name}" for name in names)]
-        self._steps = self._read()
-
-    @property
-    def thinking(self) -> bool:
-        """See `AnswerParser.thinking`."""
-        return self._thinking
-
-    def push(self, text: str) -> list[Part]:
-        """See `AnswerParser.push`."""
-        self._source.feed(text)
-        next(self._steps, None)
-        return self._sink.take()
-
-    def finish(self) -> list[Part]:
-        """See `AnswerParser.finish`."""
-        self._source.ended = True
-        next(self._steps, None)
-        return self._sink.take()
-
-    def _all_openers(self) -> list[Opener]:
-        if not self._calls:
-            return []
-        loose = [*_FENCES, *_WRAPPERS] if self._lenient else []
-        return [*loose, *self._format.openers]
-
-    def _anywhere(self) -> list[str]:
-        """Return the tags that open calls anywhere in the text."""
-        if not self._calls:
-            return []
-        strays = self._lenient and self._format.strays
-        fences = [opener.tag for opener in (*_FENCES, *_WRAPPERS)] if strays else []
-        return [*fences, *(opener.tag for opener in self._format.openers)]
 
     def _read(self) -> Steps[None]:
-        if self._thinking:
+        if self.thinking:
             yield from self._read_reasoning()
         while not self._source.exhausted:
             if self._fresh:
@@ -105,8 +84,6 @@ class TaggedAnswerParser:
             else:
                 yield from self._read_text()
         self._flush(AnswerText)
-        while True:
-            yield
 
     def _read_beginning(self) -> Steps[None]:
         """Read the beginning of the content, or what follows reasoning or a call."""
@@ -114,7 +91,7 @@ class TaggedAnswerParser:
         opens = self._tags.opens if self._tags is not None else ()
         closes = self._tags.closes if self._tags is not None else ()
         if (yield from self._source.accept(*opens)):
-            self._thinking = True
+            self.thinking = True
             self._blanks.clear()
             yield from self._read_reasoning()
             return
@@ -161,11 +138,11 @@ class TaggedAnswerParser:
                 take=closes,
             )
             if tag in closes:
-                self._thinking = False
+                self.thinking = False
                 break
             if tag:
                 yield from self._read_call_in_reasoning(tag, closes)
-                if not self._thinking:
+                if not self.thinking:
                     break
         self._blanks.clear()
         self._fresh = self._stripped = True
@@ -190,7 +167,7 @@ class TaggedAnswerParser:
             self._emit(text, AnswerReasoning)
         else:
             self._source = TextSource(text, ended=True)
-            self._thinking = False
+            self.thinking = False
 
     def _read_text(self) -> Steps[None]:
         """Read text up to the next call."""
@@ -200,7 +177,7 @@ class TaggedAnswerParser:
             yield from self._read_call(self._openers[tag])
         elif tag in self._reasoning_openers:
             self._source.take(len(tag))
-            self._thinking = True
+            self.thinking = True
             self._flush(AnswerText)
             yield from self._read_reasoning()
 
@@ -266,14 +243,3 @@ class TaggedAnswerParser:
         if self._blanks:
             self._sink.put(kind("".join(self._blanks)))
             self._blanks.clear()
-
-
-def _for_tools(tags: Sequence[str], tools: Sequence[Tool]) -> list[str]:
-    """Return the tags, those with a placeholder for the name once per tool."""
-    named = [tag.replace("«name»", tool.name) for tool in tools for tag in tags if "«" in tag]
-    return [*(tag for tag in tags if "«" not in tag), *named]
-
-
-def _control_like(tags: Sequence[str]) -> list[str]:
-    """Return the tags that never occur in plain text, so reasoning may begin anywhere."""
-    return [tag for tag in tags if tag.startswith(("<|", "["))]

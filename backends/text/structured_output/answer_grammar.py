@@ -13,7 +13,7 @@ from ...base.sampling_params import Grammar, GrammarKind
 from ..streaming.json_strings import escaped
 from ..templates.reasoning_tags import ReasoningTags
 from ..tool_calls.argument_types import kinds, texts
-from ..tool_calls.call_format import CallFormat, WrittenCalls
+from ..tool_calls.call_format import CallFormat
 from .argument_schemas import ArgumentSchemas
 from .control_tags import ControlTags
 
@@ -74,13 +74,10 @@ class AnswerRules:
 
     def calls(self, call_format: CallFormat, tools: Sequence[Tool], *, parallel: bool) -> str:
         """Return the expression for one call of any of the tools, or several if `parallel`."""
-        written = call_format.written
         for index, tool in enumerate(tools):
-            self._rules.append(f"call_{index}: {self._call(written, index, tool)}")
+            self._rules.append(f"call_{index}: {self._call(call_format, index, tool)}")
         self._rules.append("call: " + " | ".join(f"call_{index}" for index in range(len(tools))))
-        begin, between, end = map(
-            self._controls.expression, (written.begin, written.between, written.end)
-        )
+        begin, between, end = map(self._controls.expression, call_format.around)
         more = f"({between} call)*" if parallel and not call_format.one_call else ""
         return f"{begin} call {more} {end}"
 
@@ -113,30 +110,30 @@ class AnswerRules:
         )
         return f"{before} @content {behind}"
 
-    def _call(self, written: WrittenCalls, index: int, tool: Tool) -> str:
+    def _call(self, call_format: CallFormat, index: int, tool: Tool) -> str:
         items: list[str] = []
-        for piece in _PLACES.split(written.call):
+        for piece in _PLACES.split(call_format.call):
             if piece == "«name»":
                 items.append(_literal(escaped(tool.name)))
-            elif piece == "«arguments»" and written.member is None:
+            elif piece == "«arguments»" and call_format.member is None:
                 self._rules.append(f"arguments_{index}: %json {self._schemas.of(tool)}")
                 items.append(f"arguments_{index}")
             elif piece == "«arguments»":
-                items.append(self._members(written, index, tool))
+                items.append(self._members(call_format, index, tool))
             else:
                 items.append(_IDS.get(piece) or self._controls.expression(piece))
         return " ".join(item for item in items if item)
 
-    def _members(self, written: WrittenCalls, index: int, tool: Tool) -> str:
+    def _members(self, call_format: CallFormat, index: int, tool: Tool) -> str:
         """Return the rule for a list of arguments in the order of the schema."""
         schema = self._schemas.parsed(tool)
         properties: dict[str, Any] = schema.get("properties") or {}
         required: list[str] = schema.get("required") or []
-        separator = self._controls.expression(written.separator)
+        separator = self._controls.expression(call_format.separator)
         rest = first = '""'
         for place, key in reversed(list(enumerate(properties))):
             name = f"member_{index}_{place}"
-            self._rules.append(f"{name}: {self._member(written, name, tool, schema, key)}")
+            self._rules.append(f"{name}: {self._member(call_format, name, tool, schema, key)}")
             behind, ahead = f"rest_{index}_{place}", f"first_{index}_{place}"
             may_lack = key not in required
             self._rules.append(
@@ -147,19 +144,21 @@ class AnswerRules:
         return first
 
     def _member(
-        self, written: WrittenCalls, name: str, tool: Tool, schema: dict[str, Any], key: str
+        self, call_format: CallFormat, name: str, tool: Tool, schema: dict[str, Any], key: str
     ) -> str:
         allowed = kinds(schema["properties"][key], schema)
-        is_text = "string" in allowed and (written.values == "text" or written.quotes is not None)
-        member = (written.member or "").replace("«key»", key)
+        is_text = "string" in allowed and (
+            call_format.values == "text" or call_format.quotes is not None
+        )
+        member = (call_format.member or "").replace("«key»", key)
         before, _, after = member.replace("«text»", "true" if is_text else "false").partition(
             "«value»"
         )
         if not is_text:
             self._rules.append(f"{name}_value: %json {self._schemas.parameter_schema(tool, key)}")
             return self._join(before, f"{name}_value", after)
-        if written.quotes is not None:
-            before, after = before + written.quotes[0], written.quotes[1] + after
+        if call_format.quotes is not None:
+            before, after = before + call_format.quotes[0], call_format.quotes[1] + after
         choices = texts(schema["properties"][key])
         if choices:
             return self._join(before, f"({' | '.join(map(_literal, choices))})", after)

@@ -6,8 +6,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -15,9 +13,8 @@ from ...base.conversation import ChatMessage, Tool
 from ...base.errors import RequestRejected
 from .message_variants import MessageVariant, message_variants
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
-from .template_helper import RenderLimits
 from .template_probe import probe_traits
-from .template_renderer import TemplateRenderer
+from .template_renderer import RenderLimits, TemplateRenderer
 from .template_traits import TemplateTraits, mentions_reasoning, mentions_tools
 
 CHATML = (
@@ -147,17 +144,6 @@ class ChatTemplate:
         with self._lock:
             self._closed = True
             self._renderer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _make_ready(self) -> None:
         self._refuse_if_closed()

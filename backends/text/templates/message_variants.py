@@ -10,8 +10,17 @@ import msgspec
 
 from ...base.conversation import ChatMessage, Tool
 from .template_traits import Message, TemplateTraits
-from .tool_messages import answered, call_fields, has_calls, in_style, paired, tool_variables
-from .tool_prompt import BETWEEN, calls_in_words, with_instructions
+from .tool_messages import (
+    BETWEEN,
+    answered,
+    call_fields,
+    calls_in_words,
+    has_calls,
+    in_style,
+    paired,
+    tool_variables,
+    with_instructions,
+)
 
 
 class MessageVariant(NamedTuple):

@@ -43,14 +43,12 @@ class HelperDied(Exception):
 
 def failure_error(answer: RenderFailed, memory: int) -> RequestRejected:
     """Return the error for a helper's failure; `memory` is its limit in bytes."""
-    words = printable(answer.message)
     match answer.kind:
         case "refused":
             return TemplateRefused(answer.message)
-        case "syntax":
-            return TemplateError(f"The model's chat template cannot be compiled: {words}")
-        case "error":
-            return TemplateError(f"The model's chat template failed: {words}")
+        case "syntax" | "error":
+            what = "failed" if answer.kind == "error" else "cannot be compiled"
+            return TemplateError(f"The model's chat template {what}: {printable(answer.message)}")
         case "memory":
             return memory_error(memory)
         case "recursion":

@@ -19,6 +19,7 @@ from types import FrameType
 import msgspec
 
 from ...base.framing import read_body
+from ...confinement.resource_limits import lower_limit
 from .template_environment import (
     OutputTooLong,
     Template,
@@ -28,11 +29,9 @@ from .template_environment import (
     render_template,
 )
 from .template_protocol import (
-    Awake,
     Compile,
-    Compiled,
     FromHelper,
-    Render,
+    Ready,
     Rendered,
     RenderFailed,
     ToHelper,
@@ -55,23 +54,26 @@ def main() -> None:
     _load_late_imports()
     decoder = msgspec.msgpack.Decoder[ToHelper](ToHelper)
     template: Template | None = None
-    _send(Awake())
+    _send(Ready())
     while True:
         try:
             request: ToHelper = decoder.decode(read_body(sys.stdin.buffer))
         except EOFError:
             return
-        match request:
-            case Compile():
-                _limit_everything(request.memory)
-                outcome = _compile(request.source)
-                template = outcome if isinstance(outcome, Template) else None
-                _send(outcome if isinstance(outcome, RenderFailed) else Compiled())
-            case Render():
-                if template is None:
-                    raise RuntimeError("asked to render before a template was compiled")
-                _limit_cpu(request.cpu_seconds)
-                _send(_render(template, request))
+        if isinstance(request, Compile):
+            _limit_everything(request.memory)
+        else:
+            _limit_cpu(request.cpu_seconds)
+        try:
+            if isinstance(request, Compile):
+                template, answer = compile_template(request.source), Ready()
+            else:
+                assert template is not None, "asked to render before a template was compiled"
+                text = render_template(template, request.variables, request.characters)
+                answer = Rendered(text)
+        except Exception as error:
+            answer = _failed(error)
+        _send(answer)
 
 
 def _send(answer: FromHelper) -> None:
@@ -81,22 +83,6 @@ def _send(answer: FromHelper) -> None:
         frame = pack(RenderFailed("error", "it wrote a lone surrogate, which is no text"))
     sys.stdout.buffer.write(frame)
     sys.stdout.buffer.flush()
-
-
-def _compile(source: str) -> Template | RenderFailed:
-    try:
-        return compile_template(source)
-    except TemplateSyntaxError as error:
-        return RenderFailed("syntax", f"{error.message} (line {error.lineno})"[:LONGEST_MESSAGE])
-    except Exception as error:
-        return _failed(error)
-
-
-def _render(template: Template, request: Render) -> Rendered | RenderFailed:
-    try:
-        return Rendered(render_template(template, request.variables, request.characters))
-    except Exception as error:
-        return _failed(error)
 
 
 def _failed(error: Exception) -> RenderFailed:
@@ -109,6 +95,9 @@ def _failed(error: Exception) -> RenderFailed:
             return RenderFailed("memory", "")
         case RecursionError():
             return RenderFailed("recursion", "")
+        case TemplateSyntaxError():
+            said = f"{error.message} (line {error.lineno})"
+            return RenderFailed("syntax", said[:LONGEST_MESSAGE])
         case _:
             return RenderFailed("error", f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE])
 
@@ -153,24 +142,11 @@ def _limit_everything(memory: int | None) -> None:
         return
     if memory is not None:
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])
-        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
-    _lower(resource.RLIMIT_FSIZE, 0)
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_NPROC, 0)
-    _lower(resource.RLIMIT_NOFILE, 3)  # the standard streams, which are already open
-
-
-def _lower(which: int, value: int) -> None:
-    if sys.platform == "win32":
-        return
-    _, hard = resource.getrlimit(which)
-    if hard == resource.RLIM_INFINITY or hard > value:
-        try:
-            resource.setrlimit(which, (value, value))
-        except (OSError, ValueError):
-            # macOS refuses some of these; the parent's watch works without them.
-            if sys.platform == "linux":
-                raise
+        lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
+    lower_limit(resource.RLIMIT_FSIZE, 0)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_NPROC, 0)
+    lower_limit(resource.RLIMIT_NOFILE, 3)  # the standard streams, which are already open
 
 
 def _limit_cpu(seconds: int) -> None:

@@ -33,12 +33,8 @@ class Render(msgspec.Struct, frozen=True, tag="render"):
 ToHelper = Compile | Render
 
 
-class Awake(msgspec.Struct, frozen=True, tag="awake"):
-    """Sent unasked once the helper's imports are done."""
-
-
-class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
-    """The template compiled."""
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """Sent unasked once the helper's imports are done, and once the template is compiled."""
 
 
 class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
@@ -54,9 +50,9 @@ class RenderFailed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-FromHelper = Awake | Compiled | Rendered | RenderFailed
+FromHelper = Ready | Rendered | RenderFailed
 
 
 def pack(message: ToHelper | FromHelper) -> bytes:
-    """One frame; raises `UnicodeEncodeError` where a text holds a lone surrogate."""
+    """Return one frame; raises `UnicodeEncodeError` if a text holds a lone surrogate."""
     return frame(msgspec.msgpack.encode(message))

@@ -1,104 +1,231 @@
-"""Renders one template in helper processes, replacing any that exceeds its limits."""
+"""Renders one chat template in a helper process under limits of time, memory and output."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, TypeVar, cast
 
-from .template_errors import HelperDied, LimitExceeded, TemplateError, failure_error
-from .template_helper import RenderLimits, TemplateHelper
+import msgspec
+import psutil
+
+from ...base.framing import read_body
+from .template_errors import (
+    HelperDied,
+    LimitExceeded,
+    TemplateError,
+    failure_error,
+    memory_error,
+)
 from .template_protocol import (
     Compile,
-    Compiled,
     FromHelper,
+    Ready,
     Render,
     Rendered,
     RenderFailed,
-    ToHelper,
+    pack,
 )
+
+HELPER = "ingle.backends.text.templates.template_process"
+# Variables that Python needs to start and to find the time zone; others may be secrets.
+KEPT_VARIABLES = frozenset(
+    {
+        "APPDATA",
+        "DYLD_LIBRARY_PATH",
+        "LD_LIBRARY_PATH",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "SYSTEMROOT",
+        "TZ",
+    }
+)
+WATCH_INTERVAL = 0.02
+MOST_BYTES_A_CHARACTER = 4
+FRAME_OVERHEAD = 4096
+
+Answer = TypeVar("Answer", Ready, Rendered)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderLimits:
+    """Limits of one render: seconds of wall clock, bytes of memory, characters of output.
+
+    The output may always be eight times as long as the input. With `kernel_memory` the kernel
+    bounds what the helper maps above its idle state, else the parent checks its resident size fifty
+    times a second. Starting a helper may take `start_seconds` in addition.
+    """
+
+    seconds: float = 2.0
+    memory: int = 512 * 2**20
+    characters: int = 4 * 2**20
+    start_seconds: float = 30.0
+    kernel_memory: bool = sys.platform == "linux"
 
 
 class TemplateRenderer:
-    """Owns at most one helper process; one caller at a time."""
+    """Owns at most one helper process, replacing one that exceeds a limit; one caller at a time."""
 
     def __init__(self, source: str, limits: RenderLimits) -> None:
         self._source = source
         self._limits = limits
-        self._helper: TemplateHelper | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._compiled = False
+        self._decoder = msgspec.msgpack.Decoder[FromHelper](FromHelper)
 
     @property
     def pid(self) -> int | None:
         """Return the helper's process id, None if it is not running."""
-        return self._helper.pid if self._helper is not None else None
+        return self._process.pid if self._process is not None else None
 
-    def start(self) -> TemplateHelper:
+    def start(self) -> subprocess.Popen[bytes]:
         """Return a running helper, which may still be starting: this does not wait."""
-        if self._helper is not None and not self._helper.alive:
+        if self._process is not None and self._process.poll() is not None:
             self.close()
-        if self._helper is None:
-            self._helper = TemplateHelper(self._limits)
-        return self._helper
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-X", "utf8", "-m", HELPER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # a traceback could quote the conversation
+                cwd=os.path.abspath(os.sep),  # noqa: PTH100  # the root of whatever drive this is
+                env={k: v for k, v in os.environ.items() if k.upper() in KEPT_VARIABLES},
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+        return self._process
 
     def compile(self) -> None:
         """Wait until a helper holds the compiled template; raises `TemplateError`."""
-        self._ask(None, self._limits.seconds, 0)
+        self._try_twice(None, 0.0, 0)
 
     def render(self, variables: Mapping[str, object], input_characters: int, seconds: float) -> str:
         """Return the text within `seconds`; raises `TemplateRefused` or `TemplateError`.
 
         The time to start a helper is not counted.
         """
-        characters = self._limits.characters_for(input_characters)
+        characters = max(self._limits.characters, 8 * input_characters)
         request = Render(dict(variables), characters, math.ceil(seconds))
-        answer = self._ask(request, seconds, characters)
-        if not isinstance(answer, Rendered):
-            raise TemplateError("The chat template's helper gave an answer out of turn.")
-        return answer.text
+        return self._try_twice(request, seconds, characters)
 
     def close(self) -> None:
         """End the helper; the next call starts another."""
-        if self._helper is not None:
-            self._helper.close()
-        self._helper = None
-        self._compiled = False
+        process, self._process, self._compiled = self._process, None, False
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # unsent data has no reader any more
+                if stream is not None:
+                    stream.close()
 
-    def _ask(self, request: Render | None, seconds: float, characters: int) -> FromHelper:
+    def _try_twice(self, request: Render | None, seconds: float, characters: int) -> str:
         """Ask a ready helper, and a second one if the first was killed from outside."""
-        try:
+        died: HelperDied | None = None
+        for _ in range(2):
             try:
-                return self._ask_once(request, seconds, characters)
-            except HelperDied:
+                self._make_ready()
+                if request is None:
+                    return ""
+                return self._ask(pack(request), Rendered, seconds, characters).text
+            except HelperDied as error:
                 self.close()
-                return self._ask_once(request, seconds, characters)
-        except HelperDied as error:
-            self.close()
+                died = error
+        raise TemplateError(
+            "The process that renders the model's chat template ended unexpectedly."
+        ) from died
+
+    def _make_ready(self) -> None:
+        """Wait until a helper has started and compiled the template."""
+        self.start()
+        if self._compiled:
+            return
+        memory = self._limits.memory if self._limits.kernel_memory else None
+        source = pack(Compile(self._source, memory))
+        try:
+            self._ask(b"", Ready, self._limits.start_seconds)
+        except LimitExceeded as error:
             raise TemplateError(
-                "The process that renders the model's chat template ended unexpectedly."
+                "The process that renders the model's chat template did not start.",
+                hint="The machine seems to be very busy: try again in a while.",
             ) from error
+        self._ask(source, Ready, self._limits.seconds)
+        self._compiled = True
 
-    def _ask_once(self, request: Render | None, seconds: float, characters: int) -> FromHelper:
-        helper = self.start()
-        if not self._compiled:
-            memory = self._limits.memory if self._limits.kernel_memory else None
-            helper.wait_ready()
-            self._exchange(helper, Compile(self._source, memory), self._limits.seconds, 0)
-            self._compiled = True
-        if request is None:
-            return Compiled()
-        return self._exchange(helper, request, seconds, characters)
-
-    def _exchange(
-        self, helper: TemplateHelper, request: ToHelper, seconds: float, characters: int
-    ) -> FromHelper:
+    def _ask(self, frame: bytes, kind: type[Answer], seconds: float, characters: int = 0) -> Answer:
         """Return a successful answer; a helper that exceeded a limit is discarded."""
         try:
-            answer = helper.ask(request, seconds, characters)
+            answer = self._exchange(frame, seconds, characters)
         except LimitExceeded:
             self.close()
             raise
-        if not isinstance(answer, RenderFailed):
+        if isinstance(answer, kind):
             return answer
-        if isinstance(request, Compile) or answer.kind in ("memory", "recursion"):
+        if not isinstance(answer, RenderFailed):
+            raise HelperDied
+        if not self._compiled or answer.kind in ("memory", "recursion"):
             self.close()
         raise failure_error(answer, self._limits.memory)
+
+    def _exchange(self, frame: bytes, seconds: float, characters: int) -> FromHelper:
+        process = self._process
+        assert process is not None
+        stdin, stdout = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
+        with _Watchdog(process, seconds, self._limits) as watchdog:
+            try:
+                stdin.write(frame)
+                stdin.flush()
+                body = read_body(stdout, MOST_BYTES_A_CHARACTER * characters + FRAME_OVERHEAD)
+                return self._decoder.decode(body)
+            except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+                failure = error
+        raise watchdog.verdict or HelperDied() from failure
+
+
+class _Watchdog:
+    """Kills a helper that exceeds its time, or its memory if the kernel does not bound it.
+
+    Unlike `select`, a killing thread works on every platform and ends a blocked write too.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], seconds: float, limits: RenderLimits
+    ) -> None:
+        self.verdict: LimitExceeded | None = None
+        self._process = process
+        self._limits = limits
+        self._deadline = time.monotonic() + seconds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="template-watchdog", daemon=True)
+
+    def __enter__(self) -> _Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        interval = math.inf if self._limits.kernel_memory else WATCH_INTERVAL
+        while not self._done.wait(min(max(0.0, self._deadline - time.monotonic()), interval)):
+            if time.monotonic() >= self._deadline:
+                self.verdict = LimitExceeded("The model's chat template took too long to render.")
+            elif not self._limits.kernel_memory and self._resident() > self._limits.memory:
+                self.verdict = memory_error(self._limits.memory)
+            if self.verdict is not None:
+                self._process.kill()
+                return
+
+    def _resident(self) -> int:
+        try:
+            return psutil.Process(self._process.pid).memory_info().rss
+        except psutil.Error:
+            return 0  # the process is gone, which the reader of its pipe will notice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class AnswerText(NamedTuple):
@@ -32,23 +32,3 @@ class CallArguments(NamedTuple):
 
 
 Part = AnswerText | AnswerReasoning | CallStart | CallArguments
-
-
-class AnswerParser(Protocol):
-    """Parses one answer incrementally, independent of chunk borders; accepts any input.
-
-    What turns out not to be a call becomes text; nothing is lost.
-    """
-
-    @property
-    def thinking(self) -> bool:
-        """Return whether the model is reasoning at this point."""
-        ...
-
-    def push(self, text: str) -> list[Part]:
-        """Return the parts that became certain with this text."""
-        ...
-
-    def finish(self) -> list[Part]:
-        """Return the rest at the end; incomplete arguments are completed."""
-        ...

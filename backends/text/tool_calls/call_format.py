@@ -34,28 +34,16 @@ class Opener:
 
 
 @dataclass(frozen=True)
-class WrittenCalls:
-    """The exact spelling of calls, as a grammar forces it.
-
-    `call` contains «name» and «arguments», and perhaps «id», a number, or «id9», as Mistral has it.
-    Arguments that are not a JSON object are a list: each of them is a `member`, which contains
-    «key» and «value», and perhaps «text», whether the value is a string. `values` are JSON; strings
-    are literal text if `values` are text, or if they stand between `quotes`.
-    """
-
-    call: str
-    begin: str = ""
-    between: str = ""
-    end: str = ""
-    member: str | None = None
-    separator: str = ""
-    quotes: tuple[str, str] | None = None
-    values: Literal["json", "text"] = "json"
-
-
-@dataclass(frozen=True)
 class CallFormat:
     """A call format, detected by any of the texts in `signs` in a template.
+
+    `call` is the exact spelling that a grammar forces: it contains «name» and «arguments», and
+    perhaps «id», a number, or «id9», as Mistral has it. `around` is what stands before the first
+    call, between two and after the last one.
+
+    Arguments that are not a JSON object are a list with a `separator`: each of them is a `member`,
+    which contains «key» and «value», and perhaps «text», whether the value is a string. `values`
+    are JSON; strings are literal text if `values` are text, or if they stand between `quotes`.
 
     After a call any of the `closers` is dropped, and `dropped` anywhere, in which «name» is that of
     any tool. Constrained text follows `before_text`, and `behind_text` follows it.
@@ -63,10 +51,15 @@ class CallFormat:
 
     name: str
     signs: tuple[str, ...]
-    written: WrittenCalls
+    call: str
     openers: tuple[Opener, ...] = ()
     closers: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    around: tuple[str, str, str] = ("", "", "")
+    member: str | None = None
+    separator: str = ""
+    quotes: tuple[str, str] | None = None
+    values: Literal["json", "text"] = "json"
     strays: bool = False
     """Whether models with this format sometimes write calls in other ways, even after text."""
     pythonic: bool = False
@@ -81,9 +74,6 @@ class CallFormat:
     @property
     def tags(self) -> tuple[str, ...]:
         """Return every text that may contain a control token."""
-        written = self.written
-        texts = (written.call, written.begin, written.between, written.end, written.member or "")
-        around = (self.before_text, self.behind_text)
+        texts = (self.call, *self.around, self.member or "", self.before_text, self.behind_text)
         openers = tuple(opener.tag for opener in self.openers)
-        quotes = written.quotes or ()
-        return (*openers, *self.closers, *self.dropped, *texts, *quotes, *around)
+        return (*openers, *self.closers, *self.dropped, *texts, *(self.quotes or ()))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from ..tokenization.tokenizer import Tokenizer
-from .call_format import CallFormat, WrittenCalls
+from .call_format import CallFormat
 from .json_formats import GENERIC, HERMES, JSON_FORMATS
 from .tagged_formats import TAGGED_FORMATS
 
 HARMONY = CallFormat(
     "harmony",
     ("<|channel|>",),
-    WrittenCalls(
-        "<|channel|>commentary to=functions.«name» <|constrain|>json<|message|>«arguments»"
-    ),
+    "<|channel|>commentary to=functions.«name» <|constrain|>json<|message|>«arguments»",
     closers=("<|call|>", "<|end|>", "<|start|>", "<|return|>"),
     before_text="<|channel|>final<|message|>",
     one_call=True,

@@ -2,112 +2,113 @@
 
 from __future__ import annotations
 
-from .call_format import CallFormat, Opener, WrittenCalls
+from dataclasses import replace
+
+from .call_format import Body, CallFormat, Opener
 from .json_calls import JsonCalls
 from .named_calls import NamedCalls
 
 _JSON = JsonCalls()
 _CALL = '{"name": "«name»", "arguments": «arguments»}'
-_PARAMETERS = '{"name": "«name»", "parameters": «arguments»}'
 _COHERE = '{"tool_call_id": "«id»", "tool_name": "«name»", "parameters": «arguments»}'
 
 _CALLS_BEGIN, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL_BEGIN, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
-_DEEPSEEK = (Opener(_CALL_BEGIN, NamedCalls(("<｜tool▁sep｜>",))), Opener(_CALLS_BEGIN))
 _KIMI_BEGIN, _KIMI_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 
-GENERIC = CallFormat("generic", (), WrittenCalls(_CALL, between="\n"), strays=True)
+GENERIC = CallFormat("generic", (), _CALL, around=("", "\n", ""), strays=True)
 HERMES = CallFormat(
     "hermes",
     ("<tool_call>",),
-    WrittenCalls(f"<tool_call>\n{_CALL}\n</tool_call>", between="\n"),
+    f"<tool_call>\n{_CALL}\n</tool_call>",
     (Opener("<tool_call>", _JSON),),
     ("</tool_call>",),
+    around=("", "\n", ""),
     strays=True,
 )
 
 
-def _array(name: str, signs: str, opened: str, closed: str = "") -> CallFormat:
+def _array(
+    name: str, sign: str, opened: str, closed: str = "", *, call: str = _CALL, body: Body = _JSON
+) -> CallFormat:
     """Return a format with all calls in an array between two tags."""
     return CallFormat(
         name,
-        (signs,),
-        WrittenCalls(_CALL, f"{opened}[", ", ", f"]{closed}"),
-        (Opener(opened, _JSON),),
+        (sign,),
+        call,
+        (Opener(opened, body),),
         (closed,) if closed else (),
+        around=(f"{opened}[", ", ", f"]{closed}"),
     )
+
+
+def _cohere(name: str, sign: str, text: str) -> CallFormat:
+    """Return a format of Cohere, in which tags around `text` enclose the text for the user."""
+    before, behind = f"<|START_{text}|>", f"<|END_{text}|>"
+    return CallFormat(
+        name,
+        (sign,),
+        _COHERE,
+        (Opener("<|START_ACTION|>", _JSON),),
+        ("<|END_ACTION|>",),
+        (before, behind),
+        around=("<|START_ACTION|>[\n    ", ",\n    ", "\n]<|END_ACTION|>"),
+        before_text=before,
+        behind_text=behind,
+    )
+
+
+def _deepseek(name: str, signs: tuple[str, ...], call: str, between: str = "") -> CallFormat:
+    return CallFormat(
+        name,
+        signs,
+        f"{_CALL_BEGIN}{call}{_CALL_END}",
+        (Opener(_CALL_BEGIN, NamedCalls(("<｜tool▁sep｜>",))), Opener(_CALLS_BEGIN)),
+        (_CALL_END, _CALLS_END, "```"),
+        around=(_CALLS_BEGIN, between, _CALLS_END),
+    )
+
+
+def _mistral(
+    name: str, sign: str, call: str, around: tuple[str, str, str] = ("", "", "")
+) -> CallFormat:
+    opener = Opener("[TOOL_CALLS]", NamedCalls(("[ARGS]",), "[CALL_ID]"))
+    return CallFormat(name, (sign,), call, (opener,), around=around)
 
 
 JSON_FORMATS = (
     CallFormat(
         "kimi-k2",
         ("<|tool_call_argument_begin|>",),
-        WrittenCalls(
-            "<|tool_call_begin|>functions.«name»:«id»<|tool_call_argument_begin|>«arguments»"
-            "<|tool_call_end|>",
-            begin=_KIMI_BEGIN,
-            end=_KIMI_END,
-        ),
+        "<|tool_call_begin|>functions.«name»:«id»<|tool_call_argument_begin|>«arguments»"
+        "<|tool_call_end|>",
         (
             Opener("<|tool_call_begin|>", NamedCalls(("<|tool_call_argument_begin|>",))),
             Opener(_KIMI_BEGIN),
         ),
         ("<|tool_call_end|>", _KIMI_END),
+        around=(_KIMI_BEGIN, "", _KIMI_END),
     ),
-    CallFormat(
+    _deepseek(
         "deepseek-r1",
         ("<｜tool▁sep｜>' + tool['function']['name'] + '\n", "<｜tool▁sep｜>' + tool_name + '\n"),
-        WrittenCalls(
-            f"{_CALL_BEGIN}function<｜tool▁sep｜>«name»\n```json\n«arguments»\n```{_CALL_END}",
-            begin=_CALLS_BEGIN,
-            between="\n",
-            end=_CALLS_END,
-        ),
-        _DEEPSEEK,
-        (_CALL_END, _CALLS_END, "```"),
+        "function<｜tool▁sep｜>«name»\n```json\n«arguments»\n```",
+        "\n",
     ),
-    CallFormat(
-        "deepseek-v3.1",
-        (_CALL_BEGIN,),
-        WrittenCalls(
-            f"{_CALL_BEGIN}«name»<｜tool▁sep｜>«arguments»{_CALL_END}",
-            begin=_CALLS_BEGIN,
-            end=_CALLS_END,
-        ),
-        _DEEPSEEK,
-        (_CALL_END, _CALLS_END, "```"),
-    ),
-    CallFormat(
-        "mistral",
-        ("[CALL_ID]",),
-        WrittenCalls("[TOOL_CALLS]«name»[CALL_ID]«id9»[ARGS]«arguments»"),
-        (Opener("[TOOL_CALLS]", NamedCalls(("[ARGS]",), "[CALL_ID]")),),
-    ),
-    CallFormat(
-        "mistral-args",
-        ("[ARGS]",),
-        WrittenCalls("[TOOL_CALLS]«name»[ARGS]«arguments»"),
-        (Opener("[TOOL_CALLS]", NamedCalls(("[ARGS]",), "[CALL_ID]")),),
-    ),
-    CallFormat(
+    _deepseek("deepseek-v3.1", (_CALL_BEGIN,), "«name»<｜tool▁sep｜>«arguments»"),
+    _mistral("mistral", "[CALL_ID]", "[TOOL_CALLS]«name»[CALL_ID]«id9»[ARGS]«arguments»"),
+    _mistral("mistral-args", "[ARGS]", "[TOOL_CALLS]«name»[ARGS]«arguments»"),
+    _mistral(
         "mistral-array",
-        ("[TOOL_CALLS]",),
-        WrittenCalls(
-            '{"name": "«name»", "arguments": «arguments», "id": "«id9»"}',
-            "[TOOL_CALLS][",
-            ", ",
-            "]",
-        ),
-        (Opener("[TOOL_CALLS]", NamedCalls(("[ARGS]",), "[CALL_ID]")),),
+        "[TOOL_CALLS]",
+        '{"name": "«name»", "arguments": «arguments», "id": "«id9»"}',
+        ("[TOOL_CALLS][", ", ", "]"),
     ),
     CallFormat(
         "solar",
         ("<|tool_call:begin|>",),
-        WrittenCalls(
-            "<|tool_call:begin|>call_«id»<|tool_call:name|>«name»<|tool_call:args|>«arguments»"
-            "<|tool_call:end|>",
-            begin="<|tool_calls|>",
-        ),
+        "<|tool_call:begin|>call_«id»<|tool_call:name|>«name»<|tool_call:args|>«arguments»"
+        "<|tool_call:end|>",
         (
             Opener(
                 "<|tool_call:begin|>",
@@ -117,84 +118,63 @@ JSON_FORMATS = (
         ),
         ("<|tool_call:end|>", "<|calls|>"),
         ("<|content|>", "<|begin|>assistant", "<|end|>"),
+        around=("<|tool_calls|>", "", ""),
     ),
     CallFormat(
         "functionary-3.2",
         (">>>all\n",),
-        WrittenCalls("«name»\n«arguments»", between=">>>"),
+        "«name»\n«arguments»",
         (Opener(">>>", NamedCalls(("\n",)), known_only=True),),
         (),
         (">>>all\n",),
+        around=("", ">>>", ""),
         prompt_prefix=">>>",
         before_text="all\n",
     ),
-    CallFormat(
-        "cohere-moe",
-        ("<|START_TEXT|>{{ msg",),
-        WrittenCalls(_COHERE, "<|START_ACTION|>[\n    ", ",\n    ", "\n]<|END_ACTION|>"),
-        (Opener("<|START_ACTION|>", _JSON),),
-        ("<|END_ACTION|>",),
-        ("<|START_TEXT|>", "<|END_TEXT|>"),
-        before_text="<|START_TEXT|>",
-        behind_text="<|END_TEXT|>",
-    ),
-    CallFormat(
-        "command-r7b",
-        ("<|START_ACTION|>",),
-        WrittenCalls(_COHERE, "<|START_ACTION|>[\n    ", ",\n    ", "\n]<|END_ACTION|>"),
-        (Opener("<|START_ACTION|>", _JSON),),
-        ("<|END_ACTION|>",),
-        ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-        before_text="<|START_RESPONSE|>",
-        behind_text="<|END_RESPONSE|>",
-    ),
+    _cohere("cohere-moe", "<|START_TEXT|>{{ msg", "TEXT"),
+    _cohere("command-r7b", "<|START_ACTION|>", "RESPONSE"),
     CallFormat(
         "command-r-plus",
         ("Action:\n```json\n[",),
-        WrittenCalls(
-            '{"tool_name": "«name»", "parameters": «arguments»}',
-            "Action:\n```json\n[\n    ",
-            ",\n    ",
-            "\n]\n```",
-        ),
+        '{"tool_name": "«name»", "parameters": «arguments»}',
         (Opener("Action:\n```json", _JSON), Opener("Action: ```json", _JSON)),
         ("```",),
+        around=("Action:\n```json\n[\n    ", ",\n    ", "\n]\n```"),
     ),
-    CallFormat(
+    _array(
         "apertus",
-        ("<|tools_prefix|>",),
-        WrittenCalls('{"«name»": «arguments»}', "<|tools_prefix|>[", ", ", "]<|tools_suffix|>"),
-        (Opener("<|tools_prefix|>", JsonCalls(name_is_key=True)),),
-        ("<|tools_suffix|>",),
+        "<|tools_prefix|>",
+        "<|tools_prefix|>",
+        "<|tools_suffix|>",
+        call='{"«name»": «arguments»}',
+        body=JsonCalls(name_is_key=True),
     ),
     _array("nemotron", "<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>"),
     _array("apriel", "<tool_calls>[", "<tool_calls>", "</tool_calls>"),
     CallFormat(
         "minimax-m1",
         ("<tool_calls>\n",),
-        WrittenCalls(_CALL, "<tool_calls>\n", "\n", "\n</tool_calls>"),
+        _CALL,
         (Opener("<tool_calls>", _JSON),),
         ("</tool_calls>",),
+        around=("<tool_calls>\n", "\n", "\n</tool_calls>"),
     ),
     _array("phi-4-mini", "<|/tool|>", "<|tool_call|>", "<|/tool_call|>"),
-    CallFormat(
-        "granite-3",
-        ("<|tool_call|>",),
-        WrittenCalls(_CALL, "<|tool_call|>[", ", ", "]"),
-        (Opener("<|tool_call|>", _JSON),),
+    replace(
+        _array("granite-3", "<|tool_call|>", "<|tool_call|>"),
         dropped=("<response>", "</response>"),
     ),
     CallFormat(
         "gigachat-3.1",
         ("<|function_call|>",),
-        WrittenCalls(f"<|function_call|>{_CALL}"),
+        f"<|function_call|>{_CALL}",
         (Opener("<|function_call|>", _JSON),),
         ("<|message_sep|>",),
     ),
     CallFormat(
         "gigachat-3",
         ("function call<|role_sep|>", "'role': 'function call'"),
-        WrittenCalls(f"<|message_sep|>\n\nfunction call<|role_sep|>\n{_CALL}"),
+        f"<|message_sep|>\n\nfunction call<|role_sep|>\n{_CALL}",
         (Opener("function call<|role_sep|>", _JSON), Opener("<|message_sep|>")),
         ("<|message_sep|>",),
     ),
@@ -202,8 +182,9 @@ JSON_FORMATS = (
     CallFormat(
         "llama-3",
         ('{"name": function name, "parameters"',),
-        WrittenCalls(_PARAMETERS, between="; "),
+        '{"name": "«name»", "parameters": «arguments»}',
         (Opener("<|python_tag|>", _JSON),),
+        around=("", "; ", ""),
     ),
     HERMES,
 )

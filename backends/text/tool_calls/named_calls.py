@@ -1,4 +1,4 @@
-"""Parses calls that consist of a name, a mark and JSON arguments."""
+"""Parses calls with the name before the arguments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..streaming.json_repair import read_value
 from ..streaming.text_source import Steps, TextSource
 from .call_arguments import read_arguments
 from .call_sink import CallSink
 from .json_calls import LONGEST_NAME, JsonCalls
+
+QUOTE = '<|"|>'
+"""What Gemma 4 writes before and after a string."""
 
 _JSON = JsonCalls()
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
@@ -72,3 +76,26 @@ def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
     if not char.isidentifier():
         return ""
     return ((yield from source.until(("\n", "{", "`", *ends), LONGEST_NAME)) or "").strip()
+
+
+@dataclass(frozen=True)
+class GemmaCalls:
+    """Calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
+
+    def read(
+        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        """See `Body.read`."""
+        yield from source.skip_space()
+        if not (yield from source.accept("call:")):
+            return (yield from _JSON.read(source, sink, known_only=known_only, ends=ends))
+        head = yield from source.until(("{", "(", *ends), LONGEST_NAME)
+        name = (head or "").strip()
+        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
+            return False
+        sink.begin(name)
+        if (yield from source.peek()) == "{":
+            yield from read_value(source, sink.arguments, ends, mark=QUOTE)
+        else:
+            sink.arguments("{}")
+        return True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .call_format import CallFormat, Opener, WrittenCalls
-from .gemma_calls import QUOTE, GemmaCalls
+from .call_format import CallFormat, Opener
 from .json_calls import JsonCalls
+from .named_calls import QUOTE, GemmaCalls
 from .tagged_calls import TaggedCalls
 
 _PYTHON = "«name»(«arguments»)"
@@ -18,12 +18,7 @@ def _function_tags(name: str, signs: tuple[str, ...], section: str, *, lines: bo
     return CallFormat(
         name,
         signs,
-        WrittenCalls(
-            f"<{section}>\n<function=«name»>\n«arguments»</function>\n</{section}>",
-            between="\n",
-            member=f"<parameter=«key»>{line}«value»{line}</parameter>\n",
-            values="text",
-        ),
+        f"<{section}>\n<function=«name»>\n«arguments»</function>\n</{section}>",
         (
             Opener(
                 "<function=",
@@ -34,6 +29,9 @@ def _function_tags(name: str, signs: tuple[str, ...], section: str, *, lines: bo
             Opener(f"<{section}>"),
         ),
         ("</function>", f"</{section}>"),
+        around=("", "\n", ""),
+        member=f"<parameter=«key»>{line}«value»{line}</parameter>\n",
+        values="text",
     )
 
 
@@ -47,14 +45,7 @@ def _invoke_tags(
     return CallFormat(
         name,
         (signs,),
-        WrittenCalls(
-            f'<{prefix}invoke name="«name»">\n«arguments»</{prefix}invoke>',
-            begin=f"<{section}>\n",
-            between="\n",
-            end=f"\n</{section}>",
-            member=f'{member}«key»"{attribute}>«value»</{prefix}parameter>\n',
-            values="text",
-        ),
+        f'<{prefix}invoke name="«name»">\n«arguments»</{prefix}invoke>',
         (
             Opener(
                 f'<{prefix}invoke name="',
@@ -63,6 +54,9 @@ def _invoke_tags(
             Opener(f"<{section}>"),
         ),
         (f"</{prefix}invoke>", f"</{section}>"),
+        around=(f"<{section}>\n", "\n", f"\n</{section}>"),
+        member=f'{member}«key»"{attribute}>«value»</{prefix}parameter>\n',
+        values="text",
     )
 
 
@@ -83,16 +77,12 @@ def _key_tags(name: str, signs: tuple[str, ...], suffix: str = "", line: str = "
     return CallFormat(
         name,
         signs,
-        WrittenCalls(
-            f"<{call}>«name»{mark}{line}«arguments»</{call}>",
-            begin=section[0],
-            between=line,
-            end=section[1],
-            member=f"<{key}>«key»</{key}>{line}<{value}>«value»</{value}>{line}",
-            values="text",
-        ),
+        f"<{call}>«name»{mark}{line}«arguments»</{call}>",
         (Opener(f"<{call}>", tags), *wrappers),
         (f"</{call}>", *((section[1].strip(),) if suffix else ())),
+        around=(section[0], line, section[1]),
+        member=f"<{key}>«key»</{key}>{line}<{value}>«value»</{value}>{line}",
+        values="text",
     )
 
 
@@ -102,26 +92,18 @@ TAGGED_FORMATS = (
     CallFormat(
         "gemma-4",
         ("<|tool_call>",),
-        WrittenCalls(
-            "<|tool_call>call:«name»{«arguments»}<tool_call|>",
-            member="«key»:«value»",
-            separator=",",
-            quotes=(QUOTE, QUOTE),
-        ),
+        "<|tool_call>call:«name»{«arguments»}<tool_call|>",
         (Opener("<|tool_call>", GemmaCalls()),),
         ("<tool_call|>", "<|tool_response>"),
         ("<|channel>", "<channel|>"),
+        member="«key»:«value»",
+        separator=",",
+        quotes=(QUOTE, QUOTE),
     ),
     CallFormat(
         "kimi-k3",
         ("<|open|>",),
-        WrittenCalls(
-            '<|open|>call tool="«name»" index="«id»"<|sep|>«arguments»<|close|>call<|sep|>',
-            begin="<|open|>tools<|sep|>",
-            end="<|close|>tools<|sep|>",
-            member='<|open|>argument key="«key»"<|sep|>«value»<|close|>argument<|sep|>',
-            values="text",
-        ),
+        '<|open|>call tool="«name»" index="«id»"<|sep|>«arguments»<|close|>call<|sep|>',
         (
             Opener(
                 '<|open|>call tool="',
@@ -139,6 +121,9 @@ TAGGED_FORMATS = (
         ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
         before_text="<|open|>response<|sep|>",
         behind_text="<|close|>response<|sep|>",
+        around=("<|open|>tools<|sep|>", "", "<|close|>tools<|sep|>"),
+        member='<|open|>argument key="«key»"<|sep|>«value»<|close|>argument<|sep|>',
+        values="text",
     ),
     _invoke_tags(
         "deepseek-v4",
@@ -153,13 +138,7 @@ TAGGED_FORMATS = (
     CallFormat(
         "minimax-m3",
         (_SPACE,),
-        WrittenCalls(
-            f'{_SPACE}<invoke name="«name»">«arguments»{_SPACE}</invoke>\n',
-            begin=f"{_SPACE}<tool_call>\n",
-            end=f"{_SPACE}</tool_call>",
-            member=f"{_SPACE}<«key»>«value»{_SPACE}</«key»>",
-            values="text",
-        ),
+        f'{_SPACE}<invoke name="«name»">«arguments»{_SPACE}</invoke>\n',
         (
             Opener(
                 f'{_SPACE}<invoke name="',
@@ -175,6 +154,9 @@ TAGGED_FORMATS = (
             Opener(f"{_SPACE}<tool_call>"),
         ),
         (f"{_SPACE}</invoke>", f"{_SPACE}</tool_call>"),
+        around=(f"{_SPACE}<tool_call>\n", "", f"{_SPACE}</tool_call>"),
+        member=f"{_SPACE}<«key»>«value»{_SPACE}</«key»>",
+        values="text",
     ),
     replace(
         _invoke_tags("muse", "<atem:function_calls>", "atem:", "atem:function_calls"),
@@ -197,7 +179,7 @@ TAGGED_FORMATS = (
     CallFormat(
         "functionary-3.1",
         ("<function=",),
-        WrittenCalls("<function=«name»>«arguments»</function>"),
+        "<function=«name»>«arguments»</function>",
         (
             Opener(
                 "<function=",
@@ -210,12 +192,7 @@ TAGGED_FORMATS = (
     CallFormat(
         "minicpm-5",
         ('<function name="', "<function name="),
-        WrittenCalls(
-            '<function name="«name»">«arguments»</function>',
-            between="\n",
-            member='<param name="«key»">«value»</param>',
-            values="text",
-        ),
+        '<function name="«name»">«arguments»</function>',
         (
             Opener(
                 '<function name="',
@@ -223,30 +200,32 @@ TAGGED_FORMATS = (
             ),
         ),
         ("</function>",),
+        around=("", "\n", ""),
+        member='<param name="«key»">«value»</param>',
+        values="text",
     ),
     CallFormat(
         "lfm-2",
         ("<|tool_call_start|>", "<|tool_list_start|>", "List of tools: ["),
-        WrittenCalls(
-            _PYTHON,
-            "<|tool_call_start|>[",
-            ", ",
-            "]<|tool_call_end|>",
-            member="«key»=«value»",
-            separator=", ",
-        ),
+        _PYTHON,
         (Opener("<|tool_call_start|>", JsonCalls()),),
         ("<|tool_call_end|>",),
+        around=("<|tool_call_start|>[", ", ", "]<|tool_call_end|>"),
+        member="«key»=«value»",
+        separator=", ",
     ),
     CallFormat(
         "pythonic",
         ("[func_name1(", "[func1("),
-        WrittenCalls(_PYTHON, "[", ", ", "]", member="«key»=«value»", separator=", "),
+        _PYTHON,
         (
             Opener("<|python_start|>", JsonCalls()),
             Opener("<|python_tag|>", JsonCalls()),
         ),
         ("<|python_end|>",),
         pythonic=True,
+        around=("[", ", ", "]"),
+        member="«key»=«value»",
+        separator=", ",
     ),
 )

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from tokenizers import (
 )
 
 from ingle.backends.text.templates.chat_template import ChatTemplate
-from ingle.backends.text.templates.template_helper import RenderLimits
+from ingle.backends.text.templates.template_renderer import RenderLimits
 
 MakeTemplate = Callable[..., ChatTemplate]
 
@@ -69,7 +69,7 @@ def make_template() -> Iterator[MakeTemplate]:
         ) -> ChatTemplate:
             limits = limits or RenderLimits(seconds=30)
             template = ChatTemplate(source, bos_token=bos_token, eos_token=eos_token, limits=limits)
-            return stack.enter_context(template)
+            return stack.enter_context(closing(template))
 
         yield make
 

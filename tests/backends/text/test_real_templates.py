@@ -13,8 +13,8 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import ChatTemplate
 from ingle.backends.text.templates.reasoning_tags import detect_reasoning_tags
-from ingle.backends.text.templates.template_helper import RenderLimits
-from ingle.backends.text.templates.tool_prompt import tool_instructions
+from ingle.backends.text.templates.template_renderer import RenderLimits
+from ingle.backends.text.templates.tool_messages import tool_instructions
 
 CONVERSATION = [
     ChatMessage("system", "SYS"),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ingle.backends.text.answers.reasoning_budget import ReasoningBudget
+from ingle.backends.text.answers.answer_output import ReasoningBudget
 
 
 def test_what_is_thought_is_counted() -> None:

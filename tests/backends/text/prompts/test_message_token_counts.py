@@ -17,7 +17,7 @@ from ingle.backends.text.prompts.message_marks import MessageMarks
 from ingle.backends.text.prompts.message_token_counts import MessageCounter, MessageTokens
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import CHATML, ChatTemplate
-from ingle.backends.text.templates.template_helper import RenderLimits
+from ingle.backends.text.templates.template_renderer import RenderLimits
 from ingle.backends.text.tokenization.tokenizer import Tokenizer, encode_prompt
 
 MakeTemplate = Callable[..., ChatTemplate]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.text.streaming.detokenizer import IncrementalDetokenizer
+from ingle.backends.text.streaming.text_output import TextOutput
 
 # Bytes near the borders of UTF-8, where random bytes would seldom lead.
 PARTS = [
@@ -25,19 +25,19 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
 @given(st.one_of(st.binary(), awkward, texts), st.lists(st.integers(0, 1000)))
 def test_any_split_decodes_like_the_whole(data: bytes, cuts: list[int]) -> None:
     pieces = split(data, cuts)
-    detokenizer = IncrementalDetokenizer(pieces.__getitem__)
-    text = "".join(detokenizer.push([index]) for index in range(len(pieces)))
-    assert text + detokenizer.flush() == data.decode("utf-8", "replace")
+    output = TextOutput(pieces.__getitem__)
+    text = "".join(output.push([index]).text for index in range(len(pieces)))
+    assert text + output.finish().text == data.decode("utf-8", "replace")
 
 
 @given(texts, st.lists(st.integers(0, 1000)))
 def test_whole_text_never_shows_a_replacement(data: bytes, cuts: list[int]) -> None:
     data = data.replace("\ufffd".encode(), b"")
     pieces = split(data, cuts)
-    detokenizer = IncrementalDetokenizer(pieces.__getitem__)
+    output = TextOutput(pieces.__getitem__)
     shown = ""
     for index in range(len(pieces)):
-        shown += detokenizer.push([index])
+        shown += output.push([index]).text
         assert "\ufffd" not in shown
         assert data.decode().startswith(shown)
 
@@ -45,25 +45,25 @@ def test_whole_text_never_shows_a_replacement(data: bytes, cuts: list[int]) -> N
 @pytest.mark.parametrize("text", ["é", "€", "😀", "👩‍👩‍👧"])
 def test_a_character_comes_with_its_last_byte(text: str) -> None:
     data = text.encode()
-    detokenizer = IncrementalDetokenizer(lambda token_id: bytes((token_id,)))
-    shown = [detokenizer.push([byte]) for byte in data]
+    output = TextOutput(lambda token_id: bytes((token_id,)))
+    shown = [output.push([byte]).text for byte in data]
     assert "".join(shown) == text
     assert sum(map(bool, shown)) == len(text)
 
 
 def test_invalid_bytes_are_replaced_as_soon_as_that_is_certain() -> None:
-    detokenizer = IncrementalDetokenizer(lambda token_id: bytes((token_id,)))
-    assert detokenizer.push([0xE2]) == ""
-    assert detokenizer.push([0x82]) == ""
-    assert detokenizer.push([ord("x")]) == "\ufffdx"
-    assert detokenizer.push([0xFF]) == "\ufffd"
-    assert detokenizer.push([0xF0, 0x9F]) == ""
-    assert detokenizer.flush() == "\ufffd"
-    assert detokenizer.flush() == ""
-    assert detokenizer.push([ord("y")]) == "y"
+    output = TextOutput(lambda token_id: bytes((token_id,)))
+    assert output.push([0xE2]).text == ""
+    assert output.push([0x82]).text == ""
+    assert output.push([ord("x")]).text == "\ufffdx"
+    assert output.push([0xFF]).text == "\ufffd"
+    assert output.push([0xF0, 0x9F]).text == ""
+    assert output.finish().text == "\ufffd"
+    assert output.finish().text == ""
+    assert output.push([ord("y")]).text == "y"
 
 
 def test_leading_spaces_are_kept() -> None:
     pieces = [b" Hello", b" ", b" world", b"", b"\n"]
-    detokenizer = IncrementalDetokenizer(pieces.__getitem__)
-    assert detokenizer.push(range(5)) == " Hello  world\n"
+    output = TextOutput(pieces.__getitem__)
+    assert output.push(range(5)).text == " Hello  world\n"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingle.backends.text.streaming.stop_strings import StopStrings
+from ingle.backends.text.streaming.text_output import StopStrings
 
 # Few letters, so that stop strings overlap themselves and each other.
 letters = st.text("ab", max_size=40)

@@ -81,7 +81,7 @@ PARENT = """\
 import sys, threading, time
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.text.templates.chat_template import ChatTemplate
-from ingle.backends.text.templates.template_helper import RenderLimits
+from ingle.backends.text.templates.template_renderer import RenderLimits
 
 template = ChatTemplate(
     sys.argv[1], bos_token="", eos_token="", limits=RenderLimits(seconds=600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +20,7 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.text.templates import chat_template, template_renderer
 from ingle.backends.text.templates.chat_template import ChatTemplate
 from ingle.backends.text.templates.template_errors import TemplateError
-from ingle.backends.text.templates.template_helper import RenderLimits, TemplateHelper
+from ingle.backends.text.templates.template_renderer import RenderLimits
 
 MakeTemplate = Callable[..., ChatTemplate]
 
@@ -259,13 +261,14 @@ def test_a_template_that_hangs_on_our_own_messages_is_not_tried_again_at_once(
     remembered: float,
     helpers: int,
 ) -> None:
-    started: list[TemplateHelper] = []
+    started: list[object] = []
+    start = subprocess.Popen
 
-    def start(limits: RenderLimits) -> TemplateHelper:
-        started.append(TemplateHelper(limits))
-        return started[-1]
+    def count(*args: Any, **kwargs: Any) -> Any:
+        started.append(process := start(*args, **kwargs))
+        return process
 
-    monkeypatch.setattr(template_renderer, "TemplateHelper", start)
+    monkeypatch.setattr(template_renderer.subprocess, "Popen", count)
     monkeypatch.setattr(chat_template, "HOSTILE_SECONDS", remembered)
     template = make_template(HANGING["nested ranges"], limits=IMPATIENT)
     assert rejected(template).message == rejected(template).message

@@ -10,7 +10,7 @@ from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.text.templates.chat_template import CHATML, ChatTemplate
 from ingle.backends.text.templates.template_errors import TemplateRefused
-from ingle.backends.text.templates.tool_prompt import tool_instructions
+from ingle.backends.text.templates.tool_messages import tool_instructions
 
 MakeTemplate = Callable[..., ChatTemplate]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ingle.backends.base.conversation import Tool
+from ingle.backends.text.answers.answer_parser import AnswerParser
 from ingle.backends.text.tool_calls.answer_parts import (
-    AnswerParser,
     AnswerReasoning,
     AnswerText,
     CallArguments,

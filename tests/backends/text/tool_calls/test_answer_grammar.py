@@ -12,6 +12,7 @@ import pytest
 from ingle.backends.base.conversation import Tool
 from ingle.backends.engine.constraint import Constraint
 from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
+from ingle.backends.text.answers.answer_parser import AnswerParser
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
 from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.structured_output.answer_grammar import AnswerRules
@@ -19,7 +20,6 @@ from ingle.backends.text.structured_output.argument_schemas import ArgumentSchem
 from ingle.backends.text.structured_output.control_tags import ControlTags
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 from ingle.backends.text.templates.reasoning_tags import THINK
-from ingle.backends.text.tool_calls.answer_parts import AnswerParser
 from ingle.backends.text.tool_calls.call_format import CallFormat
 from ingle.backends.text.tool_calls.format_detection import FORMATS, HARMONY
 from ingle.backends.text.tool_calls.json_formats import GENERIC
@@ -94,8 +94,8 @@ def test_forced_calls_are_read_as_they_were_meant(
     grammar = rules.finish(rules.calls(made, TOOLS, parallel=parallel))
     constraint = GrammarCompiler(tokenizer).compile(grammar)
     chance = random.Random(made.name)
-    member = made.written.member or ""
-    closing = [member.partition("«value»")[2].strip(), *(made.written.quotes or ())]
+    member = made.member or ""
+    closing = [member.partition("«value»")[2].strip(), *(made.quotes or ())]
     closing = [end.replace("«key»", key) for end in closing for key in ("path", "mode")]
     ends = [*made.closers, *filter(None, closing), '"', "}", "]", ")", "\n"]
     called: set[str] = set()

@@ -13,10 +13,10 @@ from ingle.backends.base.conversation import ChatMessage, Tool
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerFormats
+from ingle.backends.text.answers.answer_parser import AnswerParser
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
 from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.templates.reasoning_tags import THINK
-from ingle.backends.text.tool_calls.answer_parts import AnswerParser
 from ingle.backends.text.tool_calls.call_format import CallFormat
 from ingle.backends.text.tool_calls.format_detection import FORMATS
 from ingle.backends.text.tool_calls.format_detection import HARMONY as HARMONY_FORMAT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.backends.text.answers.strict_call_prefix import StrictCallPrefix
+from ingle.backends.text.answers.answer_output import StrictCallPrefix
 
 NAMES = {"now", "get_weather"}
 

@@ -13,7 +13,7 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.templates.chat_template import ChatTemplate
 from ingle.backends.text.templates.reasoning_tags import detect_reasoning_tags
-from ingle.backends.text.templates.template_helper import RenderLimits
+from ingle.backends.text.templates.template_renderer import RenderLimits
 from ingle.backends.text.tool_calls.format_detection import detect_call_format
 
 from .conftest import ReadAll, parameters
