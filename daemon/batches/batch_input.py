@@ -68,7 +68,7 @@ class BatchInput:
                 seen.add(line.custom_id)
                 lines.append(line)
         if not lines and not problems:
-            problems.append(BatchProblem("empty_file", "The file has no requests."))
+            problems.append(BatchProblem("empty_file", "The file has no requests.", None, None))
         order: dict[str, int] = {}
         for line in lines:
             order.setdefault(line.model, len(order))

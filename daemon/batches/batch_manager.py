@@ -192,7 +192,7 @@ class BatchManager:
         try:
             if failure is not None:
                 problem = describe(failure)
-                record.problems = [BatchProblem(problem.code, problem.message)]
+                record.problems = [BatchProblem(problem.code, problem.message, None, None)]
                 record.status = BatchStatus.FAILED
             if record.status is not BatchStatus.FAILED:
                 await asyncio.to_thread(self._finalize, record)

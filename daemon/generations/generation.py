@@ -1,10 +1,10 @@
-"""Generations that belong to the daemon: they go on without a client, and one can come back."""
+"""Generations that belong to the daemon: they run without a client, which can reconnect."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +35,7 @@ from ..client.generation_types import (
     ToolCallEvent,
 )
 from ..error_status import describe
-from .generation_log import GenerationLog, LoggedEvent
+from .generation_log import GenerationLog
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from ..lifecycle.model_manager import ModelManager
     from ..routing.route_header import RouteRecord
     from ..routing.routed_backend import OpenLocal
-
-MAX_AT_ONCE = 256
-"""Events that go to a follower in one piece."""
 
 GenerationState = Literal["running", "finished", "failed"]
 
@@ -83,7 +80,7 @@ class Generation:
         name: str,
         request: GenerateRequest,
         place: ExitStack | None = None,
-        way: GenerationRoute | None = None,
+        route: GenerationRoute | None = None,
     ) -> None:
         self.id = request.id
         self.model = name
@@ -94,8 +91,7 @@ class Generation:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[tuple[ToolCallEvent, list[str]]] = []
-        self._log = GenerationLog()
-        self._news = asyncio.Event()
+        self.log = GenerationLog()
         self._encoder = msgspec.json.Encoder()
         self._loaded = -1.0
         self._started: StartedEvent | None = None
@@ -103,7 +99,7 @@ class Generation:
         self._started_at: float | None = None
         self._first_at: float | None = None
         self._cancelled = False
-        self._way = way
+        self._route = route
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
         if place is not None:  # a task that is cancelled before its first step never sees it
             self.task.add_done_callback(lambda _: place.close())
@@ -119,7 +115,7 @@ class Generation:
             tool_calls=[
                 ToolCall(call.id, call.name, "".join(arguments)) for call, arguments in self._calls
             ],
-            events=len(self._log),
+            events=len(self.log),
             finished=self.finished,
             error=self.error,
         )
@@ -128,24 +124,7 @@ class Generation:
     def size(self) -> int:
         """What it takes in memory, in bytes, as far as that grows with its answer."""
         texts = 0 if self.state == "running" else len(self._text[0]) + len(self._thoughts[0])
-        return self._log.size + texts
-
-    @property
-    def events(self) -> int:
-        """The number of the newest event."""
-        return len(self._log)
-
-    async def follow(self, after: int) -> AsyncGenerator[list[LoggedEvent], None]:
-        """Every event behind number `after`, as many at a time as there are, until the last."""
-        position = after
-        while True:
-            while news := self._log.behind(position, MAX_AT_ONCE):
-                position += len(news)
-                yield news
-            if self.state != "running":
-                return
-            self._news.clear()
-            await self._news.wait()
+        return self.log.size + texts
 
     async def cancel(self) -> None:
         """Stop it between two tokens; nothing happens where it has ended."""
@@ -170,7 +149,7 @@ class Generation:
                     name, priority=request.priority, slot=place, on_progress=self._loading
                 )
 
-            leasing = self._way.open(open_local) if self._way else open_local(reference)
+            leasing = self._route.open(open_local) if self._route else open_local(reference)
             async with leasing as lease:
                 await lease.backend.run(request, partial(self._take, lease))
         except asyncio.CancelledError:
@@ -183,10 +162,10 @@ class Generation:
     def _take(self, lease: Lease, events: list[Event]) -> None:
         for event in events:
             if self.state != "running":
-                return  # it was cancelled: its log is packed, and its last event has been told
+                return  # it was cancelled: its log is packed and has its last event
             match event:
                 case Started():
-                    self._tell_way()
+                    self._log_route()
                     context = lease.info.context
                     self._started_at = time.monotonic()
                     self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
@@ -198,11 +177,11 @@ class Generation:
                 case Finished():
                     self._finish(self._finished_event(event))
 
-    def _tell_way(self) -> None:
-        """Where it is answered is known with the first event: until then, that can change."""
-        if self._way is not None and self._way.note.taken is not None:
-            self._append("route", self._way.note.taken)
-            self._way = None
+    def _log_route(self) -> None:
+        """Append the route, which can change until the first event."""
+        if self._route is not None and self._route.note.taken is not None:
+            self._append("route", self._route.note.taken)
+            self._route = None
 
     def _take_piece(
         self, event: Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta, tokens: int
@@ -248,7 +227,7 @@ class Generation:
         )
 
     def _cancelled_event(self) -> FinishedEvent:
-        """The end of one whose model says no more, with the times as they were seen from here."""
+        """The end of a cancelled generation, with the times measured by the daemon."""
         started = self._started or StartedEvent(0, 0, 0)
         now = time.monotonic()
         began = self._started_at or now
@@ -272,7 +251,7 @@ class Generation:
     def _fail(self, error: Exception) -> None:
         if self.state != "running":
             return
-        self._tell_way()
+        self._log_route()
         self.error = describe(error).native().error
         self._end("error", ErrorEvent(self.error))
 
@@ -280,9 +259,8 @@ class Generation:
         self.state = "finished" if name == "finished" else "failed"
         self.ended_at = time.monotonic()
         self._append(name, event)
-        self._log.pack()
+        self.log.pack()
         self._text, self._thoughts = ["".join(self._text)], ["".join(self._thoughts)]
 
     def _append(self, name: str, event: msgspec.Struct) -> None:
-        self._log.append(name, self._encoder.encode(event))
-        self._news.set()
+        self.log.append(name, self._encoder.encode(event))

@@ -1,19 +1,24 @@
-"""The events of a generation: quick to write while it runs, and small once it has ended."""
+"""The events of a run: quick to append while it runs, and small once it has ended."""
 
 from __future__ import annotations
 
+import asyncio
 from array import array
+from collections.abc import AsyncGenerator
 
 import msgspec
 
 EVENT_BYTES = 230
-"""What an event and its piece of text take in memory beside what is sent of it, as measured."""
+"""Measured memory of an event and its piece of text, in addition to its data."""
 PACKED_BYTES = 5
 """The same once its log is packed."""
 
+MAX_AT_ONCE = 256
+"""Events that go to a follower in one piece."""
+
 
 class LoggedEvent(msgspec.Struct, frozen=True):
-    """One event, encoded once for everybody who follows."""
+    """One event, encoded once for all followers."""
 
     number: int
     name: str
@@ -21,7 +26,7 @@ class LoggedEvent(msgspec.Struct, frozen=True):
 
 
 class GenerationLog:
-    """Events, numbered from 1; `size` is what they take in memory, in bytes."""
+    """Events, numbered from 1; `size` is their memory in bytes."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -30,17 +35,20 @@ class GenerationLog:
         self._ends = array("I")
         self._names: list[str] = []
         self._name_of = b""
+        self._news = asyncio.Event()
+        self._is_complete = False
 
     def __len__(self) -> int:
         return len(self._events) or len(self._ends)
 
     def append(self, name: str, data: bytes) -> None:
-        """Put an event behind the others, which are not packed."""
+        """Append an event to a log that is not packed."""
         self._events.append(LoggedEvent(len(self._events) + 1, name, data))
         self.size += len(data) + EVENT_BYTES
+        self._news.set()
 
     def behind(self, number: int, most: int) -> list[LoggedEvent]:
-        """At most so many of the events behind this number."""
+        """At most `most` of the events after this number."""
         if self._events:
             return self._events[number : number + most]
         places = range(number, min(number + most, len(self._ends)))
@@ -53,8 +61,22 @@ class GenerationLog:
             for place in places
         ]
 
+    async def follow(self, after: int) -> AsyncGenerator[list[LoggedEvent], None]:
+        """Every event after number `after`, as many at a time as there are, until the last."""
+        position = after
+        while True:
+            while news := self.behind(position, MAX_AT_ONCE):
+                position += len(news)
+                yield news
+            if self._is_complete:
+                return
+            self._news.clear()
+            await self._news.wait()
+
     def pack(self) -> None:
-        """Put all events into one piece of memory, since there will be no more."""
+        """Put all events into one piece of memory after the last one."""
+        self._is_complete = True
+        self._news.set()
         events, self._events = self._events, []
         self._names = list(dict.fromkeys(event.name for event in events))
         self._name_of = bytes(self._names.index(event.name) for event in events)

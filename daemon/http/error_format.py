@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ..error_status import describe
 from ..errors import AnthropicError, LlamaCppError, NativeError, OllamaError, OpenAIError, Problem
+from .sse_writer import encode_event
 
 
 @dataclass(frozen=True)
@@ -16,10 +18,16 @@ class ErrorFormat:
 
     type: type[msgspec.Struct]
     body: Callable[[Problem], msgspec.Struct]
+    event: str | None = None
+    """The name of the server-sent event that reports an error; None if events have no names."""
+
+    def frame(self, error: Exception) -> bytes:
+        """The server-sent event that reports `error`."""
+        return encode_event(msgspec.json.encode(self.body(describe(error))), event=self.event)
 
 
-NATIVE = ErrorFormat(NativeError, Problem.native)
+NATIVE = ErrorFormat(NativeError, Problem.native, "error")
 OPENAI = ErrorFormat(OpenAIError, Problem.openai)
-ANTHROPIC = ErrorFormat(AnthropicError, AnthropicError.of)
+ANTHROPIC = ErrorFormat(AnthropicError, AnthropicError.of, "error")
 OLLAMA = ErrorFormat(OllamaError, OllamaError.of)
 LLAMA_CPP = ErrorFormat(LlamaCppError, LlamaCppError.of)

@@ -1,15 +1,18 @@
-"""What a request may say that its protocol has no words for."""
+"""The field `ingle` of a request body, and for whom a request runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import Request
 
 from ingle.backends.base.requests import Priority
 
+from ..access.client_identity import identify_client
 from ..http.route_spec import Parameter
 from ..routing.policy.routing_preference import (
     NO_PREFERENCE,
@@ -25,11 +28,11 @@ ClientName = Annotated[str, Meta(min_length=1, max_length=200)]
 class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The field `ingle` of a body; the native API has the same fields beside its own.
 
-    `priority` batch lets interactive requests go first. `client` is who the request is for, where
-    one program asks for several: clients are served fairly. What is `private` is never written to
-    disk. `conversation` names what the request belongs to. `speculation` false forbids guesses,
-    which changes nothing but the speed. `route` says whether the policy decides where the request
-    is answered (`auto`), or it stays here (`local`), or leaves with a `consent` alone (`ask`).
+    Requests of `priority` batch wait for interactive ones. `client` distinguishes the clients of
+    one program, which are served fairly. A `private` request is never written to disk.
+    `conversation` names what the request belongs to. `speculation` false forbids draft tokens,
+    which changes only the speed. `route` says whether the policy decides where the request is
+    answered (`auto`), it stays on this machine (`local`), or leaves with a `consent` only (`ask`).
     """
 
     priority: Priority | None = None
@@ -50,13 +53,51 @@ PRIVATE_HEADER = Parameter(
 
 
 def is_private(options: IngleOptions | None, headers: Mapping[str, str]) -> bool:
-    """Whether the body or the header says so; a header counts unless it clearly says no."""
+    """Whether a request is private by its body or its header, which counts unless it is a no."""
     header = headers.get(PRIVATE_HEADER.name, "false")
     return bool(options and options.private) or header.strip().lower() not in _NO
 
 
 def routing_preference_of(options: IngleOptions | None) -> RoutingPreference:
-    """What a request says of its way."""
+    """The routing preference of a request."""
     if options is None or (options.route is None and options.consent is None):
         return NO_PREFERENCE
     return RoutingPreference(route=options.route, consent=options.consent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOrigin:
+    """For whom a request runs; its `priority` overrides the body's.
+
+    Requests of one `client` share its part of the machine. The `conversation` names what the
+    request belongs to.
+    """
+
+    client: str = ""
+    private: bool = False
+    conversation: str = ""
+    priority: Priority | None = None
+
+    def request_fields(
+        self, options: IngleOptions | None, tier: str | None = None
+    ) -> dict[str, Any]:
+        """The fields of a `GenerateRequest` that depend on its origin; `tier` flex means batch."""
+        own = options or IngleOptions()
+        usual = Priority.BATCH if tier == "flex" else Priority.INTERACTIVE
+        return {
+            "priority": self.priority or own.priority or usual,
+            "client": self.client,
+            "conversation": self.conversation or own.conversation or "",
+            "private": self.private or bool(own.private),
+            "speculation": own.speculation is not False,
+        }
+
+
+def origin_of(request: Request, options: IngleOptions | None, *names: object) -> RequestOrigin:
+    """The origin of a request; `names` are its protocol's fields for it, see `identify_client`."""
+    named = options.client if options is not None else None
+    return RequestOrigin(
+        client=named or identify_client(request, *names),
+        private=is_private(options, request.headers),
+        conversation=(options and options.conversation) or "",
+    )

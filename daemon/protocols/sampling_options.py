@@ -12,9 +12,9 @@ from ingle.backends.base.sampling_option import SamplingOption
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams
 
 from ..errors import InvalidBody
+from .request_values import LARGEST_TOKEN_ID
 
 MAX_STOPS = 16
-LARGEST_TOKEN_ID = 2**31 - 1
 
 SequenceBreaker = Annotated[str, Meta(min_length=1, max_length=40)]
 SequenceBreakers = Annotated[list[SequenceBreaker], Meta(max_length=16)]

@@ -20,6 +20,7 @@ from ..http.route_spec import RouteSpec, route, routes_of
 from ..library.model_facts import FactsReader
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.health_api import HealthApi
+from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
 from ..protocols.llama_cpp.embeddings_api import LlamaCppEmbeddingsApi
 from ..protocols.llama_cpp.props_api import PropsApi
@@ -49,7 +50,6 @@ from ..protocols.openai.embeddings_api import EmbeddingsApi
 from ..protocols.openai.files_api import FilesApi
 from ..protocols.openai.models_api import ModelsApi
 from ..protocols.openai.rerank_api import RerankApi
-from ..protocols.request_origin import RequestOrigin
 from ..protocols.responses.responses_api import ResponsesApi
 from ..services import Services
 

@@ -20,10 +20,9 @@ from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER
+from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from ..request_origin import RequestOrigin, origin_of
 from .answers import message
 from .message_frames import PING, MessageFrames
 from .requests import messages_job, prompt_request

@@ -12,9 +12,8 @@ from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody
-from ..ingle_options import routing_preference_of
+from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..request_origin import RequestOrigin
 from ..sampling_options import merge_sampling, stop_strings
 from ..structured_output import only_one
 from .blocks import json_object

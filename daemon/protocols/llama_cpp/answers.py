@@ -14,8 +14,9 @@ from ...lifecycle.lease import Lease
 from ..answer_builder import AnswerBuilder, CollectedAnswer
 from ..job import Job
 from ..sampling_options import merge_sampling
+from ..timings import Timings, timings
 from .line_guard import LineGuard
-from .types import Completion, StopType, Timings, TokenProbabilities, TokenProbability
+from .types import Completion, StopType, TokenProbabilities, TokenProbability
 
 
 class AnswerComplete(Exception):
@@ -129,29 +130,23 @@ def completion(
         stopping_word=word,
         # The last token of an answer was chosen, but never computed.
         tokens_cached=used - 1 if predicted else used,
-        timings=timings(prompt, finished),
+        timings=answer_timings(prompt, finished),
         completion_probabilities=probabilities if probabilities and not streamed else UNSET,
     )
 
 
-def timings(prompt: tuple[int, int], finished: Finished) -> Timings:
-    """What the prompt and the answer took."""
+def answer_timings(prompt: tuple[int, int], finished: Finished) -> Timings:
+    """The timings of one answer; `prompt` counts its prompt's tokens and those that were cached."""
     tokens, cached = prompt
-    computed, predicted = tokens - cached, finished.completion_tokens
-    prompt_ms, predicted_ms = 1000 * finished.prompt_seconds, 1000 * finished.decode_seconds
-    drafted = finished.drafted_tokens > 0
-    return Timings(
-        cache_n=cached,
-        prompt_n=computed,
-        prompt_ms=prompt_ms,
-        prompt_per_token_ms=prompt_ms / max(1, computed),
-        prompt_per_second=1000 * computed / prompt_ms if prompt_ms else 0.0,
-        predicted_n=predicted,
-        predicted_ms=predicted_ms,
-        predicted_per_token_ms=predicted_ms / max(1, predicted),
-        predicted_per_second=1000 * predicted / predicted_ms if predicted_ms else 0.0,
-        draft_n=finished.drafted_tokens if drafted else UNSET,
-        draft_n_accepted=finished.accepted_tokens if drafted else UNSET,
+    return timings(
+        prompt=tokens,
+        cached=cached,
+        prompt_seconds=finished.prompt_seconds,
+        predicted=finished.completion_tokens,
+        timed=finished.completion_tokens,
+        decode_seconds=finished.decode_seconds,
+        drafted=finished.drafted_tokens,
+        accepted=finished.accepted_tokens,
     )
 
 

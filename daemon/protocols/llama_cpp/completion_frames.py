@@ -11,8 +11,9 @@ from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Sta
 
 from ...http.sse_writer import encode_event
 from ..answer_builder import AnswerBuilder
-from .answers import completion, completion_probabilities, only_fields, timings
-from .types import Chunk, Completion, GenerationFields, PromptProgress, Timings
+from ..timings import Timings
+from .answers import answer_timings, completion, completion_probabilities, only_fields
+from .types import Chunk, Completion, GenerationFields, PromptProgress
 
 
 class CompletionFrames:
@@ -77,7 +78,7 @@ class CompletionFrames:
             prompt_seconds=first - self._began,
             decode_seconds=time.monotonic() - first,
         )
-        return timings(self._prompts[prompt], so_far)
+        return answer_timings(self._prompts[prompt], so_far)
 
     def _progress(self, prompt: int) -> Chunk:
         total, cached = self._prompts[prompt]

@@ -26,10 +26,9 @@ from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpe
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER
+from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from ..request_origin import origin_of
 from .answers import AnswerComplete, LineGuardedAnswers, only_fields
 from .completion_frames import CompletionFrames
 from .default_model import chosen_model, infilling_model

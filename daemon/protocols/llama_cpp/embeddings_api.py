@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.events import Embedded
 from ingle.backends.base.requests import EmbedRequest
-from ingle.backends.base.requests import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
@@ -26,12 +23,9 @@ from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..openai.embeddings_api import embedding_inputs
-from ..openai.embeddings_types import MAX_INPUTS, PromptUsage
-from ..openai.rerank_api import RankedDocument, RerankAnswer
+from ..openai.rerank_api import RerankAnswer, rank
+from ..vector_rows import vector_rows
 from .default_model import chosen_model
-
-_ROWS_A_TURN = 64
-
 
 Inputs = str | list[str | int | list[int]]
 
@@ -115,14 +109,7 @@ class LlamaCppEmbeddingsApi:
     async def rerank(self, request: Request) -> Response:
         """Rank documents by how well they answer a query."""
         body = await read_json(request, RankRequest)
-        documents = body.texts if body.documents is None else body.documents
-        if not documents or len(documents) > MAX_INPUTS:
-            raise InvalidBody(
-                f"'documents' must hold between 1 and {MAX_INPUTS} texts.", param="documents"
-            )
-        return JSONResponse(
-            await run_until_disconnect(request.receive, self._ranked(body, documents))
-        )
+        return JSONResponse(await run_until_disconnect(request.receive, self._ranked(body)))
 
     async def _embed(
         self, body: EmbeddingRequest, inputs: list[str | list[int]]
@@ -136,47 +123,21 @@ class LlamaCppEmbeddingsApi:
                     truncate=bool(body.truncate),
                 )
             )
-        return await _vectors(embedded)
+        return [NativeEmbedding(i, [row]) for i, row in enumerate(await vector_rows(embedded))]
 
-    async def _ranked(
-        self, body: RankRequest, documents: list[str]
-    ) -> RerankAnswer | list[ScoredText]:
+    async def _ranked(self, body: RankRequest) -> RerankAnswer | list[ScoredText]:
         model = chosen_model(self._services, body.model, task=ModelTask.RERANK)
-        asked = BackendRequest(
-            id=f"rerank-{secrets.token_hex(12)}",
-            query=body.query,
-            documents=documents,
-            truncate=bool(body.truncate),
+        documents = (body.texts if body.documents is None else body.documents) or []
+        answer = await rank(
+            self._services, model, body.query, documents, body.top_n, truncate=bool(body.truncate)
         )
-        async with self._services.manager.lease(model, task=ModelTask.RERANK) as lease:
-            ranked = await lease.backend.rerank(asked)
-        best = sorted(enumerate(ranked.scores), key=lambda item: -item[1])[: body.top_n]
-        if body.documents is None:
-            return [
-                ScoredText(
-                    index=index,
-                    score=score,
-                    text=documents[index] if body.return_text else UNSET,
-                )
-                for index, score in best
-            ]
-        tokens = ranked.prompt_tokens
-        return RerankAnswer(
-            id=asked.id,
-            model=lease.model.name,
-            results=[RankedDocument(index=index, relevance_score=score) for index, score in best],
-            usage=PromptUsage(prompt_tokens=tokens, total_tokens=tokens),
-        )
-
-
-async def _vectors(embedded: Embedded) -> list[NativeEmbedding]:
-    """One vector an input, as JSON already; the event loop gets its turn between them."""
-    size = embedded.dimensions * 4
-    vectors: list[NativeEmbedding] = []
-    for start in range(0, len(embedded.vectors), size):
-        numbers: Any = memoryview(embedded.vectors[start : start + size]).cast("f").tolist()
-        row = cast("list[float]", msgspec.Raw(msgspec.json.encode(numbers)))
-        vectors.append(NativeEmbedding(len(vectors), [row]))
-        if len(vectors) % _ROWS_A_TURN == 0:
-            await asyncio.sleep(0)
-    return vectors
+        if body.documents is not None:
+            return answer
+        return [
+            ScoredText(
+                index=ranked.index,
+                score=ranked.relevance_score,
+                text=documents[ranked.index] if body.return_text else UNSET,
+            )
+            for ranked in answer.results
+        ]

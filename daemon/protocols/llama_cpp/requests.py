@@ -10,9 +10,8 @@ from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
-from ..ingle_options import routing_preference_of
+from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..request_origin import RequestOrigin
 from ..sampling_options import MAX_STOPS, merge_sampling
 from ..structured_output import text_grammar
 from .sampling import bounded, sampling_options

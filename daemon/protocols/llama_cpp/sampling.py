@@ -12,7 +12,8 @@ from msgspec import Meta
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ...errors import InvalidBody
-from ..sampling_options import LARGEST_TOKEN_ID, SamplingOptions
+from ..request_values import LARGEST_TOKEN_ID
+from ..sampling_options import SamplingOptions
 
 Number = int | float
 Bias = Number | bool

@@ -21,9 +21,9 @@ from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
+from ..ingle_options import RequestOrigin
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
-from ..request_origin import RequestOrigin
 from .completions_api import token_ids
 from .default_model import chosen_model
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens

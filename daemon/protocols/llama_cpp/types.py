@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ..ingle_options import IngleOptions
+from ..timings import Timings
 from .sampling import Number, SamplingFields
 
 Piece = str | int
@@ -81,22 +82,6 @@ class InfillRequest(GenerationFields, kw_only=True):
     input_suffix: str
     input_extra: list[ExtraFile] | None = None
     prompt: str | None = None
-
-
-class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long what took; `cache_n` tokens of the prompt were not computed anew."""
-
-    cache_n: int = msgspec.field()
-    prompt_n: int = msgspec.field()
-    prompt_ms: float = msgspec.field()
-    prompt_per_token_ms: float = msgspec.field()
-    prompt_per_second: float = msgspec.field()
-    predicted_n: int = msgspec.field()
-    predicted_ms: float = msgspec.field()
-    predicted_per_token_ms: float = msgspec.field()
-    predicted_per_second: float = msgspec.field()
-    draft_n: int | UnsetType = UNSET
-    draft_n_accepted: int | UnsetType = UNSET
 
 
 class TokenProbability(msgspec.Struct, frozen=True):

@@ -36,11 +36,11 @@ from .types import (
     InstanceConfig,
     KnownModel,
     KnownModels,
-    ListedModel,
-    ListedModels,
     LoadBody,
     LoadedAnswer,
     ModelAbilities,
+    ModelRow,
+    ModelRows,
     QuantizationInfo,
     ReasoningAbility,
     UnloadBody,
@@ -60,16 +60,14 @@ class LMStudioModelsApi:
         self._services = services
         self._facts = facts
 
-    @_route("GET", "/api/v0/models", access=LISTS, response=ListedModels)
+    @_route("GET", "/api/v0/models", access=LISTS, response=ModelRows)
     async def list_models(self, request: Request) -> Response:
         """The installed models and their aliases, in LM Studio's words."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSONResponse(ListedModels(data=rows))
+        return JSONResponse(ModelRows(data=rows))
 
-    @_route(
-        "GET", "/api/v0/models/{id:path}", access=LISTS, response=ListedModel, errors=(404, 422)
-    )
+    @_route("GET", "/api/v0/models/{id:path}", access=LISTS, response=ModelRow, errors=(404, 422))
     async def get_model(self, request: Request) -> Response:
         """One installed model, in LM Studio's words."""
         name: str = request.path_params["id"]
@@ -149,8 +147,8 @@ class LMStudioModelsApi:
         return run if run is not None and run.state is ModelState.READY else None
 
 
-def _listed(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> ListedModel:
-    return ListedModel(
+def _listed(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> ModelRow:
+    return ModelRow(
         id=name,
         type="embeddings" if model.task is ModelTask.EMBED else "llm",
         publisher=_publisher(model),

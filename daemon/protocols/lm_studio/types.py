@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ..openai.completions.request_types import ChatCompletionRequest, CompletionRequest
-from ..openai.completions.types import ChatCompletion, Completion
-from ..openai.embeddings_types import EmbeddingsRequest
+from ..openai.completions.request_types import ChatCompletionRequest, PlainCompletionRequest
+from ..openai.completions.types import ChatCompletion, TextCompletion
+from ..openai.embeddings_api import EmbeddingsRequest
 from ..sampling_options import TokenCount
 
 TimeToLive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
@@ -24,13 +24,13 @@ class ChatBody(ChatCompletionRequest, kw_only=True):
     ttl: TimeToLive | None = None
 
 
-class CompletionBody(CompletionRequest, kw_only=True):
+class CompletionBody(PlainCompletionRequest, kw_only=True):
     """OpenAI's completion, and how long the model stays afterwards."""
 
     ttl: TimeToLive | None = None
 
 
-class EmbeddingsBody(EmbeddingsRequest, kw_only=True):
+class LMStudioEmbeddings(EmbeddingsRequest, kw_only=True):
     """OpenAI's embeddings; `ttl` is checked and has no effect."""
 
     ttl: TimeToLive | None = None
@@ -70,7 +70,7 @@ class MeasuredChat(ChatCompletion, frozen=True, kw_only=True):
     runtime: Runtime
 
 
-class MeasuredCompletion(Completion, frozen=True, kw_only=True):
+class MeasuredCompletion(TextCompletion, frozen=True, kw_only=True):
     """OpenAI's answer to a completion, measured."""
 
     stats: Stats
@@ -78,7 +78,7 @@ class MeasuredCompletion(Completion, frozen=True, kw_only=True):
     runtime: Runtime
 
 
-class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """An installed model, or an alias of one, in version 0."""
 
     id: str
@@ -94,11 +94,11 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: list[Literal["tool_use"]]
 
 
-class ListedModels(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRows(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, in version 0."""
 
     object: Literal["list"] = "list"
-    data: list[ListedModel]
+    data: list[ModelRow]
 
 
 class QuantizationInfo(msgspec.Struct, frozen=True):

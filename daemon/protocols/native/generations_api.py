@@ -126,7 +126,7 @@ class GenerationsApi:
 
 
 async def _follow_generation(generation: Generation, after: int, out: EventWriter) -> None:
-    async for events in generation.follow(after):
+    async for events in generation.log.follow(after):
         await out.send(b"".join([encode_event(e.data, event=e.name, id=e.number) for e in events]))
 
 
@@ -140,8 +140,9 @@ def _resume_point(request: Request, generation: Generation) -> int:
     if not all(text.isascii() and text.isdigit() and len(text) <= 9 for text in given):
         raise InvalidBody("'after' must be the number of an event.", param="after")
     number = int(given[0]) if given else 0
-    if number > generation.events:
+    if number > len(generation.log):
         raise InvalidBody(
-            f"There are {generation.events} events so far, and 'after' is {number}.", param="after"
+            f"There are {len(generation.log)} events so far, and 'after' is {number}.",
+            param="after",
         )
     return number

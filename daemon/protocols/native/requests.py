@@ -7,9 +7,9 @@ from ingle.backends.base.requests import GenerateRequest, Priority
 
 from ...errors import InvalidBody
 from ...generations.generation_registry import new_generation_id
+from ..ingle_options import RequestOrigin
 from ..openai.completions.messages import chat_messages
 from ..openai.completions.tools import called_tools
-from ..request_origin import RequestOrigin
 from ..sampling_options import merge_sampling, stop_strings
 from ..structured_output import format_grammar
 from .types import GenerationRequest, ReasoningOptions, TokensRequest

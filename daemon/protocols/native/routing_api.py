@@ -21,8 +21,7 @@ from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER, is_private, routing_preference_of
-from ..request_origin import RequestOrigin
+from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private, routing_preference_of
 from .requests import generation_request
 from .routing_types import ExplainRequest
 

@@ -21,8 +21,7 @@ from ...routing.policy.routing_plan import RoutingPlan
 from ...routing.route_header import RouteRecord
 from ...routing.routed_backend import open_route
 from ...services import Services
-from ..ingle_options import is_private, routing_preference_of
-from ..request_origin import RequestOrigin
+from ..ingle_options import RequestOrigin, is_private, routing_preference_of
 from ..sampling_options import SamplingOptions, merge_sampling
 from .requests import generation_request
 from .types import GenerationRequest
@@ -44,7 +43,7 @@ async def start_generation(
         way = _way(services, plan, body.sampling)
         if plan.verdict is not Verdict.LOCAL:
             asked = _sampled(asked, body.sampling, {})
-            return services.generations.start(reference, plan.target.remote, asked, way=way)
+            return services.generations.start(reference, plan.target.remote, asked, route=way)
         reference = plan.target.local
     else:
         await services.router.taint_private([asked])
@@ -54,7 +53,7 @@ async def start_generation(
         model.name,
         _sampled(asked, body.sampling, model.sampling),
         enter=partial(services.manager.enter, model, asked.priority),
-        way=way,
+        route=way,
     )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,14 +21,14 @@ from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
+from ..vector_rows import vector_rows
 from .answers import NANOSECONDS
 from .keep_alive import keep_alive_seconds
 from .model_names import required_name, resolve_model
 from .options import model_options
-from .types import EmbedBody, Embedding, Embeddings, EmbeddingsBody, KeepAlive
+from .types import EmbedBody, Embeddings, KeepAlive, OldEmbedBody, OldEmbedding
 
 MAX_INPUTS = 2048
-_ROWS_A_TURN = 64
 
 
 _route = partial(route, "POST", access=INFERENCE, error_format=OLLAMA, errors=GENERATION_ERRORS)
@@ -57,8 +55,7 @@ class OllamaEmbedApi:
             dimensions=body.dimensions or None,
             keep_alive=body.keep_alive,
         )
-        answer = await run_until_disconnect(request.receive, vectors)
-        rows, tokens, load_seconds = answer
+        rows, tokens, load_seconds = await run_until_disconnect(request.receive, vectors)
         return JSONResponse(
             Embeddings(
                 model=name,
@@ -69,18 +66,17 @@ class OllamaEmbedApi:
             )
         )
 
-    @_route("/api/embeddings", request=EmbeddingsBody, response=Embedding)
+    @_route("/api/embeddings", request=OldEmbedBody, response=OldEmbedding)
     async def embeddings(self, request: Request) -> Response:
         """Turn one text into a vector, as Ollama's older clients ask."""
-        body = await read_json(request, EmbeddingsBody)
+        body = await read_json(request, OldEmbedBody)
         name = required_name(body.model)
         model_options(body.options)
         vectors = self._vectors(
             name, _texts(body.prompt), truncate=True, dimensions=None, keep_alive=body.keep_alive
         )
-        answer = await run_until_disconnect(request.receive, vectors)
-        rows = answer[0]
-        return JSONResponse(Embedding(rows[0] if rows else []))
+        rows, _, _ = await run_until_disconnect(request.receive, vectors)
+        return JSONResponse(OldEmbedding(rows[0] if rows else []))
 
     async def _vectors(
         self,
@@ -110,14 +106,7 @@ class OllamaEmbedApi:
                     truncate=truncate,
                 )
             )
-        size = embedded.dimensions * 4
-        rows: list[Any] = []
-        for start in range(0, len(embedded.vectors), size):
-            numbers: Any = memoryview(embedded.vectors[start : start + size]).cast("f").tolist()
-            rows.append(msgspec.Raw(msgspec.json.encode(numbers)))
-            if len(rows) % _ROWS_A_TURN == 0:
-                await asyncio.sleep(0)
-        return rows, embedded.prompt_tokens, load_seconds
+        return await vector_rows(embedded), embedded.prompt_tokens, load_seconds
 
 
 def _texts(given: str | list[str] | None) -> list[str]:

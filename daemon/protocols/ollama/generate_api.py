@@ -24,10 +24,9 @@ from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER, is_private
+from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private
 from ..job import Job
 from ..job_runner import JobRunner
-from ..request_origin import RequestOrigin
 from .answers import AnswerLines, ChatLines, GenerateLines, LineMaker, whole_answer
 from .context_tokens import Memory
 from .model_names import required_name, resolve_model

@@ -14,8 +14,8 @@ from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
+from ..ingle_options import RequestOrigin
 from ..job import Job
-from ..request_origin import RequestOrigin
 from ..structured_output import ANY_OBJECT
 from .keep_alive import keep_alive_seconds
 from .messages import chat_messages, offered_tools, refuse_images

@@ -191,7 +191,7 @@ class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
     prompt_eval_count: int | UnsetType = UNSET
 
 
-class EmbeddingsBody(msgspec.Struct, kw_only=True):
+class OldEmbedBody(msgspec.Struct, kw_only=True):
     """The body of `POST /api/embeddings`, the older of the two."""
 
     model: str | None = None
@@ -200,7 +200,7 @@ class EmbeddingsBody(msgspec.Struct, kw_only=True):
     options: dict[str, Any] | None = None
 
 
-class Embedding(msgspec.Struct, frozen=True):
+class OldEmbedding(msgspec.Struct, frozen=True):
     """The vector of the prompt."""
 
     embedding: Any

@@ -1,8 +1,9 @@
-"""OpenAI's batches: files of requests, answered when nobody else waits."""
+"""OpenAI's batches: files of requests that run when no interactive request waits."""
 
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,15 +11,14 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...batches.batch_record import BatchRecord, BatchStatus, BatchUsage
+from ...batches.batch_record import BatchProblem, BatchRecord, BatchStatus
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import Parameter, route
 from ...services import Services
-from .list_pages import page_of
-from .metadata import Metadata
+from .list_pages import Metadata, Page, page_of
 
 
 class OutputExpiresAfter(msgspec.Struct):
@@ -38,20 +38,11 @@ class BatchRequest(msgspec.Struct, kw_only=True):
     output_expires_after: OutputExpiresAfter | None = None
 
 
-class BatchErrorData(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with one line of the input file."""
-
-    code: str
-    message: str
-    param: str | None
-    line: int | None
-
-
 class BatchErrors(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the input file."""
 
     object: Literal["list"] = "list"
-    data: list[BatchErrorData]
+    data: list[BatchProblem]
 
 
 class RequestCounts(msgspec.Struct, frozen=True):
@@ -62,14 +53,14 @@ class RequestCounts(msgspec.Struct, frozen=True):
     failed: int
 
 
-class InputTokensDetails(msgspec.Struct, frozen=True):
+class BatchInputDetails(msgspec.Struct, frozen=True):
     """Tokens found in the KV cache."""
 
     cached_tokens: int
 
 
-class OutputTokensDetails(msgspec.Struct, frozen=True):
-    """Tokens of thought."""
+class BatchOutputDetails(msgspec.Struct, frozen=True):
+    """Tokens of reasoning."""
 
     reasoning_tokens: int
 
@@ -78,13 +69,13 @@ class BatchTokens(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of all answers of a batch that has ended."""
 
     input_tokens: int
-    input_tokens_details: InputTokensDetails
+    input_tokens_details: BatchInputDetails
     output_tokens: int
-    output_tokens_details: OutputTokensDetails
+    output_tokens_details: BatchOutputDetails
     total_tokens: int
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
     """A batch; times are Unix seconds."""
 
     id: str
@@ -111,15 +102,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] | None
 
 
-class BatchList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of batches."""
-
-    object: Literal["list"] = "list"
-    data: list[Batch]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-
+_SAME_FIELDS = {*BatchRecord.__struct_fields__} & {*BatchObject.__struct_fields__} - {"usage"}
 
 _route = partial(route, error_format=OPENAI)
 
@@ -136,11 +119,11 @@ class BatchesApi:
         "/v1/batches",
         access=FILES_UNRESTRICTED,
         request=BatchRequest,
-        response=Batch,
+        response=BatchObject,
         errors=(404, 408, 409, 413, 503, 507),
     )
     async def create(self, request: Request) -> Response:
-        """Have the requests in a file answered."""
+        """Create a batch of the requests in a file."""
         body = await read_json(request, BatchRequest)
         lifetime = body.output_expires_after
         record = await self._batches.create(
@@ -156,7 +139,7 @@ class BatchesApi:
         "GET",
         "/v1/batches",
         access=FILES,
-        response=BatchList,
+        response=Page[BatchObject],
         parameters=(
             Parameter("limit", "query", int, "How many, 1 to 100."),
             Parameter("after", "query", str, "Those behind the batch with this id."),
@@ -165,17 +148,10 @@ class BatchesApi:
     async def list(self, request: Request) -> Response:
         """The batches, the newest first."""
         batches = [_batch(record) for record in await self._batches.list()]
-        page, has_more = page_of(batches, request.query_params, most=100, usual=20)
-        return JSONResponse(
-            BatchList(
-                data=page,
-                first_id=page[0].id if page else None,
-                last_id=page[-1].id if page else None,
-                has_more=has_more,
-            )
-        )
+        page = page_of(batches, attrgetter("id"), request.query_params, most=100, usual=20)
+        return JSONResponse(page)
 
-    @_route("GET", "/v1/batches/{batch_id}", access=FILES, response=Batch, errors=(404,))
+    @_route("GET", "/v1/batches/{batch_id}", access=FILES, response=BatchObject, errors=(404,))
     async def get(self, request: Request) -> Response:
         """One batch."""
         return JSONResponse(_batch(await self._batches.get(request.path_params["batch_id"])))
@@ -184,7 +160,7 @@ class BatchesApi:
         "POST",
         "/v1/batches/{batch_id}/cancel",
         access=FILES_UNRESTRICTED,
-        response=Batch,
+        response=BatchObject,
         errors=(404, 409, 507),
     )
     async def cancel(self, request: Request) -> Response:
@@ -192,41 +168,20 @@ class BatchesApi:
         return JSONResponse(_batch(await self._batches.cancel(request.path_params["batch_id"])))
 
 
-def _batch(record: BatchRecord) -> Batch:
-    problems = [
-        BatchErrorData(code=p.code, message=p.message, param=p.param, line=p.line)
-        for p in record.problems
-    ]
-    return Batch(
-        id=record.id,
-        endpoint=record.endpoint,
-        model=record.model,
-        errors=BatchErrors(data=problems) if problems else None,
-        input_file_id=record.input_file_id,
-        completion_window=record.completion_window,
-        status=record.status,
-        output_file_id=record.output_file_id,
-        error_file_id=record.error_file_id,
-        created_at=record.created_at,
-        in_progress_at=record.in_progress_at,
-        expires_at=record.expires_at,
-        finalizing_at=record.finalizing_at,
-        completed_at=record.completed_at,
-        failed_at=record.failed_at,
-        expired_at=record.expired_at,
-        cancelling_at=record.cancelling_at,
-        cancelled_at=record.cancelled_at,
+def _batch(record: BatchRecord) -> BatchObject:
+    same = {name: getattr(record, name) for name in _SAME_FIELDS}
+    usage = record.usage
+    return BatchObject(
+        **same,
+        errors=BatchErrors(data=record.problems) if record.problems else None,
         request_counts=RequestCounts(record.total, record.completed, record.failed),
-        usage=None if record.usage is None else _tokens(record.usage),
-        metadata=record.metadata,
-    )
-
-
-def _tokens(usage: BatchUsage) -> BatchTokens:
-    return BatchTokens(
-        input_tokens=usage.input_tokens,
-        input_tokens_details=InputTokensDetails(usage.cached_tokens),
-        output_tokens=usage.output_tokens,
-        output_tokens_details=OutputTokensDetails(usage.reasoning_tokens),
-        total_tokens=usage.input_tokens + usage.output_tokens,
+        usage=None
+        if usage is None
+        else BatchTokens(
+            input_tokens=usage.input_tokens,
+            input_tokens_details=BatchInputDetails(usage.cached_tokens),
+            output_tokens=usage.output_tokens,
+            output_tokens_details=BatchOutputDetails(usage.reasoning_tokens),
+            total_tokens=usage.input_tokens + usage.output_tokens,
+        ),
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from base64 import b64encode
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.events import Embedded
 from ingle.backends.base.requests import EmbedRequest, Priority
 from ingle.models.model_task import ModelTask
 
@@ -24,18 +22,51 @@ from ...http.route_spec import route
 from ...http.sse_writer import run_until_disconnect
 from ...lifecycle.lease import Lease
 from ...services import Services
-from ..request_origin import RequestOrigin
-from .embeddings_types import (
-    MAX_INPUTS,
-    EmbeddingList,
-    EmbeddingObject,
-    EmbeddingsRequest,
-    PromptUsage,
-)
+from ..ingle_options import RequestOrigin
+from ..request_values import LARGEST_TOKEN_ID
+from ..vector_rows import vector_rows
+
+MAX_INPUTS = 2048
+
+Dimensions = Annotated[int, Meta(ge=1, le=2**20)]
+
+
+class EmbeddingsRequest(msgspec.Struct, kw_only=True):
+    """The body of `POST /v1/embeddings`; `truncate` is ingle's extension."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    input: str | list[str | int | list[int]]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Dimensions | None = None
+    user: Any = None
+    truncate: bool | None = None
+
+
+class EmbeddingObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector: numbers, or base64 of them as float32 with the lowest byte first."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class PromptUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens really processed, the marks around each text included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
+    """The vectors in the order of the inputs."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingObject]
+    model: str
+    usage: PromptUsage
+
 
 EMBEDDING_ERRORS = (404, 408, 413, 422, 500, 503, 507)
-_LARGEST_TOKEN_ID = 2**31 - 1
-_ROWS_A_TURN = 64
 
 
 class EmbeddingsApi:
@@ -63,13 +94,11 @@ class EmbeddingsApi:
         )
 
     async def answer_embeddings(self, body: bytes, origin: RequestOrigin) -> EmbeddingList:
-        """The vectors for a body, for whoever asks from within; raises what `describe` can tell."""
-        asked = parse(body, EmbeddingsRequest)
-        return await self._embed(asked, embedding_inputs(asked.input), origin)
+        """The vectors for a body, of a request in a batch; raises what `describe` can report."""
+        return await self._embed(parse(body, EmbeddingsRequest), origin)
 
-    async def _embed(
-        self, body: EmbeddingsRequest, inputs: list[str | list[int]], origin: RequestOrigin
-    ) -> EmbeddingList:
+    async def _embed(self, body: EmbeddingsRequest, origin: RequestOrigin) -> EmbeddingList:
+        inputs = embedding_inputs(body.input)
         async with self._services.manager.lease(
             body.model,
             task=ModelTask.EMBED,
@@ -83,8 +112,9 @@ class EmbeddingsApi:
                     truncate=bool(body.truncate),
                 )
             )
+        rows = await vector_rows(embedded, as_base64=body.encoding_format == "base64")
         return EmbeddingList(
-            data=await _objects(embedded, as_base64=body.encoding_format == "base64"),
+            data=[EmbeddingObject(index=i, embedding=row) for i, row in enumerate(rows)],
             model=lease.model.name,
             usage=PromptUsage(
                 prompt_tokens=embedded.prompt_tokens, total_tokens=embedded.prompt_tokens
@@ -120,7 +150,7 @@ def embedding_inputs(given: str | list[str | int | list[int]]) -> list[str | lis
 def _check(text: str | list[int], number: int) -> None:
     if not text:
         raise InvalidBody(f"Input {number} is empty.", param="input")
-    if isinstance(text, list) and not all(0 <= token <= _LARGEST_TOKEN_ID for token in text):
+    if isinstance(text, list) and not all(0 <= token <= LARGEST_TOKEN_ID for token in text):
         raise InvalidBody(f"Input {number} holds something that is no token id.", param="input")
 
 
@@ -138,23 +168,3 @@ def _dimensions(wanted: int | None, lease: Lease) -> int | None:
         hint="Leave 'dimensions' out, or name one of these.",
         param="dimensions",
     )
-
-
-async def _objects(embedded: Embedded, *, as_base64: bool) -> list[EmbeddingObject]:
-    """One object a vector; the event loop gets its turn between them."""
-    size = embedded.dimensions * 4
-    objects: list[EmbeddingObject] = []
-    for start in range(0, len(embedded.vectors), size):
-        row = embedded.vectors[start : start + size]
-        objects.append(EmbeddingObject(index=len(objects), embedding=_encoded(row, as_base64)))
-        if len(objects) % _ROWS_A_TURN == 0:
-            await asyncio.sleep(0)
-    return objects
-
-
-def _encoded(row: bytes, as_base64: bool) -> list[float] | str:
-    if as_base64:
-        return b64encode(row).decode()
-    numbers: Any = memoryview(row).cast("f").tolist()
-    # Ready-made JSON: encoding all of a large answer at once would hold up every other request.
-    return cast("list[float]", msgspec.Raw(msgspec.json.encode(numbers)))

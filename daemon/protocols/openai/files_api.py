@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from ...http.multipart import MultipartForm, read_form
 from ...http.route_access import FILES
 from ...http.route_spec import Parameter, route
 from ...services import Services
-from .list_pages import page_of
+from .list_pages import Page, page_of
 
 LARGEST = 512 * 2**20
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600, 2592000
@@ -45,16 +46,6 @@ class FileObject(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str
     status: Literal["processed"] = "processed"
     status_details: None = None
-
-
-class FileList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of files."""
-
-    object: Literal["list"] = "list"
-    data: list[FileObject]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +101,7 @@ class FilesApi:
     @_route(
         "GET",
         "/v1/files",
-        response=FileList,
+        response=Page[FileObject],
         parameters=(
             Parameter("purpose", "query", str, "Only those for this purpose."),
             Parameter("limit", "query", int, "How many, 1 to 10000."),
@@ -123,15 +114,8 @@ class FilesApi:
         purpose = request.query_params.get("purpose")
         files = await asyncio.to_thread(self._files.list)
         wanted = [_file_object(stored) for stored in files if purpose in (None, stored.purpose)]
-        page, has_more = page_of(wanted, request.query_params, most=10_000, usual=10_000)
-        return JSONResponse(
-            FileList(
-                data=page,
-                first_id=page[0].id if page else None,
-                last_id=page[-1].id if page else None,
-                has_more=has_more,
-            )
-        )
+        page = page_of(wanted, attrgetter("id"), request.query_params, most=10_000, usual=10_000)
+        return JSONResponse(page)
 
     @_route("GET", "/v1/files/{file_id}", response=FileObject, errors=(404,))
     async def get(self, request: Request) -> Response:
@@ -155,14 +139,7 @@ class FilesApi:
 
 
 def _file_object(stored: UploadedFile) -> FileObject:
-    return FileObject(
-        id=stored.id,
-        bytes=stored.bytes,
-        created_at=stored.created_at,
-        expires_at=stored.expires_at,
-        filename=stored.filename,
-        purpose=stored.purpose,
-    )
+    return msgspec.convert(stored, FileObject, from_attributes=True)
 
 
 def _purpose(form: MultipartForm) -> str:

@@ -1,31 +1,43 @@
-"""Lists in pages, as OpenAI cuts them."""
+"""Pages of lists, as OpenAI's API cuts them, and the metadata that its objects have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from ...errors import InvalidBody
 
+MetadataKey = Annotated[str, Meta(max_length=64)]
+MetadataValue = Annotated[str, Meta(max_length=512)]
+Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
 
-class Named(Protocol):
-    """What a list is made of."""
-
-    @property
-    def id(self) -> str:
-        """By which a page begins behind it."""
-        ...
+Item = TypeVar("Item")
 
 
-Item = TypeVar("Item", bound=Named)
+class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
+    """A page of a list."""
+
+    object: Literal["list"] = "list"
+    data: list[Item]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 def page_of(
-    items: Sequence[Item], query: Mapping[str, str], *, most: int, usual: int
-) -> tuple[list[Item], bool]:
-    """The page that `limit`, `after` and `order` ask for, and whether there is more behind it.
+    items: Sequence[Item],
+    id_of: Callable[[Item], str],
+    query: Mapping[str, str],
+    *,
+    most: int,
+    usual: int,
+) -> Page[Item]:
+    """The page that `limit`, `after` and `order` ask for of items that come newest first.
 
-    The items come the newest first. Raises `InvalidBody`.
+    Raises `InvalidBody`.
     """
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
@@ -36,11 +48,15 @@ def page_of(
         raise InvalidBody(f"'limit' must be from 1 to {most}.", param="limit")
     start = 0
     if after := query.get("after"):
-        places = [place for place, item in enumerate(ordered) if item.id == after]
-        if not places:
+        start = next((i for i, item in enumerate(ordered, 1) if id_of(item) == after), 0)
+        if not start:
             raise InvalidBody(
                 f"'after' names nothing in this list: {after[:100]!r}.", param="after"
             )
-        start = places[0] + 1
     page = ordered[start : start + int(text)]
-    return page, start + len(page) < len(ordered)
+    return Page(
+        data=page,
+        first_id=id_of(page[0]) if page else None,
+        last_id=id_of(page[-1]) if page else None,
+        has_more=start + len(page) < len(ordered),
+    )

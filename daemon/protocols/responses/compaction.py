@@ -1,4 +1,4 @@
-"""A conversation made short: what was asked stays, and a summary stands for all the rest."""
+"""Compaction: the user's messages stay, and a summary replaces all others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 from ..answer_builder import AnswerBuilder
 from ..job import Job
 from .item_reader import seal
-from .items import CompactionItem, InputMessage
-from .response_draft import ResponseDraft
-from .response_types import InputTokensDetails, OutputTokensDetails, ResponseUsage
+from .items import CompactionItem, MessageItem
+from .requests import ResponseDraft
+from .response_types import ResponseUsage
 
 LONGEST_SUMMARY = 1024
 """Tokens."""
@@ -35,7 +35,7 @@ class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     object: Literal["response.compaction"] = "response.compaction"
     created_at: int
-    output: list[InputMessage | CompactionItem]
+    output: list[MessageItem | CompactionItem]
     usage: ResponseUsage
 
 
@@ -58,18 +58,17 @@ def compacted(draft: ResponseDraft, collected: AnswerBuilder) -> CompactedRespon
     """The conversation with the summary that was written."""
     summary = "".join(collected.answers[0].text).strip()
     asked = [
-        item for item in draft.history if isinstance(item, InputMessage) and item.role == "user"
+        item for item in draft.history if isinstance(item, MessageItem) and item.role == "user"
     ]
     item = CompactionItem(id=draft.ids.new("cmp"), encrypted_content=seal(summary))
     return CompactedResponse(
         id=draft.job.id,
         created_at=int(time.time()),
         output=[*asked, item],
-        usage=ResponseUsage(
-            input_tokens=collected.prompt_tokens,
-            input_tokens_details=InputTokensDetails(cached_tokens=collected.cached_tokens),
-            output_tokens=collected.completion_tokens,
-            output_tokens_details=OutputTokensDetails(collected.reasoning_tokens),
-            total_tokens=collected.prompt_tokens + collected.completion_tokens,
+        usage=ResponseUsage.of(
+            prompt=collected.prompt_tokens,
+            cached=collected.cached_tokens,
+            completion=collected.completion_tokens,
+            reasoning=collected.reasoning_tokens,
         ),
     )

@@ -1,4 +1,4 @@
-"""What was said before: stored responses, the chains they form, and single items of them."""
+"""Stored responses: the conversations they form, and their items."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ import msgspec
 
 from ...errors import InvalidBody, NotFound
 from ...stores.response_store import ResponseStore, StoredResponse
-from .items import HostedCall, HostedOutput, Item, ItemIds
+from .items import HostedCall, HostedOutput, Item, ItemIds, id_of
 from .response_types import Response, ResponseError, Status
 
 if TYPE_CHECKING:
     from .background_runs import BackgroundRuns
 
 LOST = ResponseError("server_error", "The daemon was restarted while this response was being made.")
-
-
-class _Named(msgspec.Struct):
-    id: str = ""
 
 
 class ResponseSummary(msgspec.Struct, frozen=True):
@@ -54,7 +50,7 @@ def summarize(stored: StoredResponse) -> ResponseSummary:
 
 
 class ConversationState:
-    """Finds what requests refer to."""
+    """Finds the stored responses and items that requests refer to."""
 
     def __init__(self, store: ResponseStore, runs: BackgroundRuns) -> None:
         self._store = store
@@ -70,7 +66,7 @@ class ConversationState:
                 code="response_not_found",
             )
         summary = summarize(found)
-        if summary.status in ("queued", "in_progress") and self._runs.get(response_id) is None:
+        if summary.status in ("queued", "in_progress") and response_id not in self._runs.runs:
             found = _failed(found)
             self._store.put(response_id, found)
         return found
@@ -95,7 +91,7 @@ class ConversationState:
             # What clients refer to is mostly what a model said; other streams get their turns.
             await asyncio.sleep(0)
             for raw in (*summarize(stored).output, *stored.input):
-                if msgspec.json.decode(bytes(raw), type=_Named).id == item_id:
+                if id_of(raw) == item_id:
                     return [raw]
         raise NotFound(
             f"Item with id {item_id[:80]!r} not found.",

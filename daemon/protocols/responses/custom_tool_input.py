@@ -14,13 +14,12 @@ _ESCAPE_LENGTH = 6
 
 
 class CustomToolInput:
-    """Reads `{"input": "..."}` in pieces; what else a model makes of it is read at its end."""
+    """Reads `{"input": "..."}` in pieces; JSON of any other form is read at its end."""
 
     def __init__(self) -> None:
         self._arguments = ""
         self._at: int | None = None
         self._closed = False
-        self._told: list[str] = []
 
     def push(self, piece: str) -> str:
         """The text that became certain."""
@@ -30,24 +29,14 @@ class CustomToolInput:
             if begin is None:
                 return ""
             self._at = begin.end()
-        return self._tell(self._certain(self._at))
+        return self._certain(self._at)
 
     def finish(self) -> str:
         """The rest of the text, now that no more follows."""
         if self._at is None:
-            return self._tell(_any_text(self._arguments))
-        # A string that nobody closed, or an escape that is none.
-        return "" if self._closed else self._tell(self._arguments[self._at :])
-
-    @property
-    def text(self) -> str:
-        """All that was told."""
-        return "".join(self._told)
-
-    def _tell(self, text: str) -> str:
-        if text:
-            self._told.append(text)
-        return text
+            return _any_text(self._arguments)
+        # A string without its closing quote, or an invalid escape.
+        return "" if self._closed else self._arguments[self._at :]
 
     def _certain(self, start: int) -> str:
         """Whole characters and escapes from `start` on, up to the closing quote."""

@@ -1,9 +1,10 @@
-"""Items as clients send them, read by their types; what nobody here can use is skipped."""
+"""Reads the items that clients send, each by its type; items that no model can use are skipped."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -14,14 +15,14 @@ from .items import (
     CompactionItem,
     CustomToolCall,
     CustomToolCallOutput,
-    FunctionCall,
+    FunctionCallItem,
     FunctionCallOutput,
     HostedCall,
     HostedOutput,
-    InputMessage,
     InputText,
     Item,
     ItemIds,
+    MessageItem,
     OutputMessage,
     OutputText,
     ReasoningItem,
@@ -32,7 +33,7 @@ from .items import (
 
 TEXT_PARTS = frozenset({"input_text", "output_text", "text", "reasoning_text", "summary_text"})
 SEALED = "ingle1:"
-"""How our own `encrypted_content` begins, once its base64 is taken off."""
+"""The prefix of ingle's own `encrypted_content`, below its base64."""
 
 OMITTED = "[This part is not text, and the model reads text only.]"
 
@@ -62,22 +63,6 @@ class _Reasoning(msgspec.Struct):
     encrypted_content: str | None = None
 
 
-class _FunctionCall(msgspec.Struct):
-    call_id: str
-    name: str
-    arguments: str
-    id: str | None = None
-    namespace: str | None = None
-
-
-class _CustomCall(msgspec.Struct):
-    call_id: str
-    name: str
-    input: str
-    id: str | None = None
-    namespace: str | None = None
-
-
 class _FunctionOutput(msgspec.Struct):
     output: str | list[_Part]
     call_id: str | None = None
@@ -90,11 +75,6 @@ class _CustomOutput(msgspec.Struct):
     id: str | None = None
 
 
-class _Compaction(msgspec.Struct):
-    encrypted_content: str
-    id: str | None = None
-
-
 class _Hosted(msgspec.Struct):
     id: str | None = None
     call_id: str | None = None
@@ -103,126 +83,110 @@ class _Hosted(msgspec.Struct):
     output: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class ItemReader:
-    """Reads items, and gives ids to those that have none."""
+_COMPLETED: Mapping[str, tuple[type[FunctionCallItem | CustomToolCall | CompactionItem], str]] = {
+    "function_call": (FunctionCallItem, "fc"),
+    "custom_tool_call": (CustomToolCall, "ctc"),
+    "compaction": (CompactionItem, "cmp"),
+}
+"""Items that are read as they are, with the prefix of the ids of those that have none."""
 
-    def reference(self, raw: msgspec.Raw, place: str) -> str | None:
-        """The id of the item that this one refers to; None where it is an item itself."""
-        head = parse(bytes(raw), _Head, place)
-        if head.type == "item_reference" or (head.type is None and head.role is None):
-            if head.id is None:
-                raise InvalidBody(f"'{place}' has neither a type nor a role.", param=place)
-            return head.id
-        return None
 
-    def read(self, raw: msgspec.Raw, place: str, ids: ItemIds) -> Item | None:
-        """The item, or None where nothing can be made of it; raises `InvalidBody`."""
-        data = bytes(raw)
-        kind = parse(data, _Head, place).type or "message"
-        match kind:
-            case "message":
-                return self._read_message(data, place, ids)
-            case "reasoning":
-                return _reasoning(parse(data, _Reasoning, place), ids)
-            case "function_call" | "custom_tool_call":
-                return self._read_call(data, kind, place, ids)
-            case "function_call_output":
-                done = parse(data, _FunctionOutput, place)
-                return FunctionCallOutput(
-                    id=done.id or ids.new("fco"),
-                    call_id=done.call_id or msgspec.UNSET,
-                    output=_output(done.output),
-                )
-            case "custom_tool_call_output":
-                edited = parse(data, _CustomOutput, place)
-                return CustomToolCallOutput(
-                    id=edited.id or ids.new("ctco"),
-                    call_id=edited.call_id,
-                    output=_output(edited.output),
-                )
-            case "compaction":
-                found = parse(data, _Compaction, place)
-                return CompactionItem(
-                    id=found.id or ids.new("cmp"), encrypted_content=found.encrypted_content
-                )
-            case _:
-                return self._read_hosted(data, kind, place, ids)
+def reference_of(raw: msgspec.Raw, place: str) -> str | None:
+    """The id of the item that this one refers to; None if it is an item itself."""
+    head = parse(bytes(raw), _Head, place)
+    if head.type == "item_reference" or (head.type is None and head.role is None):
+        if head.id is None:
+            raise InvalidBody(f"'{place}' has neither a type nor a role.", param=place)
+        return head.id
+    return None
 
-    def _read_call(self, data: bytes, kind: str, place: str, ids: ItemIds) -> Item:
-        if kind == "function_call":
-            call = parse(data, _FunctionCall, place)
-            return FunctionCall(
-                id=call.id or ids.new("fc"),
-                status="completed",
-                call_id=call.call_id,
-                name=call.name,
-                arguments=call.arguments,
-                namespace=call.namespace or msgspec.UNSET,
+
+def read_item(raw: msgspec.Raw, place: str, ids: ItemIds) -> Item | None:
+    """The item with an id, or None if the model cannot use it; raises `InvalidBody`."""
+    data = bytes(raw)
+    kind = parse(data, _Head, place).type or "message"
+    match kind:
+        case "message":
+            return _read_message(data, place, ids)
+        case "reasoning":
+            return _read_reasoning(parse(data, _Reasoning, place), ids)
+        case "function_call_output":
+            done = parse(data, _FunctionOutput, place)
+            return FunctionCallOutput(
+                id=done.id or ids.new("fco"),
+                call_id=done.call_id or msgspec.UNSET,
+                output=_output(done.output),
             )
-        custom = parse(data, _CustomCall, place)
-        return CustomToolCall(
-            id=custom.id or ids.new("ctc"),
-            status="completed",
-            call_id=custom.call_id,
-            name=custom.name,
-            input=custom.input,
-            namespace=custom.namespace or msgspec.UNSET,
-        )
-
-    def _read_message(self, data: bytes, place: str, ids: ItemIds) -> Item:
-        message = parse(data, _Message, place)
-        item_id = message.id or ids.new("msg")
-        if message.role == "assistant":
-            content = message.content
-            parts = [_Part("output_text", content)] if isinstance(content, str) else content or []
-            return OutputMessage(
-                id=item_id,
-                status="completed",
-                content=[_said(part, f"{place}.content[{j}]") for j, part in enumerate(parts)],
+        case "custom_tool_call_output":
+            edited = parse(data, _CustomOutput, place)
+            return CustomToolCallOutput(
+                id=edited.id or ids.new("ctco"),
+                call_id=edited.call_id,
+                output=_output(edited.output),
             )
-        if message.content is None:
-            raise InvalidBody(f"'{place}.content' is missing.", param=f"{place}.content")
-        content = message.content
-        parts = [_Part("input_text", content)] if isinstance(content, str) else content
-        return InputMessage(
+        case _ if kind in _COMPLETED:
+            return _read_completed(data, kind, place, ids)
+        case _:
+            return _read_hosted(data, kind, place, ids)
+
+
+def _read_completed(data: bytes, kind: str, place: str, ids: ItemIds) -> Item:
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    fields = {name: raw for name, raw in fields.items() if bytes(raw) != b"null"}
+    item_type, prefix = _COMPLETED[kind]
+    fields.setdefault("id", _raw(""))
+    item = parse(msgspec.json.encode(fields | {"status": _raw("completed")}), item_type, place)
+    return item if item.id else msgspec.structs.replace(item, id=ids.new(prefix))
+
+
+def _read_message(data: bytes, place: str, ids: ItemIds) -> Item:
+    message = parse(data, _Message, place)
+    item_id, content = message.id or ids.new("msg"), message.content
+    if message.role == "assistant":
+        parts = [_Part("output_text", content)] if isinstance(content, str) else content or []
+        return OutputMessage(
             id=item_id,
-            role=message.role,
-            content=[
-                InputText(_text(part, f"{place}.content[{j}]")) for j, part in enumerate(parts)
-            ],
+            status="completed",
+            content=[_said(part, f"{place}.content[{j}]") for j, part in enumerate(parts)],
         )
-
-    def _read_hosted(self, data: bytes, kind: str, place: str, ids: ItemIds) -> Item | None:
-        """A call of a tool like the local shell, or its result: text that the model should see."""
-        is_output = kind.endswith("_call_output")
-        if not is_output and not kind.endswith("_call"):
-            return None
-        item = parse(data, _Hosted, place)
-        call_id = item.call_id or item.id
-        told = [item.output] if is_output else [item.action, item.operation]
-        text = next((text for text in map(_json_text, told) if text), None)
-        if call_id is None or text is None:
-            return None
-        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        fields.setdefault("id", _raw(ids.new("hosted")))
-        fields.setdefault("status", _raw("completed"))
-        raw = msgspec.Raw(msgspec.json.encode(fields))
-        if is_output:
-            return HostedOutput(raw=raw, call_id=call_id, output=text)
-        name = kind.removesuffix("_call")
-        return HostedCall(raw=raw, call_id=call_id, name=name, arguments=text)
+    if content is None:
+        raise InvalidBody(f"'{place}.content' is missing.", param=f"{place}.content")
+    parts = [_Part("input_text", content)] if isinstance(content, str) else content
+    texts = [InputText(_text(part, f"{place}.content[{j}]")) for j, part in enumerate(parts)]
+    return MessageItem(id=item_id, role=message.role, content=texts)
 
 
-def seal(thoughts: str) -> str:
-    """Thoughts as `encrypted_content`: for the client to bring back, not to read.
+def _read_hosted(data: bytes, kind: str, place: str, ids: ItemIds) -> Item | None:
+    """A call of a tool like the local shell, or its result: text that the model should see."""
+    is_output = kind.endswith("_call_output")
+    if not is_output and not kind.endswith("_call"):
+        return None
+    item = parse(data, _Hosted, place)
+    call_id = item.call_id or item.id
+    contents = [item.output] if is_output else [item.action, item.operation]
+    text = next((text for text in map(_json_text, contents) if text), None)
+    if call_id is None or text is None:
+        return None
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    fields.setdefault("id", _raw(ids.new("hosted")))
+    fields.setdefault("status", _raw("completed"))
+    raw = msgspec.Raw(msgspec.json.encode(fields))
+    if is_output:
+        return HostedOutput(raw=raw, call_id=call_id, output=text)
+    name = kind.removesuffix("_call")
+    return HostedCall(raw=raw, call_id=call_id, name=name, arguments=text)
 
-    They are coded, not encrypted: they come from the user's own machine and go nowhere else.
+
+def seal(text: str) -> str:
+    """Reasoning as `encrypted_content`, which clients send back unchanged.
+
+    It is encoded, not encrypted: it comes from the user's own machine and goes nowhere else.
     """
-    return base64.b64encode((SEALED + thoughts).encode()).decode()
+    return base64.b64encode((SEALED + text).encode()).decode()
 
 
 def unseal(content: str | None) -> str | None:
-    """The thoughts again; None for what another server has encrypted."""
+    """The text in `encrypted_content`; None if another server has encrypted it."""
     if not content:
         return None
     try:
@@ -232,7 +196,7 @@ def unseal(content: str | None) -> str | None:
     return text.removeprefix(SEALED) if text.startswith(SEALED) else None
 
 
-def _reasoning(item: _Reasoning, ids: ItemIds) -> ReasoningItem:
+def _read_reasoning(item: _Reasoning, ids: ItemIds) -> ReasoningItem:
     content = [ReasoningText(part.text or "") for part in item.content or ()]
     return ReasoningItem(
         id=item.id or ids.new("rs"),
@@ -243,7 +207,7 @@ def _reasoning(item: _Reasoning, ids: ItemIds) -> ReasoningItem:
 
 
 def _output(output: str | list[_Part]) -> str | list[InputText]:
-    """What a tool returned; an image in it cannot be seen, which is no reason to end the work."""
+    """What a tool returned; a note stands for a part that is not text."""
     if isinstance(output, str):
         return output
     return [InputText(part.text if part.text is not None else OMITTED) for part in output]
@@ -268,7 +232,7 @@ def _text(part: _Part, place: str) -> str:
 
 
 def _json_text(raw: msgspec.Raw) -> str:
-    """A string's inside, else the JSON as it came; "" for nothing."""
+    """The content of a JSON string, else the JSON itself; "" for null."""
     text = bytes(raw).decode()
     if text.startswith('"'):
         return msgspec.json.decode(text, type=str)

@@ -1,4 +1,4 @@
-"""The items of a conversation, as the Responses API tells and stores them."""
+"""The items of a conversation, as the Responses API returns and stores them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..openai.completions.types import TokenLogprob
+from ..token_logprobs import TokenLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
 class InputText(msgspec.Struct, frozen=True, tag_field="type", tag="input_text"):
-    """Text of whoever asks."""
+    """Text of a message to the model, or of a tool's output."""
 
     text: str
 
@@ -27,24 +27,24 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class Refusal(msgspec.Struct, frozen=True, tag_field="type", tag="refusal"):
-    """What a model said instead of an answer; ours never say so in a field of its own."""
+    """A refusal that another server returned; here it is text like any other."""
 
     refusal: str
 
 
 class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_text"):
-    """Thoughts as they came."""
+    """Reasoning as it was generated."""
 
     text: str
 
 
 class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
-    """Thoughts for those who asked for a summary: they are told whole."""
+    """Reasoning for clients that asked for a summary: all of it."""
 
     text: str
 
 
-class InputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
+class MessageItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
     """A message to the model."""
 
     id: str
@@ -63,9 +63,9 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
 
 
 class ReasoningItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
-    """Thoughts: `content` as they came, or `summary` where one was asked for.
+    """Reasoning: as `content`, or as `summary` if one was requested.
 
-    `encrypted_content` holds them for clients that keep the conversation themselves.
+    `encrypted_content` holds it for clients that store the conversation themselves.
     """
 
     id: str
@@ -75,7 +75,7 @@ class ReasoningItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     encrypted_content: str | UnsetType | None = UNSET
 
 
-class FunctionCall(
+class FunctionCallItem(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"
 ):
     """A call of a function; `arguments` is the text of a JSON object."""
@@ -91,7 +91,7 @@ class FunctionCall(
 class CustomToolCall(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="custom_tool_call"
 ):
-    """A call of a tool that takes text as it is."""
+    """A call of a tool that takes free text."""
 
     id: str
     status: ItemStatus
@@ -124,14 +124,14 @@ class CustomToolCallOutput(
 
 
 class CompactionItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="compaction"):
-    """A summary of what was said before, sealed as thoughts are."""
+    """A summary of the conversation before, encoded as reasoning is."""
 
     id: str
     encrypted_content: str
 
 
 class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of another server's tool that has a result of its own kind, kept as it came."""
+    """A call of a hosted tool of another server, stored unchanged."""
 
     raw: msgspec.Raw
     call_id: str
@@ -140,16 +140,16 @@ class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of such a call, kept as it came."""
+    """The result of such a call, stored unchanged."""
 
     raw: msgspec.Raw
     call_id: str
     output: str
 
 
-OutputItem = OutputMessage | ReasoningItem | FunctionCall | CustomToolCall
+OutputItem = OutputMessage | ReasoningItem | FunctionCallItem | CustomToolCall
 Item = (
-    InputMessage
+    MessageItem
     | OutputItem
     | FunctionCallOutput
     | CustomToolCallOutput
@@ -159,8 +159,17 @@ Item = (
 )
 
 
+class _Identified(msgspec.Struct):
+    id: str = ""
+
+
+def id_of(item: msgspec.Raw) -> str:
+    """The id of a stored item."""
+    return msgspec.json.decode(bytes(item), type=_Identified).id
+
+
 class ItemIds:
-    """Ids for the items of one response, which tell whose they are."""
+    """Ids for the items of one response, whose id they contain."""
 
     LENGTH = 48
     """Hexadecimal digits of a response's id."""

@@ -14,13 +14,13 @@ from .items import (
     CompactionItem,
     CustomToolCall,
     CustomToolCallOutput,
-    FunctionCall,
+    FunctionCallItem,
     FunctionCallOutput,
     HostedCall,
     HostedOutput,
-    InputMessage,
     InputText,
     Item,
+    MessageItem,
     OutputMessage,
     OutputText,
     ReasoningItem,
@@ -59,7 +59,7 @@ class _Conversation:
             case OutputMessage():
                 self._begin_turn()
                 self._text = _said(item)
-            case FunctionCall():
+            case FunctionCallItem():
                 name = joined_name(item.namespace or None, item.name)
                 self._calls.append(ToolCall(item.call_id, name, item.arguments))
             case CustomToolCall():
@@ -76,7 +76,7 @@ class _Conversation:
                 # What another server has sealed cannot be read, and is passed over.
                 if (summary := unseal(item.encrypted_content)) is not None:
                     self.messages.append(ChatMessage("user", f"{SUMMARY}\n{summary}"))
-            case InputMessage():
+            case MessageItem():
                 self.end_turn()
                 self.messages.append(ChatMessage(ROLES[item.role], _joined(item.content)))
 

@@ -1,18 +1,19 @@
-"""The items of an answer while they are written: each tells what it adds, and what it became."""
+"""The items of an answer while they are generated, and the events that they emit."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from ..openai.completions.types import TokenLogprob
+from ..token_logprobs import TokenLogprob
 from .custom_tool_input import CustomToolInput
 from .item_reader import seal
 from .items import (
     CustomToolCall,
-    FunctionCall,
+    FunctionCallItem,
     ItemStatus,
     OutputItem,
     OutputMessage,
@@ -28,6 +29,7 @@ from .stream_events import (
     InputDone,
     ItemAdded,
     ItemDone,
+    OutputTextDelta,
     PartAdded,
     PartDone,
     ReasoningDone,
@@ -37,114 +39,116 @@ from .stream_events import (
     SummaryDone,
     SummaryPartAdded,
     SummaryPartDone,
-    TextDelta,
     TextDone,
 )
-from .tools import CalledTool
+from .tools import ClientTool
+
+Emit = Callable[..., None]
+"""Sends an event of the type given first, with its fields; the sequence number is added."""
 
 
-class Emit(Protocol):
-    """Makes an event of this type, with the next number, and sends it."""
-
-    def __call__(self, event: Callable[..., StreamEvent], **fields: Any) -> None:
-        """`fields` are all but `sequence_number`."""
-        ...
-
-
-class OpenItem(Protocol):
-    """An item that is being written."""
-
-    def close(self, status: ItemStatus) -> OutputItem:
-        """Tell that it is complete, and return it."""
-        ...
-
-    def so_far(self) -> OutputItem:
-        """What it is now."""
-        ...
-
-
-class OpenMessage:
-    """A message, which is one part of text."""
+class OpenItem(ABC):
+    """An item that is being generated: emits what is added to it."""
 
     def __init__(self, emit: Emit, item_id: str, output_index: int) -> None:
         self._emit = emit
         self._id = item_id
-        self._place = {"output_index": output_index, "item_id": item_id}
+        self._index = output_index
         self._texts: list[str] = []
-        self._logprobs: list[TokenLogprob] = []
-        item = OutputMessage(id=item_id, status="in_progress", content=[])
-        emit(ItemAdded, output_index=output_index, item=item)
-        emit(PartAdded, part=OutputText(text=""), **self._place)
+        emit(ItemAdded, output_index=output_index, item=self._begun())
 
-    def add(self, text: str, logprobs: list[TokenLogprob]) -> None:
-        """More text."""
-        self._texts.append(text)
-        self._logprobs += logprobs
-        self._emit(TextDelta, delta=text, logprobs=logprobs, **self._place)
-
-    def close(self, status: ItemStatus) -> OutputMessage:
-        """Text, part and item are done."""
-        item = self._item(status)
-        part = item.content[0]
-        text = "".join(self._texts)
-        self._emit(TextDone, text=text, logprobs=self._logprobs, **self._place)
-        self._emit(PartDone, part=part, **self._place)
-        self._emit(ItemDone, output_index=self._place["output_index"], item=item)
-        return item
-
-    def so_far(self) -> OutputMessage:
-        """What there is of it."""
+    def so_far(self) -> OutputItem:
+        """The item as it is now."""
         return self._item("in_progress")
 
+    def close(self, status: ItemStatus) -> OutputItem:
+        """Emit that the item is complete, and return it."""
+        self._end()
+        item = self._item(status)
+        self._emit(ItemDone, output_index=self._index, item=item)
+        return item
+
+    @property
+    def _text(self) -> str:
+        return "".join(self._texts)
+
+    def _begun(self) -> OutputItem:
+        """The item as it begins."""
+        return self.so_far()
+
+    @abstractmethod
+    def _item(self, status: ItemStatus) -> OutputItem:
+        """The item with what was added so far."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Emit the events for the end of the item's content."""
+
+    def _tell(self, event: type[StreamEvent], **fields: Any) -> None:
+        """Emit an event inside this item."""
+        self._emit(event, output_index=self._index, item_id=self._id, **fields)
+
+
+class OpenMessage(OpenItem):
+    """A message, which is one part of text."""
+
+    def __init__(self, emit: Emit, item_id: str, output_index: int) -> None:
+        self._logprobs: list[TokenLogprob] = []
+        super().__init__(emit, item_id, output_index)
+        self._tell(PartAdded, part=OutputText(text=""))
+
+    def add(self, text: str, logprobs: list[TokenLogprob]) -> None:
+        """Append text."""
+        self._texts.append(text)
+        self._logprobs += logprobs
+        self._tell(OutputTextDelta, delta=text, logprobs=logprobs)
+
+    def _begun(self) -> OutputMessage:
+        return OutputMessage(id=self._id, status="in_progress", content=[])
+
+    def _end(self) -> None:
+        self._tell(TextDone, text=self._text, logprobs=self._logprobs)
+        self._tell(PartDone, part=self._part())
+
     def _item(self, status: ItemStatus) -> OutputMessage:
-        part = OutputText(text="".join(self._texts), logprobs=self._logprobs)
-        return OutputMessage(id=self._id, status=status, content=[part])
+        return OutputMessage(id=self._id, status=status, content=[self._part()])
+
+    def _part(self) -> OutputText:
+        return OutputText(text=self._text, logprobs=self._logprobs)
 
 
-class OpenReasoning:
-    """Thoughts: as a summary where one was asked for, else as they are, and never twice."""
+class OpenReasoning(OpenItem):
+    """Reasoning: as a summary if one was requested, else as content, never both."""
 
     def __init__(
         self, emit: Emit, item_id: str, output_index: int, *, summarized: bool, sealed: bool
     ) -> None:
-        self._emit = emit
-        self._id = item_id
-        self._place = {"output_index": output_index, "item_id": item_id}
         self._summarized = summarized
         self._sealed = sealed
-        self._texts: list[str] = []
-        item = ReasoningItem(id=item_id, status="in_progress")
-        emit(ItemAdded, output_index=output_index, item=item)
+        super().__init__(emit, item_id, output_index)
         if summarized:
-            emit(SummaryPartAdded, part=SummaryText(""), **self._place)
+            self._tell(SummaryPartAdded, part=SummaryText(""))
         else:
-            emit(PartAdded, part=ReasoningText(""), **self._place)
+            self._tell(PartAdded, part=ReasoningText(""))
 
     def add(self, text: str) -> None:
-        """More thoughts."""
+        """Append reasoning."""
         self._texts.append(text)
-        self._emit(
-            SummaryDelta if self._summarized else ReasoningTextDelta, delta=text, **self._place
-        )
+        self._tell(SummaryDelta if self._summarized else ReasoningTextDelta, delta=text)
 
-    def close(self, status: ItemStatus) -> ReasoningItem:
-        """Text, part and item are done."""
-        item, text = self._item(status), "".join(self._texts)
+    def _begun(self) -> ReasoningItem:
+        return ReasoningItem(id=self._id, status="in_progress")
+
+    def _end(self) -> None:
         if self._summarized:
-            self._emit(SummaryDone, text=text, **self._place)
-            self._emit(SummaryPartDone, part=SummaryText(text), **self._place)
+            self._tell(SummaryDone, text=self._text)
+            self._tell(SummaryPartDone, part=SummaryText(self._text))
         else:
-            self._emit(ReasoningDone, text=text, **self._place)
-            self._emit(PartDone, part=ReasoningText(text), **self._place)
-        self._emit(ItemDone, output_index=self._place["output_index"], item=item)
-        return item
-
-    def so_far(self) -> ReasoningItem:
-        """What there is of it."""
-        return self._item("in_progress")
+            self._tell(ReasoningDone, text=self._text)
+            self._tell(PartDone, part=ReasoningText(self._text))
 
     def _item(self, status: ItemStatus) -> ReasoningItem:
-        text = "".join(self._texts)
+        text = self._text
         return ReasoningItem(
             id=self._id,
             status=status,
@@ -154,91 +158,53 @@ class OpenReasoning:
         )
 
 
-class OpenFunctionCall:
+class OpenFunctionCall(OpenItem):
     """A call of a function."""
 
     def __init__(
-        self, emit: Emit, item_id: str, output_index: int, call_id: str, tool: CalledTool
+        self, emit: Emit, item_id: str, output_index: int, call_id: str, tool: ClientTool
     ) -> None:
-        self._emit = emit
-        self._id = item_id
-        self._place = {"output_index": output_index, "item_id": item_id}
-        self._call_id = call_id
-        self._tool = tool
-        self._texts: list[str] = []
-        emit(ItemAdded, output_index=output_index, item=self._item("in_progress"))
+        self._fields: dict[str, Any] = {
+            "id": item_id,
+            "call_id": call_id,
+            "name": tool.name,
+            "namespace": UNSET if tool.namespace is None else tool.namespace,
+        }
+        super().__init__(emit, item_id, output_index)
 
     def add(self, arguments: str) -> None:
-        """More of the arguments."""
+        """Append a piece of the arguments."""
         self._texts.append(arguments)
-        self._emit(ArgumentsDelta, delta=arguments, **self._place)
+        self._tell(ArgumentsDelta, delta=arguments)
 
-    def close(self, status: ItemStatus) -> FunctionCall:
-        """Arguments and item are done."""
-        item = self._item(status)
-        self._emit(ArgumentsDone, name=item.name, arguments=item.arguments, **self._place)
-        self._emit(ItemDone, output_index=self._place["output_index"], item=item)
-        return item
+    def _end(self) -> None:
+        self._tell(ArgumentsDone, name=self._fields["name"], arguments=self._text)
 
-    def so_far(self) -> FunctionCall:
-        """What there is of it."""
-        return self._item("in_progress")
-
-    def _item(self, status: ItemStatus) -> FunctionCall:
-        return FunctionCall(
-            id=self._id,
-            status=status,
-            call_id=self._call_id,
-            name=self._tool.name,
-            arguments="".join(self._texts),
-            namespace=_namespace(self._tool),
-        )
+    def _item(self, status: ItemStatus) -> OutputItem:
+        return FunctionCallItem(**self._fields, status=status, arguments=self._text)
 
 
-class OpenCustomCall:
-    """A call of a tool that takes text as it is, which the model writes as JSON."""
+class OpenCustomCall(OpenFunctionCall):
+    """A call of a tool that takes free text, which the model writes as JSON."""
 
     def __init__(
-        self, emit: Emit, item_id: str, output_index: int, call_id: str, tool: CalledTool
+        self, emit: Emit, item_id: str, output_index: int, call_id: str, tool: ClientTool
     ) -> None:
-        self._emit = emit
-        self._id = item_id
-        self._place = {"output_index": output_index, "item_id": item_id}
-        self._call_id = call_id
-        self._tool = tool
         self._input = CustomToolInput()
-        emit(ItemAdded, output_index=output_index, item=self._item("in_progress"))
+        super().__init__(emit, item_id, output_index, call_id, tool)
 
     def add(self, arguments: str) -> None:
-        """More of the JSON."""
-        self._tell(self._input.push(arguments))
+        """Append a piece of the JSON."""
+        self._add_input(self._input.push(arguments))
 
-    def close(self, status: ItemStatus) -> CustomToolCall:
-        """Text and item are done."""
-        self._tell(self._input.finish())
-        item = self._item(status)
-        self._emit(InputDone, input=item.input, **self._place)
-        self._emit(ItemDone, output_index=self._place["output_index"], item=item)
-        return item
-
-    def so_far(self) -> CustomToolCall:
-        """What there is of it."""
-        return self._item("in_progress")
-
-    def _tell(self, text: str) -> None:
+    def _add_input(self, text: str) -> None:
         if text:
-            self._emit(InputDelta, delta=text, **self._place)
+            self._texts.append(text)
+            self._tell(InputDelta, delta=text)
 
-    def _item(self, status: ItemStatus) -> CustomToolCall:
-        return CustomToolCall(
-            id=self._id,
-            status=status,
-            call_id=self._call_id,
-            name=self._tool.name,
-            input=self._input.text,
-            namespace=_namespace(self._tool),
-        )
+    def _end(self) -> None:
+        self._add_input(self._input.finish())
+        self._tell(InputDone, input=self._text)
 
-
-def _namespace(tool: CalledTool) -> str | UnsetType:
-    return UNSET if tool.namespace is None else tool.namespace
+    def _item(self, status: ItemStatus) -> OutputItem:
+        return CustomToolCall(**self._fields, status=status, input=self._text)

@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.requests import Priority
-
 from ..ingle_options import IngleOptions
-from ..openai.metadata import Metadata
+from ..openai.list_pages import Metadata
+from ..request_values import Effort
 from ..sampling_options import SamplingOptions, TokenCount
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Summary = Literal["auto", "concise", "detailed"]
 Truncation = Literal["auto", "disabled"]
 ToolMode = Literal["none", "auto", "required"]
@@ -23,8 +21,8 @@ LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
-class ReasoningOptions(msgspec.Struct, omit_defaults=True):
-    """How much the model thinks, and whether the thoughts come as summaries."""
+class ReasoningRequest(msgspec.Struct, omit_defaults=True):
+    """How much the model reasons, and whether the reasoning comes as a summary."""
 
     effort: Effort | None = None
     summary: Summary | None = None
@@ -32,7 +30,7 @@ class ReasoningOptions(msgspec.Struct, omit_defaults=True):
 
 
 class TextOptions(msgspec.Struct):
-    """The form of the text; `format` is a `TextFormat`, kept as it came to be told again."""
+    """The form of the text; `format` is a `TextFormat`, which the response repeats unchanged."""
 
     format: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     verbosity: Literal["low", "medium", "high"] | None = None
@@ -58,7 +56,7 @@ class AllowedTool(msgspec.Struct, omit_defaults=True):
 
 
 class ToolChoiceObject(msgspec.Struct, omit_defaults=True):
-    """One tool, or one of several; a hosted one, which nobody here can run, demands nothing."""
+    """One tool, or one of several; a hosted one, which cannot run here, demands nothing."""
 
     type: str
     name: str | None = None
@@ -86,7 +84,7 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
     parallel_tool_calls: bool | None = None
     max_output_tokens: TokenCount | None = None
     max_tool_calls: int | None = None
-    reasoning: ReasoningOptions | None = None
+    reasoning: ReasoningRequest | None = None
     text: TextOptions | None = None
     top_logprobs: TopLogprobs | None = None
     include: list[str] | None = None
@@ -103,12 +101,5 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
 
     @property
     def includes(self) -> frozenset[str]:
-        """What is to be told beside the answer."""
+        """What the response has in addition to the answer."""
         return frozenset(self.include or ())
-
-    @property
-    def priority(self) -> Priority:
-        """What `ingle.priority` says, else `service_tier`."""
-        if self.ingle is not None and self.ingle.priority is not None:
-            return self.ingle.priority
-        return Priority.BATCH if self.service_tier == "flex" else Priority.INTERACTIVE

@@ -1,11 +1,12 @@
-"""From the body of a response to a checked job."""
+"""From the body of a response to a checked job and a draft of the response."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
 
@@ -15,27 +16,97 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.request_body import parse
-from ..ingle_options import is_private, routing_preference_of
+from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..request_origin import RequestOrigin
+from ..request_values import template_effort
 from ..sampling_options import merge_sampling
 from ..structured_output import ANY_OBJECT
-from .item_reader import ItemReader
+from .item_reader import read_item, reference_of
 from .items import Item, ItemIds
 from .messages import chat_messages
-from .request_types import LOGPROBS, ReasoningOptions, ResponsesRequest, TextFormat, TextOptions
-from .response_draft import ResponseDraft
-from .tools import ToolReader, tool_choice
+from .request_types import (
+    ENCRYPTED_REASONING,
+    LOGPROBS,
+    ReasoningRequest,
+    ResponsesRequest,
+    TextFormat,
+    TextOptions,
+)
+from .response_types import ReasoningConfig, Response, TextConfig
+from .tools import ToolTable, read_tools, tool_choice
 from .truncation import Truncation
 
-TEMPLATE_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
-"""Efforts that no template knows, and the nearest word that templates do know."""
-
 ITEMS_A_TURN = 256
-"""Items that are read before the event loop has its turn."""
+"""Items that are read before the event loop runs again."""
 
 Lookup = Callable[[str], Awaitable[list[msgspec.Raw]]]
 """Items by the id of something that was stored; raises `NotFound` or `InvalidBody`."""
+
+
+PLAIN_TEXT = msgspec.Raw(b'{"type":"text"}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponseDraft:
+    """A response before its answer: the checked job, and what the answer is made with.
+
+    `input` are the request's own items, `history` are these and all before them.
+    """
+
+    body: ResponsesRequest
+    job: Job
+    tools: ToolTable
+    input: list[Item]
+    history: list[Item]
+    ids: ItemIds
+    fit: Truncation
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the response is stored: unless the client says no, or it is private."""
+        return self.body.store is not False and not self.job.request.private
+
+    @property
+    def summarizes(self) -> bool:
+        """Whether the answer has reasoning as a summary."""
+        return ReasoningConfig.of(self.body.reasoning).summary is not None
+
+    @property
+    def seals(self) -> bool:
+        """Whether the answer also has reasoning as `encrypted_content`."""
+        return ENCRYPTED_REASONING in self.body.includes
+
+    def response(self) -> Response:
+        """The response as it begins."""
+        body, request = self.body, self.job.request
+        sampling = self.job.requests({})[0].sampling
+        verbosity = body.text.verbosity if body.text is not None else None
+        return Response(
+            id=request.id,
+            created_at=int(time.time()),
+            status="queued" if body.background else "in_progress",
+            background=bool(body.background),
+            instructions=body.instructions,
+            max_output_tokens=body.max_output_tokens,
+            max_tool_calls=body.max_tool_calls,
+            model=self.job.model,
+            parallel_tool_calls=request.parallel_tool_calls,
+            previous_response_id=body.previous_response_id,
+            prompt_cache_key=body.prompt_cache_key,
+            reasoning=ReasoningConfig.of(body.reasoning),
+            safety_identifier=body.safety_identifier,
+            service_tier="flex" if body.service_tier == "flex" else "default",
+            store=self.keeps,
+            temperature=sampling.temperature,
+            text=TextConfig(_format_of(body.text) or PLAIN_TEXT, verbosity or "medium"),
+            tool_choice=body.tool_choice or "auto",
+            tools=body.tools or [],
+            top_logprobs=body.top_logprobs or 0,
+            top_p=sampling.top_p,
+            truncation=body.truncation or "disabled",
+            user=body.user,
+            metadata=body.metadata or {},
+        )
 
 
 class RequestReader:
@@ -45,8 +116,6 @@ class RequestReader:
         """`conversation` finds all items up to a response's end, `item` a single one."""
         self._conversation = conversation
         self._item = item
-        self._items = ItemReader()
-        self._tools = ToolReader()
 
     async def draft(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
         """The response to be; raises `InvalidBody`, `UnsupportedField` and `NotFound`."""
@@ -56,7 +125,7 @@ class RequestReader:
         # Checked now, so that a wrong key is refused before a model is loaded for it.
         merge_sampling(body, {})
         ids = ItemIds(f"resp_{secrets.token_hex(ItemIds.LENGTH // 2)}")
-        table = self._tools.read(body.tools)
+        table = read_tools(body.tools)
         choice = tool_choice(body.tool_choice, table)
         own = await self._own_items(body, ids)
         history = [*await self._earlier_items(body, ids), *own]
@@ -68,8 +137,12 @@ class RequestReader:
                 messages=await _messages(body.instructions, history),
                 tools=table.tools,
                 tool_choice=choice,
-                grammar=self._grammar(body.text),
-                **_plain_fields(body, origin),
+                grammar=_grammar(body.text),
+                parallel_tool_calls=body.parallel_tool_calls is not False,
+                reasoning=_reasoning(body.reasoning),
+                max_tokens=body.max_output_tokens,
+                logprobs=(body.top_logprobs or 0) if LOGPROBS in body.includes else None,
+                **origin.request_fields(body.ingle, body.service_tier),
             ),
             options=body,
             messages_field="input",
@@ -95,10 +168,10 @@ class RequestReader:
             if index % ITEMS_A_TURN == 0:
                 await asyncio.sleep(0)
             place = f"input[{index}]"
-            if (wanted := self._items.reference(raw, place)) is not None:
-                items += self._read(await self._item(wanted), place, ids)
+            if (wanted := reference_of(raw, place)) is not None:
+                items += _read(await self._item(wanted), place, ids)
             else:
-                items += self._read([raw], place, ids)
+                items += _read([raw], place, ids)
         if not items and body.previous_response_id is None and not body.instructions:
             raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
         return items
@@ -110,27 +183,34 @@ class RequestReader:
         items: list[Item] = []
         for start in range(0, len(raws), ITEMS_A_TURN):
             await asyncio.sleep(0)
-            items += self._read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
+            items += _read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
         return items
 
-    def _read(self, raws: list[msgspec.Raw], place: str, ids: ItemIds) -> list[Item]:
-        found = (self._items.read(raw, place, ids) for raw in raws)
-        return [item for item in found if item is not None]
 
-    def _grammar(self, text: TextOptions | None) -> Grammar | None:
-        asked = bytes(text.format) if text is not None else b""
-        if asked in (b"", b"null"):
-            return None
-        wanted = parse(asked, TextFormat, "text.format")
-        if wanted.type == "text":
-            return None
-        schema = ANY_OBJECT
-        if wanted.type == "json_schema":
-            schema = bytes(wanted.schema).decode().strip()
-            if schema in ("", "null"):
-                raise InvalidBody("'text.format.schema' is missing.", param="text.format.schema")
-        lenient = not wanted.strict
-        return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
+def _read(raws: list[msgspec.Raw], place: str, ids: ItemIds) -> list[Item]:
+    found = (read_item(raw, place, ids) for raw in raws)
+    return [item for item in found if item is not None]
+
+
+def _format_of(text: TextOptions | None) -> msgspec.Raw | None:
+    given = bytes(text.format) if text is not None else b""
+    return None if given in (b"", b"null") else msgspec.Raw(given)
+
+
+def _grammar(text: TextOptions | None) -> Grammar | None:
+    given = _format_of(text)
+    if given is None:
+        return None
+    wanted = parse(bytes(given), TextFormat, "text.format")
+    if wanted.type == "text":
+        return None
+    schema = ANY_OBJECT
+    if wanted.type == "json_schema":
+        schema = bytes(wanted.schema).decode().strip()
+        if schema in ("", "null"):
+            raise InvalidBody("'text.format.schema' is missing.", param="text.format.schema")
+    lenient = not wanted.strict
+    return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
 
 
 async def _messages(instructions: str | None, history: list[Item]) -> list[ChatMessage]:
@@ -139,26 +219,12 @@ async def _messages(instructions: str | None, history: list[Item]) -> list[ChatM
     return await asyncio.to_thread(chat_messages, instructions, history)
 
 
-def _plain_fields(body: ResponsesRequest, origin: RequestOrigin) -> dict[str, Any]:
-    return {
-        "parallel_tool_calls": body.parallel_tool_calls is not False,
-        "reasoning": _reasoning(body.reasoning),
-        "max_tokens": body.max_output_tokens,
-        "logprobs": (body.top_logprobs or 0) if LOGPROBS in body.includes else None,
-        "priority": origin.priority or body.priority,
-        "client": origin.client,
-        "conversation": origin.conversation or (body.ingle and body.ingle.conversation) or "",
-        "private": origin.private or is_private(body.ingle, {}),
-        "speculation": body.ingle is None or body.ingle.speculation is not False,
-    }
-
-
-def _reasoning(asked: ReasoningOptions | None) -> Reasoning:
+def _reasoning(asked: ReasoningRequest | None) -> Reasoning:
     if asked is None or asked.effort is None:
         return Reasoning()
     if asked.effort == "none":
         return Reasoning(enabled=False)
-    return Reasoning(enabled=True, effort=TEMPLATE_EFFORTS.get(asked.effort, asked.effort))
+    return Reasoning(enabled=True, effort=template_effort(asked.effort))
 
 
 def _refuse(body: ResponsesRequest, origin: RequestOrigin) -> None:
@@ -170,7 +236,7 @@ def _refuse(body: ResponsesRequest, origin: RequestOrigin) -> None:
         )
     if body.prompt is not None:
         raise UnsupportedField(
-            "'prompt' is not supported: prompt templates lie on OpenAI's servers.",
+            "'prompt' is not supported: prompt templates are on OpenAI's servers.",
             hint="Send the text as 'instructions' and 'input'.",
             param="prompt",
         )

@@ -1,10 +1,10 @@
-"""From a model's events to a response and the events of its stream, which are one and the same."""
+"""From a model's events to a response and the events of its stream."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, structs
@@ -19,18 +19,15 @@ from ingle.backends.base.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.models.metadata.stored_model import StoredModel
 
 from ...error_status import describe
 from ...http.sse_writer import encode_event, loading_comment
-from ..openai.completions.logprobs import chat_logprobs
 from ..sampling_options import merge_sampling
-from .output_items import OpenCustomCall, OpenFunctionCall, OpenMessage, OpenReasoning
+from ..token_logprobs import token_logprobs
+from .output_items import OpenCustomCall, OpenFunctionCall, OpenItem, OpenMessage, OpenReasoning
 from .response_types import (
     IncompleteDetails,
     IngleDetails,
-    InputTokensDetails,
-    OutputTokensDetails,
     Response,
     ResponseError,
     ResponseUsage,
@@ -39,36 +36,27 @@ from .stream_events import (
     STREAM_EVENTS,
     Completed,
     Created,
-    Failed,
     Incomplete,
     InProgress,
     Queued,
+    ResponseFailed,
     StreamEvent,
     event_name,
 )
 
 if TYPE_CHECKING:
     from ...errors import Problem
+    from ...lifecycle.lease import Lease
+    from ..answer_builder import AnswerBuilder
     from .items import ItemStatus, OutputItem
-    from .response_draft import ResponseDraft
+    from .requests import ResponseDraft
 
 CONTEXT_EXCEEDED = "context_length_exceeded"
 _NAMES = {event: event_name(event) for event in STREAM_EVENTS}
 
-Open = OpenMessage | OpenReasoning | OpenFunctionCall | OpenCustomCall
-
-
-class AnsweredResponse(Protocol):
-    """Whoever knows which model answers: a lease, or what is collected from one."""
-
-    @property
-    def model(self) -> StoredModel:
-        """That model, as it is known now."""
-        ...
-
 
 class ResponseAnswer:
-    """Builds one response; `frames` holds the encoded events that nobody took yet.
+    """Builds one response; `frames` holds the encoded events that were not sent yet.
 
     `ended` is called once, with the response as it will stay.
     """
@@ -83,9 +71,9 @@ class ResponseAnswer:
         self._encoder = msgspec.json.Encoder()
         self._number = 0
         self._output: list[OutputItem] = []
-        self._open: Open | None = None
+        self._open: OpenItem | None = None
         self._usage = (0, 0)
-        self._answering: AnsweredResponse | None = None
+        self._answering: Lease | AnswerBuilder | None = None
         self._is_created = False
         self._is_begun = False
         self._is_over = False
@@ -102,8 +90,8 @@ class ResponseAnswer:
         output = [*self._output] if self._open is None else [*self._output, self._open.so_far()]
         return structs.replace(self._response, output=output)
 
-    def use(self, answering: AnsweredResponse) -> None:
-        """The model is there: say which it is, and how it will be sampled.
+    def use(self, answering: Lease | AnswerBuilder) -> ResponseAnswer:
+        """Note the model that is loaded, and its sampling.
 
         Until it begins, a route may lead to another one.
         """
@@ -116,19 +104,15 @@ class ResponseAnswer:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
         )
-
-    def using(self, answering: AnsweredResponse) -> ResponseAnswer:
-        """The same answer, now that the model is there."""
-        self.use(answering)
         return self
 
     def loading(self, fraction: float) -> bytes:
-        """What a stream is told while the model is loaded."""
+        """What a stream gets while the model is loading."""
         self.create()
-        return self.drain() + loading_comment(fraction)
+        return self.end() + loading_comment(fraction)
 
     def create(self) -> None:
-        """Tell that the response exists, and in the background that it waits."""
+        """Emit that the response exists, and in the background that it is queued."""
         if not self._is_created:
             self._is_created = True
             self._emit(Created, response=self._response)
@@ -136,7 +120,7 @@ class ResponseAnswer:
                 self._emit(Queued, response=self._response)
 
     def begin(self) -> None:
-        """Tell that the model is at it."""
+        """Emit that the response is in progress."""
         self.create()
         if not self._is_begun:
             self._is_begun = True
@@ -148,7 +132,7 @@ class ResponseAnswer:
             self._emit(InProgress, response=self._response)
 
     def take(self, prompt: int, events: list[Event]) -> None:
-        """Add what the events say."""
+        """Add the events."""
         for event in events:
             self._take(event)
 
@@ -156,51 +140,47 @@ class ResponseAnswer:
         """The same, for a stream; what says that it is over waits for `end`."""
         self.take(prompt, events)
         last = self.frames.pop() if self._is_over else None
-        frames = self.drain()
+        frames = self.end()
         if last is not None:
             self.frames.append(last)
         return frames
 
-    def drain(self) -> bytes:
-        """What the stream was not told yet."""
+    def end(self) -> bytes:
+        """The frames that were not sent yet, last of all the final event."""
         frames = b"".join(self.frames)
         self.frames.clear()
         return frames
 
-    def end(self) -> bytes:
-        """The last event, for a client that may rely on it: the response is where it stays."""
-        return self.drain()
-
     def fail(self, error: BaseException) -> None:
-        """Tell that the response failed after it began; nothing happens where it is over."""
+        """Emit that the response failed after it began; does nothing if it has ended."""
         if not self._is_over:
             self.create()
             self._close("incomplete")
             self._finish("failed", error=response_error(describe(error)))
 
     def cancel(self) -> None:
-        """Somebody asked to stop."""
+        """Emit that the response was cancelled; does nothing if it has ended."""
         if not self._is_over:
             self.create()
             self._close("incomplete")
             self._finish("cancelled")
 
     def failure(self, error: Exception) -> bytes:
-        """What a stream is told last."""
+        """The last frames of a stream that failed."""
         self.fail(error)
-        return self.drain()
+        return self.end()
 
     def _take(self, event: Event) -> None:
         match event:
             case Delta():
-                found = chat_logprobs(event)
-                if event.text or found is not None:
-                    self._message().add(event.text, found.content if found is not None else [])
+                if event.text or event.logprobs is not None:
+                    logprobs = token_logprobs(event.logprobs or (), event.token_bytes)
+                    self._message().add(event.text, logprobs)
             case ReasoningDelta():
                 if event.text:
                     self._reasoning().add(event.text)
             case ToolCallDelta():
-                if isinstance(self._open, OpenFunctionCall | OpenCustomCall) and event.arguments:
+                if isinstance(self._open, OpenFunctionCall) and event.arguments:
                     self._open.add(event.arguments)
             case ToolCallStarted():
                 self._start_call(event)
@@ -247,12 +227,11 @@ class ResponseAnswer:
         self._close("incomplete" if cut else "completed")
         prompt, cached = self._usage
         prompt, cached = prompt + event.prompt_tokens, cached + event.cached_tokens
-        usage = ResponseUsage(
-            input_tokens=prompt,
-            input_tokens_details=InputTokensDetails(cached_tokens=cached),
-            output_tokens=event.completion_tokens,
-            output_tokens_details=OutputTokensDetails(event.reasoning_tokens),
-            total_tokens=prompt + event.completion_tokens,
+        usage = ResponseUsage.of(
+            prompt=prompt,
+            cached=cached,
+            completion=event.completion_tokens,
+            reasoning=event.reasoning_tokens,
         )
         if event.reason is FinishReason.CANCELLED:
             self._finish("cancelled", usage=usage)
@@ -263,13 +242,13 @@ class ResponseAnswer:
             self._finish("completed", usage=usage, completed_at=int(time.time()))
 
     def _finish(self, status: str, **fields: Any) -> None:
-        """The last change; a cancelled response has no event of its own, and ends as incomplete."""
+        """End the response; a cancelled one has no event of its own, and ends as incomplete."""
         self._is_over = True
         self._response = structs.replace(
             self._response, status=status, output=self._output, **fields
         )
         self._ended(self._response)
-        last = {"completed": Completed, "failed": Failed}.get(status, Incomplete)
+        last = {"completed": Completed, "failed": ResponseFailed}.get(status, Incomplete)
         self._emit(last, response=self._response)
 
     def _emit(self, event: Callable[..., StreamEvent], **fields: Any) -> None:
@@ -279,7 +258,7 @@ class ResponseAnswer:
 
 
 def response_error(problem: Problem) -> ResponseError:
-    """A failure in the words that a response has for it.
+    """A failure as a response reports it.
 
     The code for a conversation that is too long is not among those of the SDK, but it is what the
     original says, and agents shorten their conversation on it.

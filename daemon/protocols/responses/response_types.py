@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from .items import OutputItem
-from .request_types import ReasoningOptions, ToolChoiceObject, ToolMode, Truncation
+from .request_types import ReasoningRequest, ToolChoiceObject, ToolMode, Truncation
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class InputTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the input `cached_tokens` were found in the KV cache; to write there costs nothing."""
+    """`cached_tokens` of the input were found in the KV cache."""
 
     cached_tokens: int
     cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(msgspec.Struct, frozen=True):
-    """Tokens of thought."""
+    """Tokens of reasoning."""
 
     reasoning_tokens: int
 
@@ -34,6 +34,17 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     output_tokens_details: OutputTokensDetails
     total_tokens: int
+
+    @classmethod
+    def of(cls, *, prompt: int, cached: int, completion: int, reasoning: int) -> ResponseUsage:
+        """The usage of these numbers of tokens."""
+        return cls(
+            input_tokens=prompt,
+            input_tokens_details=InputTokensDetails(cached_tokens=cached),
+            output_tokens=completion,
+            output_tokens_details=OutputTokensDetails(reasoning),
+            total_tokens=prompt + completion,
+        )
 
 
 class ResponseError(msgspec.Struct, frozen=True):
@@ -63,9 +74,9 @@ class ReasoningConfig(msgspec.Struct, frozen=True):
     summary: str | None
 
     @classmethod
-    def of(cls, options: ReasoningOptions | None) -> ReasoningConfig:
+    def of(cls, options: ReasoningRequest | None) -> ReasoningConfig:
         """What the request says."""
-        asked = options or ReasoningOptions()
+        asked = options or ReasoningRequest()
         return cls(asked.effort, asked.summary or asked.generate_summary)
 
 
@@ -109,16 +120,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None
     metadata: dict[str, str]
     ingle: IngleDetails | UnsetType = UNSET
-
-
-class ItemList(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a response's input."""
-
-    object: Literal["list"] = "list"
-    data: list[Any]
-    first_id: str
-    last_id: str
-    has_more: bool
 
 
 class InputTokens(msgspec.Struct, frozen=True, kw_only=True):

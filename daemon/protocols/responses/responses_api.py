@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -21,18 +21,17 @@ from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER
+from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job_runner import JobRunner
-from ..request_origin import RequestOrigin, origin_of
+from ..openai.list_pages import Page, page_of
 from .background_runs import BackgroundRun, BackgroundRuns
 from .compaction import CompactedResponse, compacted, summary_job
 from .conversation_state import ConversationState, stored_response, summarize
-from .item_pages import page_of
+from .items import id_of
 from .request_types import ResponsesRequest
-from .requests import RequestReader
+from .requests import RequestReader, ResponseDraft
 from .response_answer import ResponseAnswer
-from .response_draft import ResponseDraft
-from .response_types import DeletedResponse, InputTokens, ItemList, Response
+from .response_types import DeletedResponse, InputTokens, Response
 from .stream_events import STREAM_EVENTS, event_name
 
 EVENTS = StreamSpec(
@@ -58,9 +57,9 @@ class ResponsesApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._asker = JobRunner(services)
+        self._runner = JobRunner(services)
         self._store = services.responses
-        self._runs = BackgroundRuns(self._asker)
+        self._runs = BackgroundRuns()
         self._state = ConversationState(self._store, self._runs)
         self._reader = RequestReader(conversation=self._state.conversation, item=self._state.item)
 
@@ -82,17 +81,15 @@ class ResponsesApi:
             return _follow(run, -1) if body.stream else JSONResponse(run.answer.response())
         if not body.stream:
             return JSONResponse(await run_until_disconnect(request.receive, self._collect(draft)))
-        told = ResponseAnswer(draft, self._keeper(draft))
-        style = StreamStyle(on_error=told.failure, loading=told.loading)
-        return self._asker.stream(
-            draft.job, lambda empty: told.using(empty), style, self._kept(draft)
-        )
+        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        style = StreamStyle(on_error=answer.failure, loading=answer.loading)
+        return self._runner.stream(draft.job, answer.use, style, partial(self._flush, draft))
 
     async def answer(self, body: bytes, origin: RequestOrigin) -> Response:
-        """The whole answer to the body of a response, for whoever asks from within.
+        """The whole answer to the body of a response, in a batch.
 
-        Whether the body asks for a stream or for the background does not matter, and only what it
-        asks to be stored is. Raises what `describe` can tell.
+        Whether the body asks for a stream or for the background does not matter, and it is stored
+        only if the body says so. Raises what `describe` can report.
         """
         asked = parse(body, ResponsesRequest)
         # The answer is in the batch's file; thousands of them would push conversations out.
@@ -128,7 +125,7 @@ class ResponsesApi:
         body = await self._read(request)
         body.background = None
         draft = await self._reader.draft(body, _origin(request, body))
-        return await self._asker.whole(request, summary_job(draft), partial(compacted, draft))
+        return await self._runner.whole(request, summary_job(draft), partial(compacted, draft))
 
     @_route(
         "GET",
@@ -141,7 +138,7 @@ class ResponsesApi:
     async def get(self, request: Request) -> HTTPResponse:
         """A stored response, or the events of one made in the background."""
         response_id: str = request.path_params["id"]
-        run = self._runs.get(response_id)
+        run = self._runs.runs.get(response_id)
         if query_flag(request, "stream"):
             stored = await self._state.stored(response_id)
             if run is None:
@@ -154,7 +151,7 @@ class ResponsesApi:
                     hint="Get it without 'stream'.",
                     param="stream",
                 )
-            return _follow(run, _number(request, "starting_after", -1, low=0))
+            return _follow(run, _starting_after(request))
         if run is not None:
             return JSONResponse(run.answer.response())
         return JSONResponse((await self._state.stored(response_id)).response)
@@ -164,9 +161,9 @@ class ResponsesApi:
         """Forget a response."""
         response_id: str = request.path_params["id"]
         await self._state.stored(response_id)
-        if (run := self._runs.get(response_id)) is not None:
+        if (run := self._runs.runs.get(response_id)) is not None:
             await run.cancel()
-            self._runs.forget(response_id)
+            self._runs.runs.pop(response_id, None)
         self._store.delete(response_id)
         return JSONResponse(DeletedResponse(id=response_id))
 
@@ -180,7 +177,7 @@ class ResponsesApi:
                 "Only a response that is made in the background can be cancelled.",
                 hint="Close the connection of any other.",
             )
-        if (run := self._runs.get(response_id)) is None:
+        if (run := self._runs.runs.get(response_id)) is None:
             return JSONResponse(stored.response)
         await run.cancel()
         return JSONResponse(run.answer.response())
@@ -188,41 +185,38 @@ class ResponsesApi:
     @_route(
         "GET",
         "/v1/responses/{id}/input_items",
-        response=ItemList,
+        response=Page[Any],
         parameters=PAGE_PARAMETERS,
         errors=(404,),
     )
     async def input_items(self, request: Request) -> HTTPResponse:
         """The items of a response's own request."""
         stored = await self._state.stored(request.path_params["id"])
-        order = request.query_params.get("order", "desc")
-        if order not in ("asc", "desc"):
-            raise InvalidBody("'order' is neither asc nor desc.", param="order")
-        limit = _number(request, "limit", 20, low=1, high=100)
-        after = request.query_params.get("after")
-        return JSONResponse(
-            page_of(stored.input, limit=limit, newest_first=order == "desc", after=after)
-        )
+        page = page_of(stored.input[::-1], id_of, request.query_params, most=100, usual=20)
+        # OpenAI's clients expect text here also for an empty page.
+        first, last = page.first_id or "", page.last_id or ""
+        return JSONResponse(msgspec.structs.replace(page, first_id=first, last_id=last))
 
     async def _collect(self, draft: ResponseDraft) -> Response:
-        answer = ResponseAnswer(draft, self._keeper(draft))
-        async with self._asker.lease(draft.job, whole=True) as (lease, _):
+        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        async with self._runner.lease(draft.job, whole=True) as (lease, _):
             answer.use(lease)
-            await self._asker.run(draft.job, lease, answer.take)
-        await self._kept(draft)()
+            await self._runner.run(draft.job, lease, answer.take)
+        await self._flush(draft)
         return answer.response()
 
     async def _start(self, draft: ResponseDraft) -> BackgroundRun:
-        # A model that does not exist is told at once, not to who comes back later.
+        # A model that does not exist is reported at once, not when the client reconnects.
         await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
-        run = self._runs.start(draft, ResponseAnswer(draft, self._keeper(draft)))
+        run = BackgroundRun(draft, ResponseAnswer(draft, partial(self._keep, draft)), self._runner)
+        self._runs.add(run)
         response = run.answer.response()
         self._store.put(response.id, stored_response(response, draft.input))
         return run
 
     async def _tokens(self, draft: ResponseDraft) -> int:
-        async with self._asker.lease(draft.job, routed=False) as (lease, _):
+        async with self._runner.lease(draft.job, routed=False) as (lease, _):
             asked = TokenizeRequest(id=draft.job.id, generate=draft.job.request)
             try:
                 return len((await lease.backend.tokenize(asked)).token_ids)
@@ -230,23 +224,15 @@ class ResponsesApi:
                 error.param = "input" if error.param == "messages" else error.param
                 raise
 
-    def _keeper(self, draft: ResponseDraft) -> Callable[[Response], None]:
-        """What is done with the response once it is as it will stay."""
+    def _keep(self, draft: ResponseDraft, response: Response) -> None:
+        """Store the response in its final state."""
+        if draft.keeps:
+            self._store.put(response.id, stored_response(response, draft.input))
 
-        def keep(response: Response) -> None:
-            if draft.keeps:
-                self._store.put(response.id, stored_response(response, draft.input))
-
-        return keep
-
-    def _kept(self, draft: ResponseDraft) -> Callable[[], Awaitable[None]]:
-        """Waits until the disk has the response: who was told of its end can go on from it."""
-
-        async def wait() -> None:
-            if draft.keeps:
-                await self._store.flush()
-
-        return wait
+    async def _flush(self, draft: ResponseDraft) -> None:
+        """Wait until the response is on disk, so that the next request can refer to it."""
+        if draft.keeps:
+            await self._store.flush()
 
     async def _read(self, request: Request) -> ResponsesRequest:
         return await read_json(request, ResponsesRequest)
@@ -254,10 +240,10 @@ class ResponsesApi:
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
     async def produce(out: EventWriter) -> None:
-        async for frames in run.follow(after):
-            await out.send(frames)
+        async for events in run.log.follow(after + 1):
+            await out.send(b"".join(event.data for event in events))
 
-    # The run tells its own failures; following it has none.
+    # The run reports its own failures; following it has none.
     return EventStream(produce, style=StreamStyle(on_error=lambda error: b""))
 
 
@@ -266,10 +252,11 @@ def _origin(request: Request, body: ResponsesRequest) -> RequestOrigin:
     return origin_of(request, body.ingle, *names)
 
 
-def _number(request: Request, name: str, default: int, *, low: int, high: int = 2**53) -> int:
-    text = request.query_params.get(name)
+def _starting_after(request: Request) -> int:
+    """The number of the last event that the client has; -1 for none."""
+    text = request.query_params.get("starting_after")
     if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 17 and low <= int(text) <= high):
-        raise InvalidBody(f"'{name}' is not a number from {low} to {high}.", param=name)
+        return -1
+    if not (text.isascii() and text.isdigit() and len(text) < 17):
+        raise InvalidBody("'starting_after' is not the number of an event.", param="starting_after")
     return int(text)

@@ -1,10 +1,10 @@
-"""The events of a streamed response; each names its place, and they are counted from 0."""
+"""The events of a streamed response, numbered from 0."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ..openai.completions.types import TokenLogprob
+from ..token_logprobs import TokenLogprob
 from .items import OutputItem, OutputText, ReasoningText, Refusal, SummaryText
 from .response_types import Response
 
@@ -26,11 +26,11 @@ class Created(LifecycleEvent, frozen=True, tag="response.created"):
 
 
 class Queued(LifecycleEvent, frozen=True, tag="response.queued"):
-    """It waits, in the background."""
+    """It is waiting in the background."""
 
 
 class InProgress(LifecycleEvent, frozen=True, tag="response.in_progress"):
-    """The model reads the prompt."""
+    """The model has started the prefill."""
 
 
 class Completed(LifecycleEvent, frozen=True, tag="response.completed"):
@@ -41,8 +41,8 @@ class Incomplete(LifecycleEvent, frozen=True, tag="response.incomplete"):
     """It ended before its time."""
 
 
-class Failed(LifecycleEvent, frozen=True, tag="response.failed"):
-    """Nothing more will come; the response says why."""
+class ResponseFailed(LifecycleEvent, frozen=True, tag="response.failed"):
+    """It failed; the response has the reason."""
 
 
 class ItemEvent(StreamEvent, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class PartDone(PartEvent, frozen=True, kw_only=True, tag="response.content_part.
     part: OutputText | Refusal | ReasoningText
 
 
-class TextDelta(PartEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
+class OutputTextDelta(PartEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
     """More text."""
 
     delta: str
@@ -102,19 +102,19 @@ class TextDone(PartEvent, frozen=True, kw_only=True, tag="response.output_text.d
 
 
 class ReasoningDone(PartEvent, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
-    """All thoughts."""
+    """The whole reasoning."""
 
     text: str
 
 
 class ReasoningTextDelta(PartEvent, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
-    """More thoughts."""
+    """More reasoning."""
 
     delta: str
 
 
 class SummaryEvent(InItem, frozen=True, kw_only=True):
-    """Something about the summary of thoughts, which is one part."""
+    """Something about the summary of the reasoning, which is one part."""
 
     summary_index: int = 0
 
@@ -179,8 +179,8 @@ class InputDone(InItem, frozen=True, kw_only=True, tag="response.custom_tool_cal
 
 
 STREAM_EVENTS: tuple[type[StreamEvent], ...] = (
-    *(Created, Queued, InProgress, Completed, Incomplete, Failed),
-    *(ItemAdded, ItemDone, PartAdded, PartDone, TextDelta, TextDone),
+    *(Created, Queued, InProgress, Completed, Incomplete, ResponseFailed),
+    *(ItemAdded, ItemDone, PartAdded, PartDone, OutputTextDelta, TextDone),
     *(ReasoningTextDelta, ReasoningDone),
     *(SummaryPartAdded, SummaryPartDone, SummaryDelta, SummaryDone),
     *(ArgumentsDelta, ArgumentsDone, InputDelta, InputDone),

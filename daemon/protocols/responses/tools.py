@@ -1,4 +1,4 @@
-"""Tools of a request: which of them the model may call, under which names, and in which words."""
+"""The tools of a request: which of them the model may call, and under which names."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FREEFORM = (
 """The parameters of a tool that takes text as it is: models call functions only."""
 
 
-class CalledTool(NamedTuple):
-    """What a client calls a tool."""
+class ClientTool(NamedTuple):
+    """A tool as the client knows it."""
 
     kind: Literal["function", "custom"]
     name: str
@@ -68,15 +68,15 @@ class ToolTable:
 
     tools: list[Tool] = field(default_factory=list[Tool])
     hosted: int = 0
-    _called: dict[str, CalledTool] = field(default_factory=dict[str, CalledTool])
+    _called: dict[str, ClientTool] = field(default_factory=dict[str, ClientTool])
     _joined: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
-    def called(self, name: str) -> CalledTool:
-        """Whom a call is for; models forget namespaces, and some make up names."""
+    def called(self, name: str) -> ClientTool:
+        """The tool that a call is for; models forget namespaces, and some invent names."""
         if (tool := self._called.get(name)) is not None:
             return tool
         alike = self._joined.get(name, [])
-        return self._called[alike[0]] if len(alike) == 1 else CalledTool("function", name, None)
+        return self._called[alike[0]] if len(alike) == 1 else ClientTool("function", name, None)
 
     def names(self, name: str | None, namespace: str | None, kind: str | None) -> list[str]:
         """The names of the tools that a client means."""
@@ -87,8 +87,8 @@ class ToolTable:
             and (kind is None or self._called[joined].kind == kind)
         ]
 
-    def add(self, tool: Tool, called: CalledTool) -> None:
-        """Let the model call it; of two with one name the first counts."""
+    def add(self, tool: Tool, called: ClientTool) -> None:
+        """Let the model call a tool; of two with one name the first counts."""
         if tool.name not in self._called:
             self._called[tool.name] = called
             self._joined.setdefault(called.name, []).append(tool.name)
@@ -103,67 +103,65 @@ def joined_name(namespace: str | None, name: str) -> str:
 
 
 def custom_arguments(text: str) -> str:
-    """What a call of a custom tool looks like to the model."""
+    """The arguments of a custom tool's call, as the model sees them."""
     return msgspec.json.encode({"input": text}).decode()
 
 
-class ToolReader:
-    """Reads the tools of a request."""
+def read_tools(raws: list[msgspec.Raw] | None) -> ToolTable:
+    """The tools of a request, those of unsupported types left out; raises `InvalidBody`."""
+    table = ToolTable()
+    for index, raw in enumerate(raws or ()):
+        _add(table, bytes(raw), f"tools[{index}]", None)
+    return table
 
-    def read(self, raws: list[msgspec.Raw] | None) -> ToolTable:
-        """The table; raises `InvalidBody`. Types that nobody here can run are skipped."""
-        table = ToolTable()
-        for index, raw in enumerate(raws or ()):
-            self._add(table, bytes(raw), f"tools[{index}]", None)
-        return table
 
-    def _add(self, table: ToolTable, raw: bytes, place: str, namespace: str | None) -> None:
-        match parse(raw, _Head, place).type:
-            case "function":
-                self._add_function(table, parse(raw, _Function, place), place, namespace)
-            case "custom":
-                self._add_custom(table, parse(raw, _Custom, place), namespace)
-            case "namespace" if namespace is None:
-                inner = parse(raw, _Namespace, place)
-                for index, tool in enumerate(inner.tools):
-                    self._add(table, bytes(tool), f"{place}.tools[{index}]", inner.name)
-            case _:
-                table.hosted += 1
+def _add(table: ToolTable, raw: bytes, place: str, namespace: str | None) -> None:
+    match parse(raw, _Head, place).type:
+        case "function":
+            _add_function(table, parse(raw, _Function, place), place, namespace)
+        case "custom":
+            _add_custom(table, parse(raw, _Custom, place), namespace)
+        case "namespace" if namespace is None:
+            inner = parse(raw, _Namespace, place)
+            for index, tool in enumerate(inner.tools):
+                _add(table, bytes(tool), f"{place}.tools[{index}]", inner.name)
+        case _:
+            table.hosted += 1
 
-    def _add_function(
-        self, table: ToolTable, function: _Function, place: str, namespace: str | None
-    ) -> None:
-        parameters = bytes(function.parameters).decode().strip()
-        if parameters in ("", "null"):
-            parameters = NO_PARAMETERS
-        if not parameters.startswith("{"):
-            raise InvalidBody(
-                f"'{place}.parameters' is not a JSON Schema.",
-                hint="Send an object that describes the arguments, or leave it out.",
-                param=f"{place}.parameters",
-            )
-        tool = Tool(
-            name=joined_name(namespace, function.name),
-            description=function.description or "",
-            parameters=parameters,
-            strict=bool(function.strict),
+
+def _add_function(table: ToolTable, function: _Function, place: str, namespace: str | None) -> None:
+    parameters = bytes(function.parameters).decode().strip()
+    if parameters in ("", "null"):
+        parameters = NO_PARAMETERS
+    if not parameters.startswith("{"):
+        raise InvalidBody(
+            f"'{place}.parameters' is not a JSON Schema.",
+            hint="Send an object that describes the arguments, or leave it out.",
+            param=f"{place}.parameters",
         )
-        table.add(tool, CalledTool("function", function.name, namespace))
+    tool = Tool(
+        name=joined_name(namespace, function.name),
+        description=function.description or "",
+        parameters=parameters,
+        strict=bool(function.strict),
+    )
+    table.add(tool, ClientTool("function", function.name, namespace))
 
-    def _add_custom(self, table: ToolTable, custom: _Custom, namespace: str | None) -> None:
-        description = custom.description or ""
-        if custom.format is not None and custom.format.definition:
-            description = (
-                f"{description}\n\nThe input must match this grammar"
-                f" ({custom.format.syntax or 'lark'}):\n{custom.format.definition}"
-            ).strip()
-        tool = Tool(
-            name=joined_name(namespace, custom.name),
-            description=description,
-            parameters=FREEFORM,
-            strict=True,
-        )
-        table.add(tool, CalledTool("custom", custom.name, namespace))
+
+def _add_custom(table: ToolTable, custom: _Custom, namespace: str | None) -> None:
+    description = custom.description or ""
+    if custom.format is not None and custom.format.definition:
+        description = (
+            f"{description}\n\nThe input must match this grammar"
+            f" ({custom.format.syntax or 'lark'}):\n{custom.format.definition}"
+        ).strip()
+    tool = Tool(
+        name=joined_name(namespace, custom.name),
+        description=description,
+        parameters=FREEFORM,
+        strict=True,
+    )
+    table.add(tool, ClientTool("custom", custom.name, namespace))
 
 
 def tool_choice(asked: ToolMode | ToolChoiceObject | None, table: ToolTable) -> ToolChoice:
@@ -181,7 +179,7 @@ def tool_choice(asked: ToolMode | ToolChoiceObject | None, table: ToolTable) -> 
         return ToolChoice("required", names)
     if asked.type == "allowed_tools":
         return _allowed(asked, table)
-    # A hosted tool: nobody here can run it, and the model answers without.
+    # A hosted tool cannot run here, so the model answers without it.
     return ToolChoice("auto" if table.tools else "none")
 
 

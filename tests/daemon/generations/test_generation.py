@@ -91,7 +91,7 @@ async def test_one_cancelled_before_its_first_step_still_has_an_end(
     registry = GenerationRegistry(harness.manager)
     generation = start(registry)
     await generation.cancel()
-    events = [event async for events in generation.follow(0) for event in events]
+    events = [event async for events in generation.log.follow(0) for event in events]
     assert [event.name for event in events] == ["finished"]
     assert b'"cancelled"' in events[0].data
     assert harness.backends == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
-from ingle.backends.base.conversation import ToolCall
 from ingle.backends.base.events import (
     Delta,
     Event,
@@ -19,13 +19,15 @@ from ingle.backends.base.events import (
 )
 
 from ...answer_builder import AnswerBuilder, CollectedAnswer
-from .answer_style import AnswerStyle
-from .chunk_frames import Piece
-from .logprobs import chat_logprobs
-from .timings import Timings, timings_of
+from ...timings import Timings
+from ...token_logprobs import token_logprobs
+from .answer_fields import FINISH_WORDS, chat_logprobs, envelope, timings_of, usage_of
+from .chunk_stream import ChunkStream, Piece
+from .request_types import ChatCompletionRequest
 from .types import (
+    AnsweredCall,
+    AnsweredFunction,
     AssistantMessage,
-    CalledFunction,
     ChatChoice,
     ChatCompletion,
     ChatCompletionChunk,
@@ -34,28 +36,19 @@ from .types import (
     ChunkChoice,
     FinishWord,
     FunctionDelta,
-    MessageToolCall,
     ToolCallChunk,
     Usage,
 )
-from .usage import fingerprint, finish_word, usage_of
 
 
-class ChatAnswer:
+class ChatStream(ChunkStream):
     """The stream of a chat, which opens each choice with its role."""
 
-    def __init__(self, collected: AnswerBuilder, style: AnswerStyle) -> None:
-        self._collected = collected
-        self._style = style
-        self._fingerprint = fingerprint(collected)
-        self._written = 0
+    def __init__(self, collected: AnswerBuilder, body: ChatCompletionRequest) -> None:
+        super().__init__(collected, body)
+        self._body = body
 
-    @property
-    def counts_on(self) -> bool:
-        """Whether every chunk counts the tokens."""
-        return self._style.counts_on
-
-    def chunks(self, prompt: int, event: Event) -> Iterator[ChatCompletionChunk]:
+    def _chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """Role, reasoning, content, calls and the end."""
         self._collected.count(event)
         match event:
@@ -64,8 +57,7 @@ class ChatAnswer:
                     yield self._chunk(index, ChoiceDelta(role="assistant", content=""))
             case Finished():
                 self._collected.answers[event.index].take(event)
-                word = _finish_word(event.reason, self._style)
-                yield self._chunk(event.index, ChoiceDelta(), word, timings=self._timings())
+                yield self._chunk(event.index, ChoiceDelta(), _finish_word(event, self._body))
             case Delta() | ReasoningDelta() | ToolCallStarted() | ToolCallDelta():
                 self._written += len(event.token_ids)
                 logprobs = chat_logprobs(event) if isinstance(event, Delta) else None
@@ -73,27 +65,20 @@ class ChatAnswer:
                 if delta is not None and (delta.content != "" or logprobs is not None):
                     yield self._chunk(event.index, delta, logprobs=logprobs)
 
-    def piece(self, prompt: int, event: Piece) -> ChatCompletionChunk | None:
-        """The chunk of a piece that says nothing else."""
+    def _piece(self, prompt: int, event: Piece) -> msgspec.Struct | None:
         delta = self._delta(event)
         return None if delta is None else self._chunk(event.index, delta)
 
-    def usage_chunk(self) -> ChatCompletionChunk | None:
-        """No choices, only the count."""
-        if not self._style.include_usage:
-            return None
-        return self._envelope([], usage_of(self._collected), timings_of(self._collected))
-
     def _delta(self, event: Piece | ToolCallStarted) -> ChoiceDelta | None:
-        """What the event adds; None where that is not told."""
+        """What the event adds; None if the answer leaves that out."""
         match event:
             case Delta():
                 return ChoiceDelta(content=event.text)
             case ReasoningDelta():
-                told = self._style.tells_reasoning
-                return ChoiceDelta(reasoning_content=event.text) if told else None
+                shown = self._body.shows_reasoning
+                return ChoiceDelta(reasoning_content=event.text) if shown else None
             case ToolCallStarted() | ToolCallDelta():
-                if not self._style.legacy:
+                if not self._body.legacy:
                     return ChoiceDelta(tool_calls=[_call_chunk(event)])
                 return ChoiceDelta(function_call=_function(event)) if event.call == 0 else None
 
@@ -103,13 +88,9 @@ class ChatAnswer:
         delta: ChoiceDelta,
         reason: FinishWord | None = None,
         logprobs: ChatLogprobs | None = None,
-        timings: Timings | UnsetType = UNSET,
-    ) -> ChatCompletionChunk:
+    ) -> msgspec.Struct:
         choice = ChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
-        usage = None if self._style.include_usage else UNSET
-        if self._style.counts_on:
-            usage = usage_of(self._collected, written=self._written)
-        return self._envelope([choice], usage, timings)
+        return self._wrap(choice, is_end=reason is not None)
 
     def _envelope(
         self,
@@ -118,65 +99,46 @@ class ChatAnswer:
         timings: Timings | UnsetType,
     ) -> ChatCompletionChunk:
         return ChatCompletionChunk(
-            id=self._collected.job.id,
-            created=self._collected.created,
-            model=self._collected.model.name,
-            system_fingerprint=self._fingerprint,
+            **envelope(self._collected),
             choices=choices,
             usage=usage,
-            service_tier=self._style.service_tier or UNSET,
+            service_tier=self._body.answered_tier,
             timings=timings,
         )
 
-    def _timings(self) -> Timings | UnsetType:
-        """Those of the whole, in the last chunk unless another follows that counts."""
-        ended = len(self._collected.ended) == len(self._collected.answers)
-        return timings_of(self._collected) if ended and not self._style.include_usage else UNSET
 
-
-def chat_completion(collected: AnswerBuilder, style: AnswerStyle) -> ChatCompletion:
+def chat_completion(collected: AnswerBuilder, body: ChatCompletionRequest) -> ChatCompletion:
     """A whole chat."""
     return ChatCompletion(
-        id=collected.job.id,
-        created=collected.created,
-        model=collected.model.name,
-        choices=[_choice(index, answer, style) for index, answer in enumerate(collected.answers)],
+        **envelope(collected),
+        choices=[_choice(index, answer, body) for index, answer in enumerate(collected.answers)],
         usage=usage_of(collected),
-        system_fingerprint=fingerprint(collected),
-        service_tier=style.service_tier or UNSET,
+        service_tier=body.answered_tier,
         timings=timings_of(collected),
     )
 
 
-def _choice(index: int, answer: CollectedAnswer, style: AnswerStyle) -> ChatChoice:
-    text = "".join(answer.text)
-    whole = Delta("", index, text, [], answer.logprobs, answer.token_bytes)
+def _choice(index: int, answer: CollectedAnswer, body: ChatCompletionRequest) -> ChatChoice:
+    text, calls = "".join(answer.text), answer.calls
+    told = [AnsweredCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in calls]
+    message = AssistantMessage(
+        content=None if calls and not text else text,
+        reasoning_content="".join(answer.reasoning if body.shows_reasoning else ()) or UNSET,
+        tool_calls=told if told and not body.legacy else UNSET,
+        function_call=told[0].function if told and body.legacy else UNSET,
+    )
+    logprobs = ChatLogprobs(token_logprobs(answer.logprobs, answer.token_bytes))
     return ChatChoice(
         index=index,
-        message=_message(text, answer, style),
-        logprobs=chat_logprobs(whole) if style.tells_logprobs else None,
-        finish_reason=_finish_word(answer.reason, style),
+        message=message,
+        logprobs=logprobs if body.logprobs else None,
+        finish_reason=_finish_word(answer, body),
     )
 
 
-def _message(text: str, answer: CollectedAnswer, style: AnswerStyle) -> AssistantMessage:
-    calls: list[ToolCall] = answer.calls
-    told = [
-        MessageToolCall(id=call.id, function=CalledFunction(call.name, call.arguments))
-        for call in calls
-    ]
-    return AssistantMessage(
-        content=None if calls and not text else text,
-        reasoning_content="".join(answer.reasoning if style.tells_reasoning else ()) or UNSET,
-        tool_calls=told if told and not style.legacy else UNSET,
-        function_call=told[0].function if told and style.legacy else UNSET,
-    )
-
-
-def _finish_word(reason: FinishReason, style: AnswerStyle) -> FinishWord:
-    if style.legacy and reason is FinishReason.TOOL_CALLS:
-        return "function_call"
-    return finish_word(reason)
+def _finish_word(end: Finished | CollectedAnswer, body: ChatCompletionRequest) -> FinishWord:
+    is_call = end.reason is FinishReason.TOOL_CALLS
+    return "function_call" if body.legacy and is_call else FINISH_WORDS[end.reason]
 
 
 def _call_chunk(event: ToolCallStarted | ToolCallDelta) -> ToolCallChunk:

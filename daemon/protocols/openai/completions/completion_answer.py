@@ -4,43 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UnsetType
 
 from ingle.backends.base.conversation import Infill
 from ingle.backends.base.events import Delta, Event, Finished, Started
 
 from ...answer_builder import AnswerBuilder, CollectedAnswer
 from ...job import Job
-from .answer_style import AnswerStyle
-from .chunk_frames import Piece
-from .logprobs import CompletionScores
-from .timings import Timings, timings_of
-from .types import Completion, CompletionChoice, CompletionLogprobs, FinishWord, Usage
-from .usage import fingerprint, finish_word, usage_of
+from ...timings import Timings
+from .answer_fields import FINISH_WORDS, CompletionScores, envelope, timings_of, usage_of
+from .chunk_stream import ChunkStream, Piece
+from .request_types import PlainCompletionRequest
+from .types import CompletionChoice, CompletionLogprobs, FinishWord, TextCompletion, Usage
 
 
-class CompletionAnswer:
+class CompletionStream(ChunkStream):
     """The stream of plain prompts; choice `i * n + j` is answer j to prompt i."""
 
-    def __init__(self, collected: AnswerBuilder, style: AnswerStyle) -> None:
-        self._collected = collected
-        self._style = style
-        self._fingerprint = fingerprint(collected)
+    def __init__(self, collected: AnswerBuilder, body: PlainCompletionRequest) -> None:
+        super().__init__(collected, body)
+        self._echo = bool(body.echo)
         self._scores = [CompletionScores() for _ in collected.answers]
-        self._written = 0
 
-    @property
-    def counts_on(self) -> bool:
-        """Whether every chunk counts the tokens."""
-        return self._style.counts_on
-
-    def chunks(self, prompt: int, event: Event) -> Iterator[Completion]:
+    def _chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """Text and finish chunks; with `echo` the prompt comes first."""
         self._collected.count(event)
         first = prompt * self._collected.job.request.n
         match event:
             case Started():
-                if self._style.echo and (text := _prompt_text(self._collected.job, prompt)):
+                if self._echo and (text := _prompt_text(self._collected.job, prompt)):
                     for index in range(first, first + self._collected.job.request.n):
                         yield self._chunk(index, text)
             case Delta():
@@ -50,22 +43,14 @@ class CompletionAnswer:
                     yield self._chunk(first + event.index, event.text, logprobs=logprobs)
             case Finished():
                 self._collected.answers[first + event.index].take(event)
-                word = finish_word(event.reason)
-                yield self._chunk(first + event.index, "", word, timings=self._timings())
+                yield self._chunk(first + event.index, "", FINISH_WORDS[event.reason])
             case _:  # a prompt has no reasoning and no calls
                 return
 
-    def piece(self, prompt: int, event: Piece) -> Completion | None:
-        """The chunk of text that says nothing else."""
+    def _piece(self, prompt: int, event: Piece) -> msgspec.Struct | None:
         if not isinstance(event, Delta):
             return None
         return self._chunk(prompt * self._collected.job.request.n + event.index, event.text)
-
-    def usage_chunk(self) -> Completion | None:
-        """No choices, only the count."""
-        if not self._style.include_usage:
-            return None
-        return self._envelope([], usage_of(self._collected), timings_of(self._collected))
 
     def _chunk(
         self,
@@ -73,72 +58,53 @@ class CompletionAnswer:
         text: str,
         reason: FinishWord | None = None,
         logprobs: CompletionLogprobs | None = None,
-        timings: Timings | UnsetType = UNSET,
-    ) -> Completion:
+    ) -> msgspec.Struct:
         choice = CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason)
-        usage = None if self._style.include_usage else UNSET
-        if self._style.counts_on:
-            usage = usage_of(self._collected, written=self._written)
-        return self._envelope([choice], usage, timings)
+        return self._wrap(choice, is_end=reason is not None)
 
     def _envelope(
         self,
         choices: list[CompletionChoice],
         usage: Usage | UnsetType | None,
         timings: Timings | UnsetType,
-    ) -> Completion:
-        return Completion(
-            id=self._collected.job.id,
-            created=self._collected.created,
-            model=self._collected.model.name,
-            choices=choices,
-            usage=usage,
-            system_fingerprint=self._fingerprint,
-            timings=timings,
+    ) -> TextCompletion:
+        return TextCompletion(
+            **envelope(self._collected), choices=choices, usage=usage, timings=timings
         )
 
-    def _timings(self) -> Timings | UnsetType:
-        """Those of the whole, in the last chunk unless another follows that counts."""
-        ended = len(self._collected.ended) == len(self._collected.answers)
-        return timings_of(self._collected) if ended and not self._style.include_usage else UNSET
 
-
-def completion(collected: AnswerBuilder, style: AnswerStyle) -> Completion:
+def completion(collected: AnswerBuilder, body: PlainCompletionRequest) -> TextCompletion:
     """All plain prompts, each with its text; of several answers to one, the likeliest first."""
-    written = collected.job.request.n
-    kept = style.keep or written
+    written, kept = collected.job.request.n, body.n or 1
     choices: list[CompletionChoice] = []
     for prompt in range(len(collected.job.prompts)):
         answers = collected.answers[prompt * written : (prompt + 1) * written]
         if kept < written:
             answers = sorted(answers, key=_mean_logprob, reverse=True)[:kept]
-        text = _prompt_text(collected.job, prompt) if style.echo else ""
+        echoed = _prompt_text(collected.job, prompt) if body.echo else ""
         choices += [
-            _choice(text, prompt * kept + number, answer, style)
+            _choice(echoed, prompt * kept + number, answer, body)
             for number, answer in enumerate(answers)
         ]
-    return Completion(
-        id=collected.job.id,
-        created=collected.created,
-        model=collected.model.name,
+    return TextCompletion(
+        **envelope(collected),
         choices=choices,
         usage=usage_of(collected),
-        system_fingerprint=fingerprint(collected),
         timings=timings_of(collected),
     )
 
 
 def _choice(
-    echoed: str, index: int, answer: CollectedAnswer, style: AnswerStyle
+    echoed: str, index: int, answer: CollectedAnswer, body: PlainCompletionRequest
 ) -> CompletionChoice:
-    text = "".join(answer.text)
     scores = CompletionScores()
-    scores.take(Delta("", index, text, [], answer.logprobs, answer.token_bytes))
+    scores.take(Delta("", index, "", [], answer.logprobs, answer.token_bytes))
+    is_scored = body.logprobs is not None and body.logprobs is not False
     return CompletionChoice(
         index=index,
-        text=echoed + text,
-        logprobs=scores.whole() if style.tells_logprobs else None,
-        finish_reason=finish_word(answer.reason),
+        text=echoed + "".join(answer.text),
+        logprobs=scores.whole if is_scored else None,
+        finish_reason=FINISH_WORDS[answer.reason],
     )
 
 

@@ -6,13 +6,15 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ingle.backends.base.conversation import Infill
+import msgspec
+
+from ingle.backends.base.conversation import Infill, Reasoning, TemplateVariables
 from ingle.backends.base.requests import GenerateRequest
 
 from ....errors import InvalidBody, UnsupportedField
-from ...ingle_options import is_private, routing_preference_of
+from ...ingle_options import RequestOrigin, routing_preference_of
 from ...job import Job
-from ...request_origin import RequestOrigin
+from ...request_values import check_token_ids, template_effort, token_limit
 from ...sampling_options import merge_sampling, stop_strings
 from ...structured_output import (
     choice_grammar,
@@ -23,10 +25,14 @@ from ...structured_output import (
     structured_outputs_grammar,
     text_grammar,
 )
-from .common_request import CommonRequest, answer_length
 from .messages import chat_messages
-from .reasoning import template_variables, wanted_reasoning
-from .request_types import ChatCompletionRequest, CompletionRequest
+from .request_types import (
+    ChatCompletionRequest,
+    CommonRequest,
+    PlainCompletionRequest,
+    ReasoningField,
+    ThinkingSwitch,
+)
 from .tools import called_functions, called_tools
 
 MAX_PROMPTS = 64
@@ -45,10 +51,10 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=body.parallel_tool_calls is not False and not body.legacy,
-        reasoning=wanted_reasoning(body),
-        template_variables=template_variables(body),
+        reasoning=_reasoning(body),
+        template_variables=_template_variables(body),
         continues=_continues(body),
-        max_tokens=answer_length(body.max_completion_tokens, body.max_tokens, body.n_predict),
+        max_tokens=token_limit(body.max_completion_tokens, body.max_tokens, body.n_predict),
         logprobs=_chat_logprobs(body),
         **_common(body, origin, body.n),
     )
@@ -60,7 +66,7 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
     )
 
 
-def completion_job(body: CompletionRequest, origin: RequestOrigin) -> Job:
+def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
     """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
     prompts = _prompts(body.prompt)
     if body.echo and any(isinstance(prompt, list) for prompt in prompts):
@@ -82,7 +88,7 @@ def completion_job(body: CompletionRequest, origin: RequestOrigin) -> Job:
         logprobs = 0
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
-        max_tokens=answer_length(body.max_tokens, body.n_predict),
+        max_tokens=token_limit(body.max_tokens, body.n_predict),
         logprobs=0 if logprobs is True else logprobs,
         **_common(body, origin, candidates),
     )
@@ -99,14 +105,10 @@ def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> 
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     return {
+        **origin.request_fields(body.ingle, body.service_tier),
         "stop": stop_strings(body.stop),
         "n": answers or 1,
         "ignore_eos": bool(body.ignore_eos),
-        "priority": origin.priority or body.priority,
-        "client": origin.client,
-        "conversation": origin.conversation or (body.ingle and body.ingle.conversation) or "",
-        "private": origin.private or is_private(body.ingle, {}),
-        "speculation": body.ingle is None or body.ingle.speculation is not False,
         "grammar": only_one(
             [
                 response_format_grammar(body.response_format),
@@ -123,7 +125,7 @@ def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> 
 
 
 def _continues(body: ChatCompletionRequest) -> bool:
-    """Whether the last message is to be gone on with, in vLLM's words."""
+    """Whether the answer continues the last message, in vLLM's words."""
     is_answer = body.messages[-1].role == "assistant"
     if not body.continue_final_message:
         return is_answer and body.add_generation_prompt is False
@@ -136,8 +138,8 @@ def _continues(body: ChatCompletionRequest) -> bool:
     return True
 
 
-def _candidates(body: CompletionRequest) -> int:
-    """How many answers are written for each prompt; the `n` likeliest of them are told."""
+def _candidates(body: PlainCompletionRequest) -> int:
+    """How many answers are generated for each prompt; the `n` likeliest are returned."""
     wanted = body.n or 1
     candidates = body.best_of or wanted
     if candidates < wanted:
@@ -156,9 +158,9 @@ def _candidates(body: CompletionRequest) -> int:
 
 
 def _gaps(
-    prompts: tuple[str | list[int], ...], body: CompletionRequest
+    prompts: tuple[str | list[int], ...], body: PlainCompletionRequest
 ) -> tuple[str | list[int] | Infill, ...]:
-    """The prompts, each with the text behind its gap where there is one."""
+    """The prompts, each with the suffix if the request has one."""
     if not body.suffix:
         return prompts
     gaps = tuple(Infill(text, body.suffix) for text in prompts if isinstance(text, str))
@@ -205,8 +207,9 @@ def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[str | list[int]
 
 
 def _token_ids(ids: list[int]) -> list[int]:
-    if not ids or not all(0 <= token < 2**31 for token in ids):
-        raise InvalidBody("'prompt' holds something that is no token id.", param="prompt")
+    if not ids:
+        raise InvalidBody("'prompt' holds an empty list of token ids.", param="prompt")
+    check_token_ids(ids, "prompt")
     return ids
 
 
@@ -219,6 +222,44 @@ def _refuse(body: CommonRequest, harmless: Mapping[str, Callable[[Any], bool]]) 
                 hint="Leave it out: the answer would not be what it asks for.",
                 param=field,
             )
+
+
+def _reasoning(body: ChatCompletionRequest) -> Reasoning:
+    given, thinking = body.reasoning or ReasoningField(), body.thinking or ThinkingSwitch()
+    effort = given.effort or body.reasoning_effort
+    budgets = (
+        given.max_tokens,
+        body.thinking_budget_tokens,
+        body.reasoning_budget_tokens,
+        body.reasoning_budget,
+        body.thinking_token_budget,
+        body.thinking_budget,
+        thinking.budget_tokens,
+    )
+    budget = token_limit(*budgets)
+    switch = (body.chat_template_kwargs or {}).get("enable_thinking")
+    switches = (
+        given.enabled,
+        body.enable_thinking,
+        {"enabled": True, "disabled": False}.get(thinking.type or ""),
+        switch if isinstance(switch, bool) else None,
+        None if effort is None else effort != "none",
+        None if budget is None else budget > 0,
+    )
+    enabled = next((switch for switch in switches if switch is not None), None)
+    return Reasoning(enabled, template_effort(effort), budget)
+
+
+def _template_variables(body: ChatCompletionRequest) -> TemplateVariables:
+    variables = body.chat_template_kwargs or {}
+    try:
+        msgspec.msgpack.encode(variables)
+    except (OverflowError, RecursionError) as error:
+        raise InvalidBody(
+            "'chat_template_kwargs' holds a number that is too large, or is nested too deeply.",
+            param="chat_template_kwargs",
+        ) from error
+    return variables
 
 
 def _empty(value: Any) -> bool:

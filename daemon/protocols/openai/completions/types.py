@@ -1,4 +1,4 @@
-"""What OpenAI's routes answer."""
+"""Wire types of the answers of OpenAI's chat completions and completions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from .timings import Timings
+from ...timings import Timings
+from ...token_logprobs import TokenLogprob
 
 FinishWord = Literal["stop", "length", "tool_calls", "function_call"]
 ServiceTier = Literal["default", "flex"]
@@ -20,7 +21,7 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
 
 
 class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of thought, and of guessed ones those that became part of the answer, and others."""
+    """Reasoning tokens, and draft tokens that were accepted and rejected."""
 
     reasoning_tokens: int
     accepted_prediction_tokens: int
@@ -37,29 +38,15 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens_details: CompletionTokensDetails
 
 
-class TokenAlternative(msgspec.Struct, frozen=True):
-    """A token, the natural logarithm of its probability, and its bytes, which may be no text."""
-
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class TokenLogprob(TokenAlternative, frozen=True):
-    """A token of the answer, and the likeliest ones in its place."""
-
-    top_logprobs: list[TokenAlternative]
-
-
 class ChatLogprobs(msgspec.Struct, frozen=True):
-    """What a chat tells about the tokens of an answer, or of a chunk."""
+    """Log-probabilities of the tokens of a chat's answer, or of a chunk."""
 
     content: list[TokenLogprob]
     refusal: None = None
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True):
-    """What a plain completion tells about its tokens, in parallel lists.
+    """Log-probabilities of the tokens of a plain completion, in parallel lists.
 
     `text_offset` counts characters from the beginning of the answer's text.
     """
@@ -70,19 +57,19 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     text_offset: list[int]
 
 
-class CalledFunction(msgspec.Struct, frozen=True):
+class AnsweredFunction(msgspec.Struct, frozen=True):
     """Which function is called; `arguments` is the text of a JSON object."""
 
     name: str
     arguments: str
 
 
-class MessageToolCall(msgspec.Struct, frozen=True, kw_only=True):
+class AnsweredCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call in a whole answer."""
 
     id: str
     type: Literal["function"] = "function"
-    function: CalledFunction
+    function: AnsweredFunction
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +80,8 @@ class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     refusal: None = None
     annotations: list[str] = []
     reasoning_content: str | UnsetType = UNSET
-    tool_calls: list[MessageToolCall] | UnsetType = UNSET
-    function_call: CalledFunction | UnsetType = UNSET
+    tool_calls: list[AnsweredCall] | UnsetType = UNSET
+    function_call: AnsweredFunction | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +165,7 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishWord | None
 
 
-class Completion(msgspec.Struct, frozen=True, kw_only=True):
+class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `POST /v1/completions`, whole or one event of it."""
 
     id: str

@@ -13,7 +13,7 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.anthropic.requests import messages_job
 from ingle.daemon.protocols.anthropic.types import MessagesRequest
-from ingle.daemon.protocols.request_origin import RequestOrigin
+from ingle.daemon.protocols.ingle_options import RequestOrigin
 
 pytestmark = pytest.mark.quick
 

@@ -73,7 +73,7 @@ async def test_documents_as_objects_and_only_the_best(daemon: RunningDaemon, ran
     ("body", "param", "words"),
     [
         ({"documents": []}, "documents", "length >= 1"),
-        ({"documents": ["x"] * 2049}, "documents", "at most 2048, not 2049"),
+        ({"documents": ["x"] * 2049}, "documents", "between 1 and 2048 texts, not 2049"),
         ({"query": ""}, "query", "query"),
         ({"top_n": 0}, "top_n", "top_n"),
         ({"documents": [{"title": "x"}]}, None, "text"),

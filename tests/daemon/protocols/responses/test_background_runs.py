@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
-from ingle.daemon.protocols.responses import background_runs
+from ingle.daemon.generations.run_registry import MAX_RUNNING
 
 if TYPE_CHECKING:
     from .conftest import Speaking
@@ -147,10 +147,7 @@ async def test_an_unknown_model_is_told_at_once(speaking: Speaking) -> None:
 async def test_there_is_a_bound(speaking: Speaking) -> None:
     speaking.mouth.says("never")
     speaking.mouth.gate = asyncio.Event().wait
-    ids = [
-        (await speaking.post({"background": True}))["id"]
-        for _ in range(background_runs.MAX_RUNNING)
-    ]
+    ids = [(await speaking.post({"background": True}))["id"] for _ in range(MAX_RUNNING)]
     told = await speaking.post({"background": True}, 429)
     assert told["error"]["code"] == "too_many_generations"
     for response_id in ids:

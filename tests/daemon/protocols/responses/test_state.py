@@ -17,7 +17,7 @@ from msgspec import structs
 from openai.types.responses import CompactedResponse
 
 from ingle.daemon.protocols.responses.conversation_state import stored_response
-from ingle.daemon.protocols.responses.items import InputMessage, InputText, Item
+from ingle.daemon.protocols.responses.items import InputText, Item, MessageItem
 from ingle.daemon.protocols.responses.response_types import Response
 from ingle.daemon.stores.response_store import ResponseStore
 
@@ -202,7 +202,7 @@ def put(store: ResponseStore, response: Response, items: list[Item]) -> None:
 async def test_the_store_is_bounded(one_response: Response, tmp_path: Path) -> None:
     store = ResponseStore(tmp_path / "kept", max_count=3, memory_bytes=1)
     ids = [f"resp_{number:048x}" for number in range(5)]
-    items: list[Item] = [InputMessage(id="msg_1", role="user", content=[InputText("x" * 1000)])]
+    items: list[Item] = [MessageItem(id="msg_1", role="user", content=[InputText("x" * 1000)])]
     for response_id in ids[:3]:
         put(store, structs.replace(one_response, id=response_id), items)
     assert await store.get(ids[0]) is not None  # used, so that another is the oldest

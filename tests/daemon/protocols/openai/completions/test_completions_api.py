@@ -17,10 +17,10 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import Priority
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
+from ingle.daemon.protocols.ingle_options import RequestOrigin
 from ingle.daemon.protocols.openai.completions.completions_api import CompletionsApi
-from ingle.daemon.protocols.openai.completions.request_types import CompletionRequest
+from ingle.daemon.protocols.openai.completions.request_types import PlainCompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import completion_job
-from ingle.daemon.protocols.request_origin import RequestOrigin
 from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:
@@ -520,7 +520,7 @@ async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
 @pytest.mark.parametrize(("ingle", "guesses"), [({}, True), ({"speculation": False}, False)])
 def test_a_request_may_forbid_guesses(ingle: dict[str, bool], guesses: bool) -> None:
     body = {"model": "echo:1", "prompt": "Hi", "ingle": ingle}
-    job = completion_job(msgspec.convert(body, CompletionRequest), RequestOrigin())
+    job = completion_job(msgspec.convert(body, PlainCompletionRequest), RequestOrigin())
     (request,) = job.requests({})
     assert request.speculation is guesses
 

@@ -11,10 +11,10 @@ import pytest
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import GrammarKind
 from ingle.daemon.errors import InvalidBody
+from ingle.daemon.protocols.ingle_options import RequestOrigin
 from ingle.daemon.protocols.job import Job
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import chat_job
-from ingle.daemon.protocols.request_origin import RequestOrigin
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

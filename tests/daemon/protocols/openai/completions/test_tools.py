@@ -22,9 +22,9 @@ from ingle.backends.base.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
+from ingle.daemon.protocols.ingle_options import RequestOrigin
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import chat_job
-from ingle.daemon.protocols.request_origin import RequestOrigin
 
 if TYPE_CHECKING:
     from ....conftest import RunningDaemon

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from ingle.backends.base.events import Delta, TokenLogprobs
-from ingle.daemon.protocols.openai.completions.logprobs import CompletionScores, chat_logprobs
+from ingle.daemon.protocols.openai.completions.answer_fields import CompletionScores, chat_logprobs
 
 if TYPE_CHECKING:
     from ....conftest import RunningDaemon
@@ -45,7 +45,7 @@ def test_a_completion_counts_characters_over_all_its_chunks() -> None:
     scores.take(Delta("a", 0, "é you", [2, 3], rest, names))
     assert first is not None
     assert first.top_logprobs == [{"h\ufffd": -3.0}], "the chosen one counts, if two look alike"
-    whole = scores.whole()
+    whole = scores.whole
     assert whole.text_offset == [0, 1, 2]
     assert whole.token_logprobs == [-3.0, -0.1, -0.2]
     assert whole.tokens[2] == " you"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +25,15 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.lease import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.job import Job
-from ingle.daemon.protocols.openai.completions.answer_style import AnswerStyle
-from ingle.daemon.protocols.openai.completions.chat_answer import ChatAnswer
-from ingle.daemon.protocols.openai.completions.chunk_frames import Answer, ChunkFrames
-from ingle.daemon.protocols.openai.completions.completion_answer import CompletionAnswer
+from ingle.daemon.protocols.openai.completions.chat_answer import ChatStream
+from ingle.daemon.protocols.openai.completions.chunk_stream import ChunkStream
+from ingle.daemon.protocols.openai.completions.completion_answer import CompletionStream
+from ingle.daemon.protocols.openai.completions.request_types import (
+    ChatCompletionRequest,
+    PlainCompletionRequest,
+    StreamOptions,
+)
+from ingle.daemon.protocols.openai.completions.tools import FunctionSpec
 from ingle.models.metadata.stored_model import StoredModel
 
 if TYPE_CHECKING:
@@ -77,12 +81,6 @@ def collected() -> AnswerBuilder:
     return empty
 
 
-def whole(answer: Answer, prompt: int, events: list[Event]) -> bytes:
-    """Every chunk encoded from its struct."""
-    chunks = [chunk for event in events for chunk in answer.chunks(prompt, event)]
-    return b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks)
-
-
 INDEX, CALL, ONE = st.integers(0, 1), st.integers(0, 1), st.just([1])
 LOGPROBS = st.sampled_from([None, [TokenLogprobs(1, -0.5)], []])
 NAMES = st.just({1: b"one"})
@@ -93,30 +91,51 @@ PIECES = st.one_of(
     st.builds(ToolCallStarted, st.just("r"), INDEX, CALL, st.just("c1"), st.text(), ONE),
     st.builds(ToolCallDelta, st.just("r"), INDEX, CALL, st.text(), ONE),
 )
-STYLES = (
-    AnswerStyle(),
-    AnswerStyle(include_usage=True),
-    AnswerStyle(include_usage=True, counts_on=True, service_tier="flex"),
-    AnswerStyle(legacy=True, tells_reasoning=False),
+USAGE = StreamOptions(include_usage=True)
+CHATS = (
+    ChatCompletionRequest(model="m", messages=[]),
+    ChatCompletionRequest(model="m", messages=[], stream_options=USAGE),
+    ChatCompletionRequest(
+        model="m",
+        messages=[],
+        stream_options=StreamOptions(include_usage=True, continuous_usage_stats=True),
+        service_tier="flex",
+    ),
+    ChatCompletionRequest(
+        model="m", messages=[], functions=[FunctionSpec("f")], include_reasoning=False
+    ),
+)
+PLAIN = (
+    PlainCompletionRequest(model="m", prompt="Hi"),
+    PlainCompletionRequest(model="m", prompt="Hi", stream_options=USAGE, echo=True),
 )
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", [ChatAnswer, CompletionAnswer])
-@given(prompt=st.integers(0, 1), pieces=st.lists(PIECES))
-def test_frames_are_those_of_the_structs(
-    kind: type[ChatAnswer | CompletionAnswer],
-    style: AnswerStyle,
-    prompt: int,
-    pieces: list[Event],
+@pytest.mark.parametrize("body", CHATS)
+@given(pieces=st.lists(PIECES))
+def test_chat_frames_are_those_of_the_structs(
+    body: ChatCompletionRequest, pieces: list[Event]
 ) -> None:
-    prompt = 0 if kind is ChatAnswer else prompt
-    answer, reference = (kind(collected(), style) for _ in range(2))
+    check_frames(ChatStream(collected(), body), ChatStream(collected(), body), 0, pieces)
+
+
+@pytest.mark.parametrize("body", PLAIN)
+@given(prompt=st.integers(0, 1), pieces=st.lists(PIECES))
+def test_completion_frames_are_those_of_the_structs(
+    body: PlainCompletionRequest, prompt: int, pieces: list[Event]
+) -> None:
+    stream, reference = (CompletionStream(collected(), body) for _ in range(2))
+    check_frames(stream, reference, prompt, pieces)
+
+
+def check_frames(
+    stream: ChunkStream, reference: ChunkStream, prompt: int, pieces: list[Event]
+) -> None:
+    """Both encode the same, the second each chunk from its struct."""
+    reference.joins = False
     ends: list[Event] = [Finished("r", index, FinishReason.STOP, 2) for index in (0, 1)]
     events: list[Event] = [Started("r", 3), *pieces, *ends]
-    frames = ChunkFrames(answer)
-    assert frames.feed(prompt, events) == whole(reference, prompt, events)
-    assert frames.feed(prompt, events) == whole(reference, prompt, events)
-    usage = msgspec.json.encode(reference.usage_chunk())
-    counted = b"data: " + usage + b"\n\n" if style.include_usage else b""
-    assert frames.end() == counted + b"data: [DONE]\n\n"
+    for _ in range(2):
+        assert stream.feed(prompt, events) == reference.feed(prompt, events)
+    assert stream.end() == reference.end()
+    assert stream.end().endswith(b"data: [DONE]\n\n")
