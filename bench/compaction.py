@@ -26,10 +26,10 @@ from server import Settings
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import request_messages, tail_messages
+from ingle.tui.chats.message import CompactionRecord
 from ingle.tui.compaction.compactor import Compactor
-from ingle.tui.compaction.summary_check import CompactionRefused
+from ingle.tui.compaction.summary_notes import CompactionRefused
 
 VIEWS = ("full", "compacted", "cut off", "plain summary")
 RESTATED = "What were we talking about just now?"

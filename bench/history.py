@@ -87,7 +87,7 @@ def fill(store: HistoryStore, messages: int) -> float:
         )
         connection.execute("BEGIN")
         chat = f"chat{number}"
-        row_writes.add_chat(connection, chat, created, row_writes.encode_settings(settings))
+        row_writes.add_chat(connection, chat, created, row_writes.storable_json(settings))
         write_messages(connection, writer, chat, created, MESSAGES_IN_A_CHAT, settings.model or "")
         connection.execute("COMMIT")
     connection.close()
@@ -108,14 +108,14 @@ def write_messages(
             message.model = model
         else:
             message.content = text
-        row_writes.MessageNote.of(chat, message).write(connection, 0)
+        row_writes.add_message(connection, chat, message, 0)
         if place % 2:
             step = max(1, len(text) // PIECES)
             for start in range(0, len(text), step):
                 row_writes.add_piece(connection, message.id, text[start : start + step], "")
             facts = MessageFacts(completion_tokens=100, decode_seconds=2.0, first_token=0.2)
             row_writes.add_ending(
-                connection, message.id, "answered", row_writes.encode_facts(facts)
+                connection, message.id, "answered", row_writes.storable_json(facts)
             )
         parent = message.id
 
@@ -142,7 +142,7 @@ def measure(folder: Path, messages: int, times: int) -> dict[str, Any]:
     result: dict[str, Any] = {"messages": messages, "fill_seconds": round(fill(store, messages), 1)}
     connection = store.database.connect()
     connection.execute("BEGIN")
-    row_writes.add_chat(connection, "long", time.time(), row_writes.encode_settings(ChatSettings()))
+    row_writes.add_chat(connection, "long", time.time(), row_writes.storable_json(ChatSettings()))
     write_messages(connection, Writer(3), "long", time.time(), 5000, "model-1")
     connection.execute("COMMIT")
     connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..chats.queued_prompt import QueuedPrompt
+from ..chats.message import QueuedPrompt
 
 if TYPE_CHECKING:
     from ..chats.message import Attachment, Message

@@ -20,14 +20,13 @@ from ..features.models.models_feature import ModelsFeature
 from ..features.models.pulls_feature import PullsFeature
 from ..privacy.chat_route import LOCAL
 from ..screens.dialogs.line_input_screen import LEGEND
-from ..transcript.entries.message_entry import MessageEntry
+from ..transcript.entries.entry import MessageEntry
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import LoadedModel, ModelEntries
     from ingle.daemon.client.routing_types import Explanation
 
-    from ..chats.compaction_record import CompactionRecord
-    from ..chats.message import Message
+    from ..chats.message import CompactionRecord, Message
     from ..composing.prompt_templates import Template
     from ..features.chat_host import ChatHost
     from ..gauges.context_counter import ContextCounter
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ..gauges.prefill_cost import PrefillCost
     from ..history.chat_search import SearchHit
     from ..history.history_store import HistoryStore
-    from ..privacy.private_span import PrivateSpan
+    from ..privacy.pii_scanner import PrivateSpan
     from ..screens.dialogs.progress_screen import ProgressScreen
 
 R = TypeVar("R")

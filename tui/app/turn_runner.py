@@ -6,15 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..chats.history_protocol import ChatRecorder, NullRecorder
-from ..chats.message import Message
-from ..chats.queued_prompt import QueuedPrompt
+from ..chats.message import Message, QueuedPrompt
 from ..chats.turn_request import TurnRequest
 from ..session.answer_takeover import adopt_final_answer, take_over_answer
 from ..session.failure_notices import answer_failed
 from ..session.path_entries import entry_of, place_of
 from ..session.turn import LOCAL, Turn
 from ..session.turn_messages import add_answer, add_prompt
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 
 if TYPE_CHECKING:
     from ..history.history_store import HistoryStore

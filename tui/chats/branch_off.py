@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from .chat import Chat
-from .compaction_record import CompactionRecord
 from .history_protocol import ChatRecorder
-from .message import Message
-from .message_ids import new_id
+from .message import CompactionRecord, Message, new_id
 
 
 def branch_off(source: Chat, last: Message, history: ChatRecorder) -> Chat:

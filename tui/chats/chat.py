@@ -9,9 +9,7 @@ from copy import copy
 import msgspec
 
 from .automatic_title import automatic_title
-from .compaction_record import CompactionRecord
-from .message import Message
-from .message_ids import new_id
+from .message import CompactionRecord, Message, new_id
 
 
 class ChatSettings(msgspec.Struct, kw_only=True):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .chat import Chat
-from .compaction_record import CompactionRecord
-from .message import Message
+from .message import CompactionRecord, Message
 
 RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
 KEPT = "Kept word for word:"

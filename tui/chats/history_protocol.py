@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .chat import Chat, ChatSettings
-from .compaction_record import CompactionRecord
-from .message import Ending, Message, MessageFacts
+from .message import CompactionRecord, Ending, Message, MessageFacts
 
 
 class ChatRecorder:

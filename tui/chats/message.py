@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 import time
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from .message_ids import new_id
+
+def new_id() -> str:
+    """Return a unique id of 22 hexadecimal digits; later ids sort after earlier ones."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+
 
 Role = Literal["user", "assistant"]
 Ending = Literal["answered", "length", "stopped", "failed", "interrupted"]
@@ -88,3 +94,39 @@ class Message(msgspec.Struct, kw_only=True):
             for attachment in self.attachments
         ]
         return "\n\n".join([*parts, self.content] if self.content else parts)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedPrompt:
+    """Text with attachments; `edits` is the prompt that it replaces."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    edits: Message | None = None
+
+
+class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One compaction: `summary` covers everything up to the message `at`.
+
+    `after` is the compaction whose summary precedes this one; None if this one covers everything.
+    `kept` are the pinned messages in the range, which stay verbatim. Counts are tokens, `kv_pages`
+    pages of the KV cache, `seconds` the time it took.
+    """
+
+    at: str
+    summary: str
+    after: str | None = None
+    kept: tuple[str, ...] = ()
+    id: str = msgspec.field(default_factory=new_id)
+    created: float = msgspec.field(default_factory=time.time)
+    model: str = ""
+    focus: str = ""
+    turns: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    kv_pages: int = 0
+    seconds: float = 0.0
+    trims: bool = False
+    """Made without a model: `summary` is empty, and attachments and long pasted texts up to `at`
+    are omitted from requests.
+    """

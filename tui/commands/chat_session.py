@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ingle.daemon.client.model_types import ModelEntry
 
-from ..chats.compaction_record import CompactionRecord
+from ..chats.message import CompactionRecord
 from .command_results import CommandRefused, Done, Result
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..gauges.prefill_cost import PrefillCost
     from ..history.chat_search import SearchHit
     from ..history.history_store import HistoryStore
-    from ..privacy.private_span import PrivateSpan
+    from ..privacy.pii_scanner import PrivateSpan
     from ..session.chat_state import ChatState
     from ..settings.chat_folders import ChatFolders
 

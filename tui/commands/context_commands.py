@@ -10,8 +10,8 @@ import msgspec
 
 from ingle.daemon.client.client_errors import ClientError
 
-from ..chats.compaction_record import CompactionRecord
-from ..compaction.summary_check import CompactionRefused
+from ..chats.message import CompactionRecord
+from ..compaction.summary_notes import CompactionRefused
 from ..gauges.context_usage import ContextReport, savings
 from ..text import number_format
 from .chat_session import ChatSession, SummaryRequest, refuse_while_answering
@@ -108,8 +108,7 @@ def undo(session: ChatSession, name: str) -> Done:
 
 async def trim(session: ChatSession, _argument: str) -> Done:
     """Leave out old attachments and long texts, without a model."""
-    from ..compaction.apply_compaction import apply
-    from ..compaction.attachment_trim import measured_trim
+    from ..compaction.apply_compaction import apply, measured_trim
 
     chat = session.chat
     try:

@@ -62,8 +62,8 @@ async def show_chat(session: ChatSession, name: str, at: str | None) -> Done:
 
 def find(session: ChatSession, text: str) -> Facts:
     """The messages of the open chat that have these words."""
+    from ..history.chat_search import SnippetMaker
     from ..history.search_query import parse_query
-    from ..history.search_snippet import SnippetMaker
 
     terms = parse_query(text).terms
     if not terms:

@@ -9,11 +9,10 @@ import msgspec
 from ingle.daemon.client.async_client import AsyncDaemonClient
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import CompactionRecord
-from ..chats.context_view import view_entries
+from ..chats.context_view import trimmed_names, trimmed_text, view_entries
 from ..chats.history_protocol import ChatRecorder
-from ..chats.message_ids import new_id
-from .summary_check import CompactionRefused
+from ..chats.message import CompactionRecord, new_id
+from .summary_notes import CompactionRefused
 from .token_sizes import measure
 
 NONE_TO_UNDO = "There is no compaction here to undo."
@@ -59,3 +58,42 @@ async def edited(
     )
     size = await measure(client, model, view_entries(chat, [*chain[:-1], changed]))
     return msgspec.structs.replace(changed, tokens_after=size.total)
+
+
+NOTHING = "There is nothing to trim: no attachment and no long text before the last turn."
+
+
+def trim(chat: Chat) -> CompactionRecord:
+    """Return the trim of all messages before the last prompt.
+
+    Raises `CompactionRefused` if it would change nothing.
+    """
+    path = [message for message in chat.path if not message.is_open]
+    prompts = [index for index, message in enumerate(path) if message.role == "user"]
+    before = path[: prompts[-1]] if prompts else []
+    done = trimmed_names(chat)
+    fresh = [message for message in before if message.id not in done and not message.pinned]
+    if not any(trimmed_text(message) != message.text for message in fresh):
+        raise CompactionRefused(NOTHING)
+    chain = chat.compaction_chain()
+    return CompactionRecord(
+        at=before[-1].id,
+        summary="",
+        trims=True,
+        after=chain[-1].id if chain else None,
+        kept=tuple(message.id for message in before if message.pinned),
+        turns=sum(message.role == "user" for message in before),
+    )
+
+
+async def measured_trim(
+    client: AsyncDaemonClient, chat: Chat, model: str | None
+) -> CompactionRecord:
+    """Return the trim with the token counts before and after it.
+
+    Raises `CompactionRefused` and `ClientError`.
+    """
+    compaction = trim(chat)
+    views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
+    before, after = [await measure(client, model, view) for view in views]
+    return msgspec.structs.replace(compaction, tokens_before=before.total, tokens_after=after.total)

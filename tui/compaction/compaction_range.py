@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import tail_messages, trimmed_names, trimmed_text
-from ..chats.message import Message
+from ..chats.message import CompactionRecord, Message
 
 MERGE_AT = 3
 """With this many summaries in a chain they are merged into one."""

@@ -23,15 +23,14 @@ from ingle.daemon.client.generation_types import (
 )
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import ViewEntry, view_entries
+from ..chats.message import CompactionRecord
 from ..chats.turn_request import TurnRequest
 from .compaction_planner import INSTRUCTION
 from .compaction_range import Selection, select
 from .extraction.corrections import corrections, valid_quotes
 from .extraction.verbatim_quotes import Quote, find_quotes
-from .summary_check import CompactionRefused, check_answer, check_saving
-from .summary_notes import SummaryNotes
+from .summary_notes import CompactionRefused, SummaryNotes, check_answer, check_saving
 from .summary_prompt import answer_grammar, instruction
 from .token_sizes import TokenSizes, measure
 

@@ -9,7 +9,7 @@ from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
 from ingle.daemon.client.model_types import PullProgress
 
 if TYPE_CHECKING:
-    from ..chats.queued_prompt import QueuedPrompt
+    from ..chats.message import QueuedPrompt
     from ..chats.turn_request import TurnRequest
     from ..session.turn import Turn
     from ..settings.preferences import Preferences

@@ -17,8 +17,7 @@ from ..chats.turn_request import TurnRequest
 from ..commands import privacy_commands
 from ..commands.privacy_commands import CHOICES, routing_of
 from ..composing.file_mentions import find_mentions
-from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, previewed
-from ..privacy.route_consent import request_with_consent
+from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, previewed, request_with_consent
 from ..widgets.route_line import RouteLine
 from ..widgets.title_bar import TitleBar
 from .feature import Feature, Handler

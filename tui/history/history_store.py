@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..chats.history_protocol import ChatRecorder
 from . import open_answers
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from ..chats.chat import Chat, ChatSettings
-    from ..chats.compaction_record import CompactionRecord
-    from ..chats.message import Ending, Message, MessageFacts
+    from ..chats.message import CompactionRecord, Ending, Message, MessageFacts
     from .chat_search import SearchHit
     from .database.row_reads import ChatSummary, ModelSpeed, UnfinishedAnswer
     from .imports.import_chats import ImportReport
@@ -69,14 +69,17 @@ class HistoryStore(ChatRecorder):
 
     def add_chat(self, chat: Chat) -> None:
         """See `ChatRecorder`."""
-        head = row_writes.chat_head(chat)
-        self._known[chat.id] = head[2]
-        self._writer.put(lambda connection: row_writes.add_chat(connection, *head))
+        body = self._known[chat.id] = row_writes.storable_json(chat.settings)
+        self._writer.put(
+            lambda connection: row_writes.add_chat(connection, chat.id, chat.created, body)
+        )
 
     def add_message(self, chat: str, message: Message) -> None:
         """See `ChatRecorder`."""
-        note = row_writes.MessageNote.of(chat, message)
-        self._writer.put(lambda connection: note.write(connection, self._writer.session))
+        kept = copy(message)  # later changes are separate records
+        self._writer.put(
+            lambda connection: row_writes.add_message(connection, chat, kept, self._writer.session)
+        )
 
     def append(self, message: str, text: str = "", reasoning: str = "") -> None:
         """See `ChatRecorder`."""
@@ -92,7 +95,7 @@ class HistoryStore(ChatRecorder):
 
     def end_message(self, message: str, ending: Ending, facts: MessageFacts) -> None:
         """See `ChatRecorder`."""
-        body = row_writes.encode_facts(facts)
+        body = row_writes.storable_json(facts)
         self._writer.put(
             lambda connection: row_writes.add_ending(connection, message, ending, body),
             about=message,
@@ -108,7 +111,7 @@ class HistoryStore(ChatRecorder):
 
     def set_settings(self, chat: str, settings: ChatSettings) -> None:
         """See `ChatRecorder`."""
-        body, known = row_writes.encode_settings(settings), self._known.get(chat)
+        body, known = row_writes.storable_json(settings), self._known.get(chat)
         self._known[chat] = body
         self._writer.put(lambda connection: row_writes.add_settings(connection, chat, body, known))
 
@@ -141,7 +144,7 @@ class HistoryStore(ChatRecorder):
         """The chat as it was left, None where there is none."""
         loaded = self._read(lambda connection: chat_reads.load_chat(connection, chat))
         if loaded is not None:
-            self._known[chat] = row_writes.encode_settings(loaded.settings)
+            self._known[chat] = row_writes.storable_json(loaded.settings)
         return loaded
 
     def load_at(self, chat: str, message: str | None) -> Chat | None:
@@ -160,7 +163,7 @@ class HistoryStore(ChatRecorder):
     def settings(self, chat: str) -> ChatSettings:
         """What a chat is held with."""
         settings = self._read(lambda connection: chat_reads.load_settings(connection, chat))
-        self._known[chat] = row_writes.encode_settings(settings)
+        self._known[chat] = row_writes.storable_json(settings)
         return settings
 
     def message_text(self, message: str) -> str:
@@ -357,12 +360,18 @@ class HistoryStore(ChatRecorder):
 
     def _ask_writer(self, question: Callable[[Connection], R]) -> R:
         """Run a query that reads and writes in the writer thread, and return its result."""
-        asked = _Question(question)
-        self._writer.put(asked)
-        if not self._writer.flush(PATIENCE) or not asked.answers:
-            asked.withdraw()
+        answers: list[R] = []
+        withdrawn = threading.Event()
+
+        def ask(connection: Connection) -> None:
+            if not withdrawn.is_set():
+                answers.append(question(connection))
+
+        self._writer.put(ask)
+        if not self._writer.flush(PATIENCE) or not answers:
+            withdrawn.set()
             raise HistoryError("The chats cannot be written now.", "Try again in a moment.")
-        return asked.answers[-1]
+        return answers[-1]
 
     def _close_searcher(self) -> None:
         if self._searcher is not None:
@@ -373,22 +382,3 @@ class HistoryStore(ChatRecorder):
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-
-class _Question(Generic[R]):
-    """A query for the writer thread; a withdrawn one is not run."""
-
-    def __init__(self, question: Callable[[Connection], R]) -> None:
-        self._question = question
-        self._asking = threading.Lock()
-        self._withdrawn = False
-        self.answers: list[R] = []
-
-    def __call__(self, connection: Connection) -> None:
-        with self._asking:
-            if not self._withdrawn:
-                self.answers.append(self._question(connection))
-
-    def withdraw(self) -> None:
-        with self._asking:
-            self._withdrawn = True

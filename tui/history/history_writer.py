@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from .database import row_writes
-from .database.backup import Backup, check_for, copy_of, is_due, restore, wipe_backups
+from .database.backup import Backup, check_for, copy_of, is_due, restore, wipe_backups, wipe_deleted
 from .database.database import (
     Database,
     damage,
@@ -21,7 +21,7 @@ from .database.database import (
     storage_trouble,
 )
 from .database.history_errors import HistoryError, HistoryLocked
-from .database.secure_deletion import wipe_deleted
+from .database.text_index import repair_index
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -192,6 +192,9 @@ class HistoryWriter:
             last = time.monotonic()
             if not self._write(batch) and self._closing:
                 break
+        self._close_connection()
+
+    def _close_connection(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -202,9 +205,7 @@ class HistoryWriter:
             self._writing = False
             while True:
                 if self._paused:
-                    if self._connection is not None:
-                        self._connection.close()
-                        self._connection = None
+                    self._close_connection()
                     self._changed.notify_all()
                 if self._closing and (not self._notes or self._database.is_locked):
                     return None
@@ -254,18 +255,6 @@ class HistoryWriter:
                 self._backup = Backup(database.folder, key)
 
     def _commit(self, connection: Connection, batch: list[Note]) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            for note in batch:
-                note(connection)
-            connection.execute("COMMIT")
-        except Exception as error:
-            _roll_back(connection)
-            if not is_conflict(error) and not is_unwritable(error):
-                raise
-            self._commit_one_by_one(connection, batch)
-
-    def _commit_one_by_one(self, connection: Connection, batch: list[Note]) -> None:
         """Commit all but the records that cannot be written, so that one does not block the
         others.
         """
@@ -284,7 +273,8 @@ class HistoryWriter:
                 connection.execute("RELEASE note")
             connection.execute("COMMIT")
         except BaseException:
-            _roll_back(connection)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
         for error in left_out[-1:]:
             self._on_trouble(CHAT_GONE if is_conflict(error) else f"{NOT_KEPT} {error}")
@@ -309,9 +299,7 @@ class HistoryWriter:
         return self._connection
 
     def _fail(self, batch: list[Note], error: BaseException) -> bool:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._close_connection()
         if is_damage(error):
             self._put_back(batch, in_trouble=not self._repair())
             return False
@@ -332,14 +320,10 @@ class HistoryWriter:
 
     def check(self) -> None:
         """Check the file for damage, since reading it failed."""
-        from .database.database_repair import repair_index
-
         self.put(repair_index)
 
     def _repair(self) -> bool:
         """Repair a damaged file, or start a new one; return False if neither is possible now."""
-        from .database.database_repair import repair_index
-
         try:
             with closing(self._database.connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -381,8 +365,3 @@ class HistoryWriter:
             self._notes[:0] = batch
             self._in_trouble = in_trouble
             self._changed.notify_all()
-
-
-def _roll_back(connection: Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from .database.index_text import index_text, is_unspaced
+from .database.text_index import index_text, is_unspaced
 
 _NAMES = "model|folder|before|after|is"
 _PART = re.compile(rf'(?:(?P<name>(?i:{_NAMES})):)?(?:"(?P<quoted>[^"]*)"?|(?P<word>[^\s"]+))')

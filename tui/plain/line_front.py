@@ -13,23 +13,21 @@ from ..compaction.compaction_planner import last_size
 from ..gauges.context_counter import ContextCounter
 from ..gauges.context_usage import Role
 from ..gauges.prefill_cost import PrefillCost
-from ..privacy.chat_route import LOCAL
-from ..privacy.explanation_text import kinds_found, part_name
+from ..privacy.chat_route import LOCAL, kinds_found, part_name
 from ..text import number_format
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry
     from ingle.daemon.client.routing_types import Explanation
 
-    from ..chats.compaction_record import CompactionRecord
-    from ..chats.message import Message
+    from ..chats.message import CompactionRecord, Message
     from ..compaction.compactor import CompactionProgress
     from ..composing.prompt_templates import Template
     from ..gauges.context_usage import ContextReport, ContextUse
     from ..history.chat_search import SearchHit
     from ..history.database.row_reads import ChatSummary
     from ..history.history_store import HistoryStore
-    from ..privacy.private_span import PrivateSpan
+    from ..privacy.pii_scanner import PrivateSpan
     from .plain_session import PlainSession
 
 SHOWN_CHATS = 20

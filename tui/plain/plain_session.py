@@ -18,8 +18,7 @@ from ..commands.command_runner import PROBLEMS
 from ..commands.command_table import parse_slash
 from ..commands.privacy_commands import routing_of
 from ..history.database.history_errors import HistoryError
-from ..privacy.chat_route import route_to
-from ..privacy.route_consent import request_with_consent
+from ..privacy.chat_route import request_with_consent, route_to
 from ..session.chat_state import ChatState
 from ..session.turn import Turn
 from ..session.turn_messages import add_answer, add_prompt

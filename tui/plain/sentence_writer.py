@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..text.terminal_safe_text import clean
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 from .plain_output import PlainOutput
 
 SPEAKER = "Model"

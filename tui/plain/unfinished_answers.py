@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..chats.message import MessageFacts
 from ..session.turn import Turn
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 
 if TYPE_CHECKING:
     from ..history.database.row_reads import UnfinishedAnswer

@@ -2,11 +2,57 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from ingle.daemon.client.routing_types import Explanation, RoutingState
+from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.routing_types import Explanation, RedactedText, RoutingState
 
-from .explanation_text import kinds_found
+from ..chats.turn_request import TurnRequest
+
+if TYPE_CHECKING:
+    from ingle.daemon.client.async_client import AsyncDaemonClient
+
+_MESSAGE = re.compile(r"messages\[(\d{1,9})\]\.content")
+
+# What the daemon's names of kinds do not say well by themselves, after "Found:".
+_KIND_WORDS = {
+    "api_key": "API key",
+    "jwt": "signed token",
+    "card": "card number",
+    "iban": "IBAN",
+    "national_id": "national ID",
+    "tax_id": "tax number",
+    "health_id": "health insurance number",
+    "email": "e-mail address",
+    "phone": "phone number",
+    "vehicle": "number plate",
+    "ip_address": "IP address",
+    "mac_address": "hardware address",
+    "secret_path": "path of a secret file",
+    "law": "legal matter",
+    "work": "work papers",
+    "confidential": "marked confidential",
+    "personal": "personal matters",
+    "own_word": "word from your list",
+    "own_folder": "folder from your list",
+    "uninspectable": "something unreadable",
+}
+
+
+def kinds_found(explanation: Explanation) -> str:
+    """The kinds of sensitive data that were found, each once, separated by commas."""
+    kinds = dict.fromkeys(found.kind for found in explanation.findings)
+    return ", ".join(_KIND_WORDS.get(kind, kind.replace("_", " ")) for kind in kinds)
+
+
+def part_name(part: RedactedText) -> str:
+    """The name of a redacted part: `message 3`, or its path in the request's body."""
+    message = _MESSAGE.fullmatch(part.where)
+    return f"message {int(message[1]) + 1}" if message else part.where
+
 
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
 
@@ -106,3 +152,40 @@ def previewed(route: ChatRoute, said: Explanation) -> ChatRoute:
     return ChatRoute(
         kind, mark, word, promise, said.reason or route.reason, said.rule or route.short
     )
+
+
+Choose = Callable[[Explanation], Awaitable[str]]
+"""Asks the person; without an answer it returns "local"."""
+
+
+async def request_with_consent(
+    client: AsyncDaemonClient,
+    request: TurnRequest,
+    route: str,
+    choose: Choose,
+    tell: Callable[[str], None],
+) -> TurnRequest:
+    """Return the request for this route; if the route cannot be decided, a local one.
+
+    Nothing has left this machine when this returns.
+    """
+    if route == "":
+        return request
+    here = replace(request, route=LOCAL)
+    if route == LOCAL:
+        return here
+    asked = replace(
+        request,
+        model=AUTO if route in (AUTO, ASK) else route,
+        route=route if route in (AUTO, ASK) else "",
+    )
+    try:
+        said = await client.explain_routing(asked.body())
+    except ClientError as error:
+        tell(f"Answered here, since the route could not be decided: {error.message}")
+        return here
+    if not said.consents:
+        return asked if said.goes_to != "local" else here
+    choice = await choose(said)
+    consent = said.consents.get(choice)
+    return here if consent is None else replace(asked, consent=consent)

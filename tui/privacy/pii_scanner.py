@@ -5,39 +5,40 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, get_args
 
 from . import pii_patterns
-from .pii_checksums import is_card, is_iban, is_isbn
-from .private_span import PrivateKind, PrivateSpan
+from .pii_patterns import is_card, is_iban, is_isbn
+
+PrivateKind = Literal[
+    "private key", "secret", "card number", "IBAN", "ID number", "e-mail", "phone",
+    "date of birth", "IP address", "address",
+]  # fmt: skip
+KINDS: tuple[PrivateKind, ...] = get_args(PrivateKind)
+"""All kinds, the most sensitive first."""
+
+
+class PrivateSpan(NamedTuple):
+    """`text[start:end]` looks like a `kind`."""
+
+    start: int
+    end: int
+    kind: PrivateKind
+
 
 LONGEST = 1_000_000
 """Characters that are examined."""
 _PIECE, _OVERLAP = 16_384, 512
 _PHONE_WORDS = ("phone", "mobile", "telefon", "tel", "fax", "whatsapp", "handy", "call me")
 _IDENTITY_WORDS = (
-    "passport",
-    "reisepass",
-    "personalausweis",
-    "ausweis",
-    "identity card",
-    "id card",
-    "id number",
-    "national id",
-    "driving licence",
-    "driver's license",
-    "driver license",
-    "führerschein",
-    "social security",
-    "tax id",
-    "steuer-id",
-    "versicherungsnummer",
-    "insurance number",
-)
+    "passport", "reisepass", "personalausweis", "ausweis", "identity card", "id card", "id number",
+    "national id", "driving licence", "driver's license", "driver license", "führerschein",
+    "social security", "tax id", "steuer-id", "versicherungsnummer", "insurance number",
+)  # fmt: skip
 _BIRTH_WORDS = ("born", "date of birth", "birthday", "dob", "geboren", "geburtsdatum")
 _SECRET_WORDS = ("password", "passwort", "passwd", "passphrase", "secret", "api key", "api_key")
-_MORE_SECRET_WORDS = ("apikey", "api-key", "access_key", "access key", "token", "pin code")
+_TOKEN_WORDS = ("apikey", "api-key", "access_key", "access key", "token", "pin code")
 _PRIVATE_HOSTS = ("127.", "0.", "255.")
 _PLACEHOLDERS = re.compile(
     r"x{3,}|\.{2,}|your|example|changeme|none|null|true|false|str|string|int|bytes|self|os\.|env",
@@ -57,10 +58,10 @@ def scan(text: str) -> list[PrivateSpan]:
         _take(finding, taken)
     for offset in range(0, len(text), _PIECE):
         piece = text[offset : offset + _PIECE + _OVERLAP]
-        for finder in _FINDERS:
-            for start, end, kind in finder(piece):
+        for rule in _RULES:
+            for start, end in _spans(rule, piece):
                 if start < _PIECE:
-                    _take(PrivateSpan(start + offset, end + offset, kind), taken)
+                    _take(PrivateSpan(start + offset, end + offset, rule.kind), taken)
     return taken
 
 
@@ -83,10 +84,6 @@ def summarize(findings: Iterable[PrivateSpan]) -> str:
     )
 
 
-KINDS: tuple[PrivateKind, ...] = get_args(PrivateKind)
-"""All kinds, the most sensitive first."""
-
-
 def _plural(kind: PrivateKind) -> str:
     if kind == "date of birth":
         return "dates of birth"
@@ -103,135 +100,135 @@ def _private_keys(text: str) -> Iterator[PrivateSpan]:
         yield PrivateSpan(begin.start(), place, "private key")
 
 
-def _secrets(text: str) -> Iterator[PrivateSpan]:
-    for piece, pattern in pii_patterns.SECRETS:
-        if piece not in text:
-            continue
-        for match in pattern.finditer(text):
-            group = 1 if pattern.groups else 0
-            yield PrivateSpan(match.start(group), match.end(group), "secret")
-
-
-def _assigned_secrets(text: str) -> Iterator[PrivateSpan]:
-    for end, word in _after(text, _SECRET_WORDS + _MORE_SECRET_WORDS):
-        match = pii_patterns.ASSIGNED.match(text, end)
-        if match is None or _PLACEHOLDERS.match(match[1]):
-            continue
-        spelled = match[1].rstrip(".")
-        # A token has digits; a sentence about tokens continues with a word. So does `password is
-        # needed`, while `password: needed` may be one.
-        spoken = "is" in match[0][: match.start(1) - match.start()]
-        if (spoken or word in _MORE_SECRET_WORDS) and not _DIGITS.search(spelled):
-            continue
-        yield PrivateSpan(match.start(1), match.start(1) + len(spelled), "secret")
-
-
-def _emails(text: str) -> Iterator[PrivateSpan]:
-    if "@" in text:
-        for match in pii_patterns.EMAIL.finditer(text):
-            yield PrivateSpan(match.start(), match.end(), "e-mail")
-
-
-def _ibans(text: str) -> Iterator[PrivateSpan]:
-    for match in pii_patterns.IBAN.finditer(text):
-        # The pattern may include following words: shorten it until the checksum is right.
-        found = match[0]
-        while " " in found and not is_iban(found.replace(" ", "")):
-            found = found.rpartition(" ")[0]
-        if is_iban(found.replace(" ", "")):
-            yield PrivateSpan(match.start(), match.start() + len(found), "IBAN")
-
-
-def _cards(text: str) -> Iterator[PrivateSpan]:
-    for match in pii_patterns.CARD.finditer(text):
-        if is_card(re.sub(r"[ -]", "", match[0])):
-            yield PrivateSpan(match.start(), match.end(), "card number")
-
-
-def _identities(text: str) -> Iterator[PrivateSpan]:
-    for match in pii_patterns.SOCIAL_SECURITY.finditer(text):
-        yield PrivateSpan(match.start(), match.end(), "ID number")
-    for end, _word in _after(text, _IDENTITY_WORDS):
-        match = pii_patterns.IDENTITY.match(text, end)
-        if match is not None and len(_DIGITS.findall(match[1])) >= 4:
-            yield PrivateSpan(match.start(1), match.end(1), "ID number")
-
-
-def _phones(text: str) -> Iterator[PrivateSpan]:
-    for match in pii_patterns.PHONE.finditer(text):
-        digits = re.sub(r"\D", "", match[0])
-        if 8 <= len(digits) <= 15 and not is_isbn(digits):
-            yield PrivateSpan(match.start(), match.end(), "phone")
-    for end, _word in _after(text, _PHONE_WORDS):
-        match = pii_patterns.NUMBER_AFTER_A_WORD.match(text, end)
-        if match is not None and 7 <= len(_DIGITS.findall(match[1])) <= 15:
-            yield PrivateSpan(match.start(1), match.end(1), "phone")
-
-
-def _birthdays(text: str) -> Iterator[PrivateSpan]:
-    for end, _word in _after(text, _BIRTH_WORDS):
-        match = pii_patterns.BIRTHDAY.match(text, end)
-        if match is not None:
-            yield PrivateSpan(match.start(1), match.end(1), "date of birth")
-
-
-def _addresses_of_hosts(text: str) -> Iterator[PrivateSpan]:
-    for match in pii_patterns.IPV4.finditer(text):
-        before = text[max(0, match.start() - 9) : match.start()].lower().rstrip(" :=v")
-        valid = all(int(part) < 256 for part in match[0].split("."))
-        if valid and not match[0].startswith(_PRIVATE_HOSTS) and not before.endswith("version"):
-            yield PrivateSpan(match.start(), match.end(), "IP address")
-    if text.count(":") < 3:
+def _spans(rule: _Rule, text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a rule's findings."""
+    if rule.needs and not any(piece in text for piece in rule.needs):
         return
-    for match in pii_patterns.IPV6.finditer(text):
-        if _is_ipv6(match[0]):
-            yield PrivateSpan(match.start(), match.end(), "IP address")
+    matches = _after(text, rule) if rule.words else rule.pattern.finditer(text)
+    for match in matches:
+        span = rule.span(match)
+        if span is not None:
+            yield span
 
 
-def _is_ipv6(text: str) -> bool:
-    # Times and ratios have colons as well; an address has a letter or a gap.
-    if not (re.search("[A-Fa-f]", text) or "::" in text) or len(text) < 7:
-        return False
-    import ipaddress
-
-    try:
-        return not ipaddress.IPv6Address(text).is_loopback
-    except ValueError:
-        return False
-
-
-def _homes(text: str) -> Iterator[PrivateSpan]:
-    for pieces, pattern in pii_patterns.HOMES:
-        if any(piece in text for piece in pieces):
-            for match in pattern.finditer(text):
-                yield PrivateSpan(match.start(), match.end(), "address")
-
-
-def _after(text: str, words: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Yield where each of the words ends, ignoring case."""
+def _after(text: str, rule: _Rule) -> Iterator[re.Match[str]]:
+    """Yield the matches of a rule's pattern after each of its words, ignoring case."""
     lower = text.lower()
     # a few letters are longer in lower case, which would shift positions
     if len(lower) != len(text):
         lower = text
-    for word in words:
+    for word in rule.words:
         place = lower.find(word)
         while place >= 0:
             end = place + len(word)
-            if place == 0 or not lower[place - 1].isalpha():
-                yield end, word
+            match = rule.pattern.match(text, end)
+            if match is not None and (place == 0 or not lower[place - 1].isalpha()):
+                yield match
             place = lower.find(word, end)
 
 
-_FINDERS = (
-    _secrets,
-    _ibans,
-    _cards,
-    _emails,
-    _assigned_secrets,
-    _identities,
-    _phones,
-    _birthdays,
-    _addresses_of_hosts,
-    _homes,
+# What of a match is private: its span, None for nothing
+
+Match = re.Match[str]
+Span = tuple[int, int] | None
+
+
+def _value(match: Match) -> Span:
+    """Accept every match: the group, or all of a pattern without groups."""
+    return match.span(1 if match.re.groups else 0)
+
+
+def _identity(match: Match) -> Span:
+    return match.span(1) if len(_DIGITS.findall(match[1])) >= 4 else None
+
+
+def _named_phone(match: Match) -> Span:
+    return match.span(1) if 7 <= len(_DIGITS.findall(match[1])) <= 15 else None
+
+
+def _named_secret(match: Match) -> Span:
+    # A sentence about passwords continues with a word: `password is needed`; `password: needed`
+    # may be one.
+    spoken = "is" in match[0][: match.start(1) - match.start()]
+    return _token(match) if spoken else _assigned(match)
+
+
+def _token(match: Match) -> Span:
+    # A token has digits; a sentence about tokens continues with a word.
+    return _assigned(match) if _DIGITS.search(match[1].rstrip(".")) else None
+
+
+def _assigned(match: Match) -> Span:
+    end = match.start(1) + len(match[1].rstrip("."))
+    return None if _PLACEHOLDERS.match(match[1]) else (match.start(1), end)
+
+
+def _iban(match: Match) -> Span:
+    # The pattern may include following words: shorten it until the checksum is right.
+    found = match[0]
+    while " " in found and not is_iban(found.replace(" ", "")):
+        found = found.rpartition(" ")[0]
+    valid = is_iban(found.replace(" ", ""))
+    return (match.start(), match.start() + len(found)) if valid else None
+
+
+def _card(match: Match) -> Span:
+    return match.span() if is_card(re.sub(r"[ -]", "", match[0])) else None
+
+
+def _phone(match: Match) -> Span:
+    digits = re.sub(r"\D", "", match[0])
+    return match.span() if 8 <= len(digits) <= 15 and not is_isbn(digits) else None
+
+
+def _ipv4(match: Match) -> Span:
+    before = match.string[max(0, match.start() - 9) : match.start()].lower().rstrip(" :=v")
+    valid = all(int(part) < 256 for part in match[0].split("."))
+    hidden = match[0].startswith(_PRIVATE_HOSTS) or before.endswith("version")
+    return match.span() if valid and not hidden else None
+
+
+def _ipv6(match: Match) -> Span:
+    text = match[0]
+    # Times and ratios have colons as well; an address has a letter or a gap.
+    if not (re.search("[A-Fa-f]", text) or "::" in text) or len(text) < 7:
+        return None
+    import ipaddress
+
+    try:
+        return None if ipaddress.IPv6Address(text).is_loopback else match.span()
+    except ValueError:
+        return None
+
+
+class _Rule(NamedTuple):
+    """How a kind is found: by `pattern`, anywhere or after one of `words`.
+
+    Every match has one of the substrings `needs`, which are faster to search. `span` returns what
+    of a match is private.
+    """
+
+    kind: PrivateKind
+    pattern: re.Pattern[str]
+    span: Callable[[Match], Span] = _value
+    needs: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+_RULES = (
+    *(_Rule("secret", pattern, needs=(piece,)) for piece, pattern in pii_patterns.SECRETS),
+    _Rule("IBAN", pii_patterns.IBAN, _iban),
+    _Rule("card number", pii_patterns.CARD, _card),
+    _Rule("e-mail", pii_patterns.EMAIL, needs=("@",)),
+    _Rule("secret", pii_patterns.ASSIGNED, _named_secret, words=_SECRET_WORDS),
+    _Rule("secret", pii_patterns.ASSIGNED, _token, words=_TOKEN_WORDS),
+    _Rule("ID number", pii_patterns.SOCIAL_SECURITY),
+    _Rule("ID number", pii_patterns.IDENTITY, _identity, words=_IDENTITY_WORDS),
+    _Rule("phone", pii_patterns.PHONE, _phone),
+    _Rule("phone", pii_patterns.NUMBER_AFTER_A_WORD, _named_phone, words=_PHONE_WORDS),
+    _Rule("date of birth", pii_patterns.BIRTHDAY, words=_BIRTH_WORDS),
+    _Rule("IP address", pii_patterns.IPV4, _ipv4),
+    _Rule("IP address", pii_patterns.IPV6, _ipv6, needs=(":",)),
+    *(_Rule("address", pattern, needs=pieces) for pieces, pattern in pii_patterns.HOMES),
 )
 """The most certain first."""

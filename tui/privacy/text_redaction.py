@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from .private_span import PrivateKind, PrivateSpan
+from .pii_scanner import PrivateKind, PrivateSpan
 
 
 class RedactedSpan(NamedTuple):

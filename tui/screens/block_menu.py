@@ -13,9 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ..transcript.view.block_actions import actions
-from ..transcript.view.block_navigation import BlockStop
-from ..transcript.view.transcript import KEYS, Action
+from ..transcript.view.block_navigation import KEYS, Action, BlockStop, actions
 
 WORDS: dict[Action, str] = {
     "copy": "Copy",

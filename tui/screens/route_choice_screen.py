@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from ingle.daemon.client.routing_types import Explanation
 
-from ..privacy.explanation_text import kinds_found, part_name
+from ..privacy.chat_route import kinds_found, part_name
 from ..text.terminal_safe_text import clean
 
 SHOWN = 20_000

@@ -17,10 +17,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..chats.automatic_title import shorten
-from ..history.chat_search import SearchHit
+from ..history.chat_search import SearchHit, Snippet, SnippetMaker
 from ..history.database.history_errors import HistoryError, SearchSuperseded
 from ..history.search_query import parse_query
-from ..history.search_snippet import Snippet, SnippetMaker
 from ..text.relative_dates import moment
 from ..text.terminal_safe_text import clean
 

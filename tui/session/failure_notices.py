@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingle.daemon.client.client_errors import ClientError
 
-from ..transcript.entries.all_entries import NoticeEntry
+from ..transcript.entries.program_entries import NoticeEntry
 
 NEXT_KEYS = {
     "daemon_unreachable": "F5 starts it again and asks once more; your prompt is kept",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from ..chats.chat import Chat
 from ..chats.message import Message
-from ..transcript.entries.all_entries import (
-    AnswerEntry,
-    CompactionEntry,
-    Entry,
-    PromptEntry,
-    SystemEntry,
-)
+from ..transcript.entries.answer_entry import AnswerEntry
+from ..transcript.entries.entry import Entry
+from ..transcript.entries.program_entries import CompactionEntry, SystemEntry
+from ..transcript.entries.prompt_entry import PromptEntry
 from .turn import ending_note, facts_summary
 
 

@@ -24,7 +24,7 @@ from ..chats.message import Ending, Message, MessageFacts
 from ..chats.turn_request import TurnRequest
 from ..privacy.chat_route import route_to
 from ..text import number_format
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 
 SPEED_WINDOW = 2.0
 """Seconds over which the live speed is taken."""

@@ -43,6 +43,11 @@ def clean(text: str) -> str:
     return _MARKS.sub(r"\1", text)
 
 
+def clean_line(text: str) -> str:
+    """Return clean text on one line, with a space for each line break."""
+    return clean(text).replace("\n", " ")
+
+
 class StreamCleaner:
     """Cleans streamed text, with the same result as `clean` of the whole."""
 
@@ -54,8 +59,9 @@ class StreamCleaner:
         """Return the new clean text; an incomplete sequence is held back."""
         text = self._held + text
         self._held = ""
-        start = self._open_sequence(text)
-        if start is not None:
+        open_sequence = _OPEN_SEQUENCE.search(text, max(0, len(text) - MAX_SEQUENCE))
+        if open_sequence is not None:
+            start = open_sequence.start()
             text, self._held = text[:start], text[start:]
         return self._continued(clean(text))
 
@@ -72,9 +78,3 @@ class StreamCleaner:
         marks = _LAST_MARKS.search(whole)
         shown, self._marks = whole[len(self._marks) :], marks[0] if marks else ""
         return shown
-
-    @staticmethod
-    def _open_sequence(text: str) -> int | None:
-        window = max(0, len(text) - MAX_SEQUENCE)
-        match = _OPEN_SEQUENCE.search(text, window)
-        return None if match is None else match.start()

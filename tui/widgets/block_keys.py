@@ -7,9 +7,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..transcript.view.block_actions import actions
-from ..transcript.view.block_navigation import BlockStop
-from ..transcript.view.transcript import KEYS
+from ..transcript.view.block_navigation import KEYS, BlockStop, actions
 
 WORDS = {
     "menu": "menu",

@@ -18,7 +18,7 @@ from ..session.path_entries import entry_of, path_entries
 from ..session.turn import Turn
 from ..text import number_format
 from ..text.terminal_safe_text import clean
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 from ..transcript.view.transcript import Transcript
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from ..chats.queued_prompt import QueuedPrompt
+from ..chats.message import QueuedPrompt
 from ..text.terminal_safe_text import clean
 
 SHOWN = 3

@@ -14,8 +14,7 @@ from ingle.daemon.client.model_types import LoadedModel
 
 from ..chats.message import MessageFacts
 from ..commands.answer_statistics import reuse
-from ..gauges.apportionment import apportion
-from ..gauges.context_usage import ContextUse, Role
+from ..gauges.context_usage import ContextUse, Role, apportion
 from ..gauges.memory_usage import MemoryUse, binary_size
 from ..session.chat_state import ChatStatus
 from ..text import number_format

@@ -7,7 +7,7 @@ from textual.events import Key
 from textual.geometry import Offset
 from textual.selection import Selection
 
-from ingle.tui.transcript.entries.all_entries import AnswerEntry
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
 from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ingle.tui.chats.branch_off import branch_off
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.history_protocol import NullRecorder
-from ingle.tui.chats.message import Message
+from ingle.tui.chats.message import CompactionRecord, Message
 
 
 def source() -> Chat:

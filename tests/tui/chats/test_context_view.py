@@ -7,9 +7,8 @@ import json
 import pytest
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import KEPT, LONG_TEXT, RECORD, request_messages, view_entries
-from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.chats.message import Attachment, CompactionRecord, Message
 
 pytestmark = pytest.mark.quick
 

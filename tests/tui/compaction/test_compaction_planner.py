@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import CompactionRecord
-from ingle.tui.chats.message import MessageFacts
+from ingle.tui.chats.message import CompactionRecord, MessageFacts
 from ingle.tui.compaction.compaction_planner import (
     INSTRUCTION,
     CompactionStep,

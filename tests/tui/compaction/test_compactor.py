@@ -14,9 +14,9 @@ from ingle.daemon.client.client_errors import ClientError
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Attachment
-from ingle.tui.compaction.attachment_trim import trim
+from ingle.tui.compaction.apply_compaction import trim
 from ingle.tui.compaction.compactor import CompactionProgress, Compactor
-from ingle.tui.compaction.summary_check import CompactionRefused
+from ingle.tui.compaction.summary_notes import CompactionRefused
 from ingle.tui.compaction.summary_prompt import VERBATIM
 
 if TYPE_CHECKING:

@@ -9,8 +9,12 @@ import pytest
 from ingle.tui.chats.message import Message
 from ingle.tui.compaction.extraction.corrections import corrections
 from ingle.tui.compaction.extraction.verbatim_quotes import find_quotes
-from ingle.tui.compaction.summary_check import CompactionRefused, check_answer, check_saving
-from ingle.tui.compaction.summary_notes import SummaryNotes
+from ingle.tui.compaction.summary_notes import (
+    CompactionRefused,
+    SummaryNotes,
+    check_answer,
+    check_saving,
+)
 from ingle.tui.compaction.summary_prompt import HEADINGS, VERBATIM
 
 pytestmark = pytest.mark.quick

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.gauges.apportionment import apportion
+from ingle.tui.gauges.context_usage import apportion
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=8), st.integers(0, 120))

@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ingle.tui.chats.message import MessageFacts
-from ingle.tui.gauges.cached_prompts import CachedPrompts
-from ingle.tui.gauges.prefill_cost import PrefillCost
+from ingle.tui.gauges.prefill_cost import CachedPrompts, PrefillCost
 
 
 def hundred(message: Mapping[str, str]) -> tuple[int, bool]:

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import request_messages, view_entries
-from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.chats.message import Attachment, CompactionRecord, Message
 from ingle.tui.gauges.context_usage import (
     ContextPart,
     ContextUse,

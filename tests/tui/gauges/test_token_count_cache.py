@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ingle.daemon.client.generation_types import TokenCounts
-from ingle.tui.gauges.token_count_cache import TokenCountCache
+from ingle.tui.gauges.context_counter import TokenCountCache
 
 HELLO = {"role": "user", "content": "Hello there"}
 LONG = {"role": "assistant", "content": "abcdefgh" * 100}

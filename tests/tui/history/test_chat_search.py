@@ -10,10 +10,10 @@ import pytest
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.history.chat_search import SnippetMaker
 from ingle.tui.history.database.history_errors import SearchSuperseded
 from ingle.tui.history.history_store import HistoryStore
 from ingle.tui.history.search_query import parse_query
-from ingle.tui.history.search_snippet import SnippetMaker
 
 pytestmark = pytest.mark.quick
 

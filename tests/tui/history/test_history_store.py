@@ -16,8 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import CompactionRecord
-from ingle.tui.chats.message import Attachment, Message, MessageFacts
+from ingle.tui.chats.message import Attachment, CompactionRecord, Message, MessageFacts
 from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.history_store import HistoryStore, open_history
 

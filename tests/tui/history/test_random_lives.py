@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import CompactionRecord
-from ingle.tui.chats.message import Attachment, Message, MessageFacts
+from ingle.tui.chats.message import Attachment, CompactionRecord, Message, MessageFacts
 
 if TYPE_CHECKING:
     from ingle.tui.history.history_store import HistoryStore

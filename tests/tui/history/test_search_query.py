@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.history.database.index_text import index_text
+from ingle.tui.history.database.text_index import index_text
 from ingle.tui.history.search_query import Term, parse_date, parse_query
 
 NOW = datetime(2026, 3, 5, 12).astimezone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingle.daemon.client.routing_types import ExplainedFinding, Explanation
-from ingle.tui.privacy.explanation_text import kinds_found
+from ingle.tui.privacy.chat_route import kinds_found
 
 
 def test_kinds_are_named_once_and_in_words() -> None:

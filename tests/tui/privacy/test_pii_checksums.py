@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ingle.tui.privacy.pii_checksums import is_card, is_iban, is_isbn, luhn
+from ingle.tui.privacy.pii_patterns import is_card, is_iban, is_isbn, luhn
 
 
 def test_one_changed_digit_is_noticed() -> None:

@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from ingle.tui.privacy.pii_scanner import scan, summarize
-from ingle.tui.privacy.private_span import PrivateSpan
+from ingle.tui.privacy.pii_scanner import PrivateSpan, scan, summarize
 
 pytestmark = pytest.mark.quick
 

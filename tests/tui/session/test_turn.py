@@ -9,7 +9,7 @@ from ingle.tui.chats.history_protocol import NullRecorder
 from ingle.tui.chats.message import Message
 from ingle.tui.chats.turn_request import TurnRequest
 from ingle.tui.session.turn import Turn
-from ingle.tui.transcript.entries.all_entries import AnswerEntry
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.chats.compaction_record import CompactionRecord
+from ingle.tui.chats.message import CompactionRecord
 from ingle.tui.features.privacy_feature import PrivacyFeature
 from ingle.tui.settings.chat_folders import ChatFolders
 

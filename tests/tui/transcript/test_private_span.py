@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry
-from ingle.tui.transcript.lines.line import RenderedLine
-from ingle.tui.transcript.lines.line_wrapping import wrap_plain
-from ingle.tui.transcript.view.search_hits import folded, hit_spans
-from ingle.tui.transcript.view.transcript_search import TextSearch
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
+from ingle.tui.transcript.entries.entry import Entry
+from ingle.tui.transcript.entries.prompt_entry import PromptEntry
+from ingle.tui.transcript.lines.line import RenderedLine, wrap_plain
+from ingle.tui.transcript.view.transcript_search import TextSearch, folded, hit_spans
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...transcript.view.block_actions import actions, is_compaction
-from ...transcript.view.block_navigation import BlockStop
-from ...transcript.view.transcript import Action, Transcript
+from ...transcript.view.block_navigation import Action, BlockStop, actions, is_compaction
+from ...transcript.view.transcript import Transcript
 from ..feature import Feature, Handler
 
 if TYPE_CHECKING:

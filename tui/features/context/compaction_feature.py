@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
 
     from ...chats.chat import Chat
-    from ...chats.compaction_record import CompactionRecord
-    from ...chats.queued_prompt import QueuedPrompt
+    from ...chats.message import CompactionRecord, QueuedPrompt
     from ...compaction.compaction_planner import Choice
     from ...compaction.compactor import CompactionProgress
     from ...screens.context.compact_choice import CompactChoice

@@ -14,12 +14,11 @@ from ingle.daemon.client.model_types import PullProgress
 from ...chats.chat import Chat
 from ...chats.context_view import request_messages
 from ...chats.message import Message
-from ...gauges.cached_prompts import CachedPrompts
 from ...gauges.context_counter import ContextCounter
 from ...gauges.context_usage import ContextUse
 from ...gauges.gauge_state import GaugeState, RouteRow
 from ...gauges.page_map_cells import chat_of
-from ...gauges.prefill_cost import PrefillCost
+from ...gauges.prefill_cost import CachedPrompts, PrefillCost
 from ...history.database.history_errors import HistoryError
 from ...session.chat_events import ENDED
 from ...text.terminal_safe_text import clean

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...chats.message import MessageFacts
 from ...history.database.history_errors import HistoryError
 from ...session.turn import Turn
-from ...transcript.entries.all_entries import AnswerEntry
+from ...transcript.entries.answer_entry import AnswerEntry
 from ..feature import Feature
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .database import ENCRYPTED, PLAIN, database_errors
-from .database_encryption import load_sqlcipher, quoted, wipe_file
-from .schema import STEPS
+from .database_encryption import open_file, wipe_file
+from .schema import STEPS, version
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
 
 _COPIES = "history.backup."
 BACKUP = f"{_COPIES}db"
@@ -120,7 +121,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
     if not source.exists():
         return None
     with suppress(*database_errors()), closing(_open(source, passphrase)) as connection:
-        if _is_sound(connection) and _version(connection) <= len(STEPS):
+        if _is_sound(connection) and version(connection) <= len(STEPS):
             made = source.stat().st_mtime
             _remove(part)
             shutil.copyfile(source, part)
@@ -141,7 +142,7 @@ def opens_copy(folder: Path, passphrase: str) -> bool:
     copy = copy_of(folder, passphrase)
     if copy.exists():
         with suppress(*database_errors()), closing(_open(copy, passphrase)) as connection:
-            return _version(connection) > 0
+            return version(connection) > 0
     return False
 
 
@@ -171,23 +172,11 @@ def _original(folder: Path, passphrase: str | None) -> Path:
 
 
 def _open(path: Path, passphrase: str | None) -> Connection:
-    if passphrase is None:
-        import sqlite3
-
-        return sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
-    connection: Connection = load_sqlcipher().connect(
-        str(path), timeout=5, isolation_level=None, check_same_thread=False
-    )
-    connection.execute(f"PRAGMA key = {quoted(passphrase)}")
-    return connection
+    return open_file(path, passphrase, timeout=5)
 
 
 def _is_sound(connection: Connection) -> bool:
     return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-
-
-def _version(connection: Connection) -> int:
-    return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
 def _has_deleted(connection: Connection, copy: Path) -> bool:
@@ -206,3 +195,27 @@ def _has_deleted(connection: Connection, copy: Path) -> bool:
 def _remove(path: Path) -> None:
     if path.exists():
         wipe_file(path)
+
+
+def wipe_deleted(connection: Connection) -> bool:
+    """Finish earlier deletions; return False while another program's reading prevents it.
+
+    SQLite overwrites freed pages (`secure_delete`), but the full-text index keeps deleted words
+    until its parts are merged, the log (WAL) keeps old pages until it is truncated, and a backup
+    keeps everything. The pending deletion is recorded in the database, so a crash only delays it.
+    """
+    try:
+        if connection.execute("SELECT 1 FROM chores WHERE name = 'wipe'").fetchone() is None:
+            return True
+        connection.execute("INSERT INTO words(words) VALUES ('optimize')")
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            return False
+        file = connection.execute("PRAGMA database_list").fetchone()[2]
+        wipe_backups(Path(file).parent)
+        connection.execute("DELETE FROM chores WHERE name = 'wipe'")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except (OSError, *database_errors()):
+        # Retried after the next write, and at the next start.
+        return False
+    return True

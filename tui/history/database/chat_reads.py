@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...chats.chat import Chat, ChatSettings
-from ...chats.compaction_record import CompactionRecord
-from ...chats.message import Attachment, Message, MessageFacts
+from ...chats.message import Attachment, CompactionRecord, Message, MessageFacts
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
 def load_chat(connection: Connection, chat: str) -> Chat | None:
-    """The whole chat as it was left, None where there is none; one with only a draft is empty."""
+    """Return the whole chat as it was left, None if missing; one with only a draft is empty."""
     connection.execute("BEGIN")
     try:
         found = connection.execute("SELECT created FROM chats WHERE id = ?", (chat,)).fetchone()
         if found is None:
-            return _drafted_chat(connection, chat)
-        rows, messages = _messages(connection, chat)
+            drafted = connection.execute("SELECT changed FROM drafts WHERE chat = ?", (chat,))
+            found = drafted.fetchone()
+            return None if found is None else Chat(id=chat, created=found[0])
+        messages = _messages(connection, chat)
         loaded = Chat.restore(
             load_settings(connection, chat),
             messages.values(),
-            _chosen(connection, chat, rows, messages),
+            _chosen(connection, chat, messages),
             id=chat,
             created=found[0],
         )
@@ -38,7 +40,7 @@ def load_chat(connection: Connection, chat: str) -> Chat | None:
 
 
 def load_settings(connection: Connection, chat: str) -> ChatSettings:
-    """What a chat is held with."""
+    """Return the settings of a chat, the defaults if it has none."""
     found = connection.execute(
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
     ).fetchone()
@@ -46,117 +48,66 @@ def load_settings(connection: Connection, chat: str) -> ChatSettings:
 
 
 def decode_settings(body: str | None) -> ChatSettings:
+    """Return the settings in a row, the defaults without one."""
     return ChatSettings() if body is None else msgspec.json.decode(body, type=ChatSettings)
 
 
-def _drafted_chat(connection: Connection, chat: str) -> Chat | None:
-    found = connection.execute("SELECT changed FROM drafts WHERE chat = ?", (chat,)).fetchone()
-    return None if found is None else Chat(id=chat, created=found[0])
-
-
-def _messages(connection: Connection, chat: str) -> tuple[dict[int, str], dict[str, Message]]:
-    """Names by row, and messages by name, in the order they were added."""
-    rows: dict[int, str] = {}
-    messages: dict[str, Message] = {}
-    by_row: dict[int, Message] = {}
-    for (
-        row,
-        name,
-        parent,
-        role,
-        created,
-        model,
-        content,
-        reasoning,
-        attachments,
-    ) in connection.execute(
-        "SELECT row, id, parent, role, created, model, content, reasoning, attachments"
-        " FROM messages WHERE chat = ? ORDER BY row",
+def _messages(connection: Connection, chat: str) -> dict[int, Message]:
+    """Return the messages by row, in the order in which they were added."""
+    names = ("id", "parent", "role", "created", "model", "content", "reasoning")
+    messages: dict[int, Message] = {}
+    for row, attachments, *values in connection.execute(
+        f"SELECT row, attachments, {', '.join(names)} FROM messages WHERE chat = ? ORDER BY row",  # noqa: S608
         (chat,),
     ):
-        rows[row] = name
-        by_row[row] = messages[name] = Message(
-            role=role,
-            content=content,
-            parent=parent,
-            id=name,
-            created=created,
-            model=model,
-            reasoning=reasoning,
-        )
+        message = messages[row] = Message(**dict(zip(names, values, strict=True)))
         if attachments is not None:
-            by_row[row].attachments = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
-    _add_pieces(connection, chat, by_row)
-    _add_endings(connection, chat, by_row)
-    return rows, messages
-
-
-def _add_pieces(connection: Connection, chat: str, messages: dict[int, Message]) -> None:
-    texts: dict[int, list[str]] = defaultdict(list)
-    thoughts: dict[int, list[str]] = defaultdict(list)
-    for row, text, thought in connection.execute(
-        "SELECT p.message, p.text, p.reasoning FROM pieces p JOIN messages m ON m.row = p.message"
-        " WHERE m.chat = ? ORDER BY p.message, p.number",
-        (chat,),
-    ):
-        texts[row].append(text)
-        if thought:
-            thoughts[row].append(thought)
-    for row, parts in texts.items():
-        messages[row].content += "".join(parts)
-    for row, parts in thoughts.items():
-        messages[row].reasoning += "".join(parts)
-
-
-def _add_endings(connection: Connection, chat: str, messages: dict[int, Message]) -> None:
-    """Endings, names in the daemon and pins; the last of each counts."""
-    for row, ending, facts in connection.execute(
-        "SELECT e.message, e.ending, e.facts FROM endings e JOIN messages m ON m.row = e.message"
-        " WHERE m.chat = ? ORDER BY e.row",
-        (chat,),
-    ):
+            message.attachments = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
+    pieces: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for row, *piece in _rows_about(connection, chat, "pieces", "text", "reasoning"):
+        pieces[row].append((piece[0], piece[1]))
+    for row, parts in pieces.items():
+        messages[row].content += "".join(text for text, _ in parts)
+        messages[row].reasoning += "".join(reasoning for _, reasoning in parts)
+    # Of several endings, generations and pins of a message the last counts.
+    for row, ending, facts in _rows_about(connection, chat, "endings", "ending", "facts"):
         messages[row].ending = ending
-        known = facts != "{}"
-        messages[row].facts = (
-            msgspec.json.decode(facts, type=MessageFacts) if known else MessageFacts()
-        )
-    for row, generation in connection.execute(
-        "SELECT g.message, g.generation FROM generations g JOIN messages m ON m.row = g.message"
-        " WHERE m.chat = ? ORDER BY g.row",
-        (chat,),
-    ):
+        messages[row].facts = msgspec.json.decode(facts, type=MessageFacts)
+    for row, generation in _rows_about(connection, chat, "generations", "generation"):
         messages[row].generation = generation
-    for row, pinned in connection.execute(
-        "SELECT p.message, p.pinned FROM message_pins p JOIN messages m ON m.row = p.message"
-        " WHERE m.chat = ? ORDER BY p.row",
-        (chat,),
-    ):
+    for row, pinned in _rows_about(connection, chat, "message_pins", "pinned"):
         messages[row].pinned = bool(pinned)
+    return messages
 
 
-def _chosen(
-    connection: Connection, chat: str, rows: dict[int, str], messages: dict[str, Message]
-) -> Iterable[str]:
-    """The chosen child of every message: by the last choice or the last addition, as it came."""
-    chosen: dict[str | None, str] = {}
-    added = iter(rows.items())
-    waiting = next(added, None)
-    for row, after in connection.execute(
-        "SELECT c.message, c.after FROM choices c JOIN messages m ON m.row = c.message"
-        " WHERE m.chat = ? ORDER BY c.row",
+def _rows_about(
+    connection: Connection, chat: str, table: str, *columns: str
+) -> Iterable[tuple[Any, ...]]:
+    """Return the message's row and `columns` of each row of a table about the chat's messages."""
+    order = "t.message, t.number" if table == "pieces" else "t.row"
+    values = ", ".join(f"t.{column}" for column in columns)
+    return connection.execute(
+        f"SELECT t.message, {values} FROM {table} t JOIN messages m ON m.row = t.message"  # noqa: S608
+        f" WHERE m.chat = ? ORDER BY {order}",
         (chat,),
-    ):
+    )
+
+
+def _chosen(connection: Connection, chat: str, messages: dict[int, Message]) -> Iterable[str]:
+    """Return the chosen child of every message, by the last choice or addition."""
+    parents = {message.id: message.parent for message in messages.values()}
+    chosen: dict[str | None, str] = {}
+    added = iter(messages.items())
+    waiting = next(added, None)
+    choices = [*_rows_about(connection, chat, "choices", "after"), (None, math.inf)]
+    for row, after in choices:
         while waiting is not None and waiting[0] <= after:
-            chosen[messages[waiting[1]].parent] = waiting[1]
+            chosen[waiting[1].parent] = waiting[1].id
             waiting = next(added, None)
-        step: str | None = rows[row]
+        step = None if row is None else messages[row].id
         while step is not None:
-            parent = messages[step].parent
-            chosen[parent] = step
-            step = parent
-    while waiting is not None:
-        chosen[messages[waiting[1]].parent] = waiting[1]
-        waiting = next(added, None)
+            chosen[parents[step]] = step
+            step = parents[step]
     return chosen.values()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,16 +16,88 @@ from .database_encryption import (
     decrypt_file,
     encrypt_file,
     load_sqlcipher,
-    quoted,
+    open_file,
     wipe_file,
 )
-from .folder_lock import FolderLock
 from .history_errors import HistoryError, HistoryLocked, WrongPassphrase
-from .private_file import make_private
 from .schema import migrate
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+
+def make_private(path: Path) -> None:
+    """Create an empty file with mode 0600, unless it exists.
+
+    SQLite would apply the umask; its companion files inherit this mode. An existing file must not
+    be opened: closing it would release the locks of all this program's connections to it, and the
+    next program that leaves would delete the log under them.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+LOCK_NAME = "history.lock"
+LOCK_PATIENCE = 5.0
+"""Seconds to wait for a program that holds the lock exclusively."""
+
+
+class FolderLock:
+    """A lock between programs, released when its holder ends.
+
+    It is SQLite's own lock, on an empty database beside the chats: the same on every system, unlike
+    the systems' own locks. May be used from any thread.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._connection: Connection | None = None
+        self._mutex = threading.Lock()
+
+    def share(self) -> None:
+        """Take the lock shared; raises SQLite's error while another program holds it
+        exclusively.
+        """
+        with self._mutex:
+            if self._connection is None:
+                connection = self._connect()
+                try:
+                    connection.execute(f"PRAGMA busy_timeout = {int(LOCK_PATIENCE * 1000)}")
+                    connection.execute("BEGIN")
+                    connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                except BaseException:
+                    connection.close()
+                    raise
+                self._connection = connection
+
+    def take(self) -> bool:
+        """Turn the shared lock into an exclusive one; return False while others share it."""
+        import sqlite3
+
+        self.release()
+        with self._mutex:
+            connection = self._connect()
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                connection.close()
+                if "locked" in str(error):
+                    return False
+                raise
+            self._connection = connection
+            return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _connect(self) -> Connection:
+        make_private(self._path)
+        return open_file(self._path, None)
+
 
 PLAIN = "history.db"
 ENCRYPTED = "history.sqlcipher.db"
@@ -40,14 +114,15 @@ class Database:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._passphrase: str | None = None
+        self.passphrase: str | None = None
+        """Of the encrypted chats; None if none is needed or it is not known."""
         self._is_right = False
         self._lock = FolderLock(folder)
 
     @property
     def path(self) -> Path:
         """Return the path of the database, the encrypted one if there is or was one."""
-        was_encrypted = self._passphrase is not None and not (self.folder / PLAIN).exists()
+        was_encrypted = self.passphrase is not None and not (self.folder / PLAIN).exists()
         encrypted = self.is_encrypted or was_encrypted
         return self.folder / (ENCRYPTED if encrypted else PLAIN)
 
@@ -58,17 +133,12 @@ class Database:
     @property
     def is_locked(self) -> bool:
         """Return whether a passphrase is needed and not known yet."""
-        return self._passphrase is None and self.is_encrypted
-
-    @property
-    def passphrase(self) -> str | None:
-        """Return the passphrase, None if none is needed or it is not known."""
-        return self._passphrase
+        return self.passphrase is None and self.is_encrypted
 
     @property
     def key(self) -> str | None:
         """Return the passphrase of the present database, None if it needs none."""
-        return self._passphrase if self.path.name == ENCRYPTED else None
+        return self.passphrase if self.path.name == ENCRYPTED else None
 
     def unlock(self, passphrase: str, *, is_right: bool = False) -> None:
         """Keep the passphrase for later connections; raises `WrongPassphrase`.
@@ -81,7 +151,7 @@ class Database:
         if self.is_encrypted:
             if not is_right:
                 self._open(self.folder / ENCRYPTED, passphrase).close()
-            self._passphrase, self._is_right = passphrase, True
+            self.passphrase, self._is_right = passphrase, True
 
     def connect(self) -> Connection:
         """Return a connection to the current schema, creating the database if needed.
@@ -100,14 +170,14 @@ class Database:
 
     def _connect(self) -> Connection:
         """Return a connection; the caller shares the folder lock or holds it exclusively."""
-        path, passphrase = self.path, self.key
+        path = self.path
         if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
             # After a crash during encryption or decryption, the encrypted file is valid.
             wipe_file(self.folder / PLAIN)
         make_private(path)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
-        connection = self._open(path, passphrase)
+        connection = self._open(path, self.key)
         try:
             migrate(connection)
         except BaseException:
@@ -137,18 +207,18 @@ class Database:
                 encrypt_file(self.folder / PLAIN, self.folder / ENCRYPTED, passphrase)
             finally:
                 if self.is_encrypted:  # even if the old file could not be wiped
-                    self._passphrase = passphrase
+                    self.passphrase = passphrase
 
     def decrypt(self) -> None:
         """Decrypt the database; raises as `encrypt` does."""
-        passphrase = self._passphrase
+        passphrase = self.passphrase
         if passphrase is None:
             raise HistoryLocked
         with self._exclusive():
             if self.is_encrypted:
                 self._connect().close()
                 decrypt_file(self.folder / ENCRYPTED, self.folder / PLAIN, passphrase)
-            self._passphrase = None
+            self.passphrase = None
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:
@@ -181,10 +251,10 @@ class Database:
         return target
 
     def _open(self, path: Path, passphrase: str | None) -> Connection:
-        connection = _connect(path, encrypted=passphrase is not None)
+        connection = open_file(path, passphrase)
         try:
             if passphrase is not None:
-                _give_key(connection, passphrase, self._is_right)
+                _check_key(connection, self._is_right)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
@@ -198,18 +268,8 @@ class Database:
         return connection
 
 
-def _connect(path: Path, *, encrypted: bool) -> Connection:
-    if encrypted:
-        return load_sqlcipher().connect(
-            str(path), timeout=0, isolation_level=None, check_same_thread=False
-        )
-    import sqlite3
-
-    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-
-
-def _give_key(connection: Connection, passphrase: str, is_right: bool) -> None:
-    connection.execute(f"PRAGMA key = {quoted(passphrase)}")
+def _check_key(connection: Connection, is_right: bool) -> None:
+    """Read the file; raises `WrongPassphrase` if that fails, unless the key `is_right`."""
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except database_errors() as error:

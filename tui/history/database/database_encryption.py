@@ -33,6 +33,23 @@ def load_sqlcipher() -> Any:
         ) from error
 
 
+def open_file(path: Path, key: str | None, timeout: float = 0.0) -> Connection:
+    """Return a connection to a database file, encrypted with `key` unless that is None.
+
+    It may be used from any thread. Raises `HistoryError` if SQLCipher is missing.
+    """
+    if key is None:
+        import sqlite3 as library
+    else:
+        library = load_sqlcipher()
+    connection: Connection = library.connect(
+        str(path), timeout=timeout, isolation_level=None, check_same_thread=False
+    )
+    if key is not None:
+        connection.execute(f"PRAGMA key = {quoted(key)}")
+    return connection
+
+
 def quoted(text: str) -> str:
     """Return `text` as an SQL string, for statements that take no parameters."""
     return "'" + text.replace("\0", "").replace("'", "''") + "'"

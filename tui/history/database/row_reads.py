@@ -9,8 +9,9 @@ import msgspec
 
 from ...chats.automatic_title import automatic_title
 from ...chats.chat import ChatSettings
-from ...chats.message import Attachment, Message, MessageFacts
+from ...chats.message import MessageFacts
 from .chat_reads import decode_settings
+from .text_index import whole_text
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -181,19 +182,6 @@ def first_prompt(connection: Connection, chat: str) -> str:
         (chat,),
     ).fetchone()
     return "" if found is None else found[0]
-
-
-def whole_text(connection: Connection, row: int) -> str:
-    """Return a message's whole text, preceded by the text of its attachments."""
-    content, attachments = connection.execute(
-        "SELECT content, attachments FROM messages WHERE row = ?", (row,)
-    ).fetchone()
-    pieces = connection.execute("SELECT text FROM pieces WHERE message = ? ORDER BY number", (row,))
-    content += "".join(piece for (piece,) in pieces)
-    if attachments is None:
-        return content
-    parsed = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
-    return Message(role="user", content=content, attachments=parsed).text
 
 
 def message_text(connection: Connection, message: str) -> str:

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from .index_text import index_text
+from .text_index import index_message, unindex_message
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from ...chats.chat import Chat, ChatSettings
-    from ...chats.compaction_record import CompactionRecord
-    from ...chats.message import Ending, Message, MessageFacts
+    from ...chats.message import CompactionRecord, Ending, Message
 
 
 def storable(text: str) -> str:
@@ -84,30 +82,14 @@ def _merged(last: str, body: str, known: dict[str, Any]) -> str:
     return storable_json(msgspec.json.decode(last) | changed)
 
 
-class MessageNote(msgspec.Struct, frozen=True):
-    """A message at the time it was added; later changes are separate rows."""
-
-    chat: str
-    id: str
-    parent: str | None
-    role: str
-    created: float
-    model: str
-    content: str
-    reasoning: str
-    attachments: str | None
-    indexed: str
-    ending: Ending | None
-    facts: str
-    generation: str | None
-    pinned: bool
-
-    @classmethod
-    def of(cls, chat: str, message: Message) -> MessageNote:
-        """Return the row data of a message."""
-        return cls(
-            chat,
+def add_message(connection: Connection, chat: str, message: Message, session: int | None) -> None:
+    """Add a message; `session` is that of the program that writes an open answer."""
+    row = connection.execute(
+        "INSERT INTO messages(id, chat, parent, role, created, model, content, reasoning,"
+        " attachments, session) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
             message.id,
+            chat,
             message.parent,
             message.role,
             message.created,
@@ -115,43 +97,20 @@ class MessageNote(msgspec.Struct, frozen=True):
             storable(message.content),
             storable(message.reasoning),
             storable_json(message.attachments) if message.attachments else None,
-            storable(message.text),
-            message.ending,
-            storable_json(message.facts),
-            message.generation,
-            message.pinned,
+            session if message.is_open else None,
+        ),
+    ).lastrowid
+    if message.ending is not None:
+        connection.execute(
+            "INSERT INTO endings(message, ending, facts, pieces) VALUES (?, ?, ?, 0)",
+            (row, message.ending, storable_json(message.facts)),
         )
-
-    def write(self, connection: Connection, session: int | None) -> None:
-        """Insert its rows; `session` identifies the program that writes an open answer."""
-        is_open = self.role == "assistant" and self.ending is None
-        row = connection.execute(
-            "INSERT INTO messages(id, chat, parent, role, created, model, content, reasoning,"
-            " attachments, session) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                self.id,
-                self.chat,
-                self.parent,
-                self.role,
-                self.created,
-                self.model,
-                self.content,
-                self.reasoning,
-                self.attachments,
-                session if is_open else None,
-            ),
-        ).lastrowid
-        if not is_open:
-            _index(connection, row, self.indexed)
-        if self.ending is not None:
-            connection.execute(
-                "INSERT INTO endings(message, ending, facts, pieces) VALUES (?, ?, ?, 0)",
-                (row, self.ending, self.facts),
-            )
-        if self.generation is not None and session is not None:
-            add_generation(connection, self.id, self.generation, session)
-        if self.pinned:
-            add_message_pin(connection, self.id, True)
+    if not message.is_open:
+        index_message(connection, row)
+    if message.generation is not None and session is not None:
+        add_generation(connection, message.id, message.generation, session)
+    if message.pinned:
+        add_message_pin(connection, message.id, True)
 
 
 def add_piece(connection: Connection, message: str, text: str, reasoning: str) -> None:
@@ -182,7 +141,7 @@ def add_ending(connection: Connection, message: str, ending: Ending, facts: str)
     if found is None:
         return
     row, pieces = found
-    _unindex(connection, row)
+    unindex_message(connection, row)
     connection.execute(
         "INSERT INTO endings(message, ending, facts, pieces) VALUES (?, ?, ?, ?)",
         (row, ending, facts, pieces),
@@ -252,65 +211,11 @@ def delete_chat(connection: Connection, chat: str) -> None:
     connection.execute("DELETE FROM chats WHERE id = ?", (chat,))
 
 
-def encode_settings(settings: ChatSettings) -> str:
-    """Return the settings as JSON for a row."""
-    return storable_json(settings)
-
-
-def chat_head(chat: Chat) -> tuple[str, float, str]:
-    """Return id, creation time and settings of a chat."""
-    return chat.id, chat.created, encode_settings(chat.settings)
-
-
-def encode_facts(facts: MessageFacts) -> str:
-    """Return the facts as JSON for a row."""
-    return storable_json(facts)
-
-
-def index_message(connection: Connection, row: int) -> None:
-    """Add a message to the full-text index; it must not be in it yet."""
-    _index(connection, row, _indexed_text(connection, row))
-
-
 def _delete_messages(connection: Connection, rows: list[int]) -> None:
     for row in rows:
-        _unindex(connection, row)
+        unindex_message(connection, row)
     # Descendants first, because of the foreign keys.
     rows.sort(reverse=True)
     connection.executemany("DELETE FROM messages WHERE row = ?", [(row,) for row in rows])
     # Deleted table rows are overwritten at once, index entries only when parts are merged.
     connection.execute("INSERT OR IGNORE INTO chores(name) VALUES ('wipe')")
-
-
-def _index(connection: Connection, row: int | None, text: str) -> None:
-    connection.execute("INSERT INTO words(rowid, text) VALUES (?, ?)", (row, index_text(text)))
-
-
-def _unindex(connection: Connection, row: int) -> None:
-    """Remove a message from the index, which needs the text that was indexed."""
-    role = connection.execute("SELECT role FROM messages WHERE row = ?", (row,)).fetchone()[0]
-    ended = connection.execute("SELECT 1 FROM endings WHERE message = ?", (row,)).fetchone()
-    if role == "user" or ended is not None:
-        connection.execute(
-            "INSERT INTO words(words, rowid, text) VALUES ('delete', ?, ?)",
-            (row, index_text(_indexed_text(connection, row))),
-        )
-
-
-def _indexed_text(connection: Connection, row: int) -> str:
-    """Return the text of a message up to its last ending, with its attachments."""
-    from ...chats.message import Attachment, Message
-
-    content, attachments = connection.execute(
-        "SELECT content, attachments FROM messages WHERE row = ?", (row,)
-    ).fetchone()
-    pieces = connection.execute(
-        "SELECT text FROM pieces WHERE message = ?1 AND number <= ifnull((SELECT pieces FROM"
-        " endings WHERE message = ?1 ORDER BY row DESC LIMIT 1), 0) ORDER BY number",
-        (row,),
-    )
-    text = content + "".join(piece for (piece,) in pieces)
-    if attachments is None:
-        return text
-    parsed = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
-    return Message(role="user", content=text, attachments=parsed).text

@@ -133,18 +133,18 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
 
     Only drafts and chores may be updated: triggers reject updates of all other tables.
     """
-    if _version(connection) == len(steps):
+    if version(connection) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Checked under the lock: another program may have migrated meanwhile.
-        version = _version(connection)
-        if version > len(steps):
+        found = version(connection)
+        if found > len(steps):
             raise HistoryError(
                 "The chats were written by a newer ingle, and this one cannot read them.",
                 "Update ingle; until then, what is said here is not kept.",
             )
-        for step in steps[version:]:
+        for step in steps[found:]:
             step(connection)
         connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("COMMIT")
@@ -154,5 +154,6 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
         raise
 
 
-def _version(connection: Connection) -> int:
+def version(connection: Connection) -> int:
+    """Return the version of the tables, 0 for an empty file."""
     return connection.execute("PRAGMA user_version").fetchone()[0]

@@ -76,7 +76,7 @@ def _write_new(target: Path, content: bytes) -> None:
 
 def _exporter(kind: str) -> Callable[[Chat], str]:
     if kind == "json":
-        from .export_json import export_json
+        from ..ingle_json import export_json
 
         return export_json
     if kind == "html":

@@ -109,10 +109,10 @@ def _add(connection: Connection, found: ImportedChat | Chat, report: ImportRepor
     connection.execute("SAVEPOINT chat")
     try:
         if is_new:
-            body = row_writes.encode_settings(chat.settings)
+            body = row_writes.storable_json(chat.settings)
             row_writes.add_chat(connection, chat.id, chat.created, body, source)
         for message in missing:
-            row_writes.MessageNote.of(chat.id, message).write(connection, None)
+            row_writes.add_message(connection, chat.id, message, None)
         if is_new:
             for compaction in chat.compactions.values():
                 row_writes.add_compaction(connection, chat.id, compaction)

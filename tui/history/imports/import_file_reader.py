@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,12 +12,9 @@ import msgspec
 
 from ...chats.chat import Chat
 from ..database.history_errors import HistoryError
-from ..exports.export_json import FORMAT
-from .chatgpt import read_chatgpt
-from .claude import read_claude
-from .imported_chat import ImportedChat, Json, MalformedChat
-from .ingle_json import read_ingle_chat
-from .open_webui import read_open_webui
+from ..ingle_json import FORMAT, read_ingle_chat
+from .imported_chat import ImportedChat, Json, MalformedChat, objects_in
+from .json_exports import read_chatgpt, read_claude, read_open_webui
 from .terminal_chats import read_terminal_chats
 
 MAX_BYTES = 1 << 30
@@ -45,20 +43,16 @@ def read_chats(path: Path) -> Iterator[tuple[int, Entry]]:
         elif head.startswith(b"PK\x03\x04"):
             for name, content in _members(path):
                 yield from _entries(content, f"{name} in {path.name}")
+        elif path.stat().st_size > MAX_BYTES:
+            raise _too_large(path.name)
         else:
-            yield from _entries(_bounded(path), path.name)
+            yield from _entries(path.read_bytes(), path.name)
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}.") from error
     except MalformedChat as error:
         raise HistoryError(f"{path.name} was not understood: {error}.", KNOWN) from error
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise HistoryError(f"{path.name} cannot be unpacked: {error}.") from error
-
-
-def _bounded(path: Path) -> bytes:
-    if path.stat().st_size > MAX_BYTES:
-        raise _too_large(path.name)
-    return path.read_bytes()
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -101,23 +95,16 @@ def _entries(content: bytes, name: str) -> Iterator[tuple[int, Entry]]:
     if not any(readers):
         raise HistoryError(f"{name} is not an export of a known program.", KNOWN)
     for entry, reader in zip(entries, readers, strict=True):
-        yield len(entries), _reading(reader or _unknown, entry)
+        yield len(entries), partial(reader or _unknown, entry)
 
 
 def _listed(parsed: Any) -> list[Json]:
-    if isinstance(parsed, dict):
-        inner = cast("Json", parsed)
-        listed: Any = inner.get("conversations")
-        if not isinstance(listed, list):
-            return [inner]
-        parsed = cast("Any", listed)
-    if not isinstance(parsed, list):
-        return []
-    return [cast("Json", each) for each in cast("list[object]", parsed) if isinstance(each, dict)]
-
-
-def _reading(reader: Reader, entry: Json) -> Entry:
-    return lambda: reader(entry)
+    """Return the chats in a list, in an object's list of conversations, or alone."""
+    if not isinstance(parsed, dict):
+        return objects_in({"conversations": parsed}, "conversations")
+    inner = cast("Json", parsed)
+    listed = isinstance(inner.get("conversations"), list)
+    return objects_in(inner, "conversations") if listed else [inner]
 
 
 def _reader(entry: Json) -> Reader | None:

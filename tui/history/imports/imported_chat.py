@@ -36,12 +36,13 @@ class ForeignMessage:
 
 
 class ImportedChat:
-    """Collects a chat; `source` identifies it permanently, so that a second import
-    recognises it.
+    """Collects a chat of `program`, whose own id is `name`, "" without one.
+
+    `source` identifies it permanently, so that a second import recognises it.
     """
 
-    def __init__(self, source: str, title: str, created: float | None) -> None:
-        self.source = source
+    def __init__(self, program: str, name: str, title: str, created: float | None) -> None:
+        self.source = f"{program}:{name or f'{title}/{created}'}"
         self.settings = ChatSettings(title=" ".join(title.split())[:300])
         self.created = created
         self.current: str | None = None
@@ -95,7 +96,7 @@ class ImportedChat:
     ) -> None:
         parent = kept.get(foreign.parent) if foreign.parent is not None else None
         before = thoughts.get(foreign.parent, "") if foreign.parent is not None else ""
-        reasoning = "\n\n".join(part for part in (before, foreign.reasoning) if part)
+        reasoning = paragraphs(before, foreign.reasoning)
         if foreign.role is None or not (foreign.text.strip() or foreign.attachments):
             kept[foreign.key] = parent
             thoughts[foreign.key] = reasoning
@@ -104,7 +105,7 @@ class ImportedChat:
         if foreign.role == "assistant" and parent and parent.role == "assistant" and is_alone:
             # Parts of one answer, with omitted tool calls between them.
             parent.content += "\n\n" + foreign.text
-            parent.reasoning = "\n\n".join(filter(None, (parent.reasoning, reasoning)))
+            parent.reasoning = paragraphs(parent.reasoning, reasoning)
             kept[foreign.key] = parent
             return
         kept[foreign.key] = chat.add(
@@ -137,17 +138,29 @@ def seconds(value: object) -> float | None:
     if not isinstance(value, (int, float)):
         return None
     number = float(value)
-    for limit in (1e17, 1e14, 1e11):
+    for limit, divisor in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
         if number > limit:
-            number /= {1e17: 1e9, 1e14: 1e6, 1e11: 1e3}[limit]
+            number /= divisor
             break
     return number if 0 < number < 1e11 else None
 
 
-def text_in(value: Json, key: str) -> str:
-    """Return the text under `key`, "" if missing."""
-    found = value.get(key)
-    return found if isinstance(found, str) else ""
+def role_of(name: object) -> Role | None:
+    """Return the role that other programs give this name, None for any other."""
+    if name in ("user", "me", "human"):
+        return "user"
+    return "assistant" if name in ("assistant", "ollama", "ai") else None
+
+
+def paragraphs(*texts: str) -> str:
+    """Return the texts that are not empty, with blank lines between them."""
+    return "\n\n".join(filter(None, texts))
+
+
+def text_in(value: Json, *keys: str) -> str:
+    """Return the first text that is not empty under one of `keys`, "" if missing."""
+    found = (value.get(key) for key in keys)
+    return next((each for each in found if each and isinstance(each, str)), "")
 
 
 def object_in(value: Json, key: str) -> Json:

@@ -7,14 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .imported_chat import ForeignMessage, ImportedChat, MalformedChat, seconds
+from .imported_chat import ForeignMessage, ImportedChat, MalformedChat, role_of, seconds
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 Row = dict[str, Any]
-_USERS = ("user", "me", "human")
-_ASSISTANTS = ("assistant", "ollama", "ai")
 
 
 def read_terminal_chats(path: Path) -> Iterator[ImportedChat]:
@@ -40,7 +38,7 @@ def _oterm(connection: Connection, path: Path) -> Iterator[ImportedChat]:
     changed = path.stat().st_mtime
     for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
         number, name = chat["id"], str(chat.get("name") or "")
-        found = ImportedChat(f"oterm:{number}:{name}", name, changed)
+        found = ImportedChat("oterm", f"{number}:{name}", name, changed)
         found.settings.system = str(chat.get("system") or "")
         before: str | None = None
         for message in _rows(
@@ -60,7 +58,7 @@ def _elia(connection: Connection) -> Iterator[ImportedChat]:
     for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
         number, started = chat["id"], chat.get("started_at")
         title = str(chat.get("title") or "")
-        found = ImportedChat(f"elia:{number}:{started}", title, seconds(started))
+        found = ImportedChat("elia", f"{number}:{started}", title, seconds(started))
         before: str | None = None
         for message in _rows(
             connection, "SELECT * FROM message WHERE chat_id = ? ORDER BY id", (number,)
@@ -79,9 +77,7 @@ def _elia(connection: Connection) -> Iterator[ImportedChat]:
 
 
 def _placed(key: str, parent: str | None, role: object, text: object) -> ForeignMessage:
-    placed = ForeignMessage(key, parent, text=text if isinstance(text, str) else "")
-    placed.role = "user" if role in _USERS else "assistant" if role in _ASSISTANTS else None
-    return placed
+    return ForeignMessage(key, parent, role_of(role), text if isinstance(text, str) else "")
 
 
 def _columns(connection: Connection, table: str) -> set[str]:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
-from ...chats.compaction_record import CompactionRecord
+from ...chats.message import CompactionRecord
 from ...commands.chat_session import SummaryAction
 from ...terminal.external_editor import EditorFailed, edit_text
 from ...text import number_format

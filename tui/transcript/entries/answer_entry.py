@@ -1,4 +1,4 @@
-"""Transcript entry of an answer: reasoning, tool calls and text."""
+"""Transcript entry of an answer: reasoning and text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from ...text.terminal_safe_text import StreamCleaner, clean
-from ..lines.block import EntryBlock
-from ..lines.block_folding import BlockFolding
-from ..lines.line import BLANK, RenderedLine
-from ..lines.line_wrapping import wrap
-from .entry import INDENT, RenderOptions
-from .message_entry import MessageEntry
+from ...text.terminal_safe_text import StreamCleaner, clean, clean_line
+from ..lines.line import BLANK, EntryBlock, RenderedLine, wrap
+from .entry import INDENT, MessageEntry, RenderOptions
 from .reasoning_block import KEY as THOUGHT
 from .reasoning_block import ReasoningBlock
-from .tool_call_block import ToolCallBlock
 
 if TYPE_CHECKING:
     from ..markdown.markdown_stream import MarkdownStream
@@ -40,14 +35,13 @@ class AnswerEntry(MessageEntry):
         pinned: bool = False,
     ) -> None:
         super().__init__(note, id=id, created=created, place=place, pinned=pinned)
-        self.model = clean(model).replace("\n", " ")
+        self.model = clean_line(model)
         self._ending = ""
         self._cleaner: StreamCleaner | None = None
         self._text = ""
         self._pending = ""
         self._finished = False
         self._reasoning: ReasoningBlock | None = None
-        self._tools: list[ToolCallBlock] | None = None
         self._stream: MarkdownStream | None = None
         self._stream_options: RenderOptions | None = None
 
@@ -63,8 +57,7 @@ class AnswerEntry(MessageEntry):
         """Set the complete answer; its text is cleaned when it is first shown."""
         self._text = text
         if reasoning:
-            thoughts = ReasoningBlock.complete(reasoning, reasoning_tokens, reasoning_seconds)
-            self._reasoning = thoughts
+            self._reasoning = ReasoningBlock(reasoning, reasoning_tokens, reasoning_seconds)
         self._ending = ending
         self._finished = True
         self._changed()
@@ -72,7 +65,7 @@ class AnswerEntry(MessageEntry):
 
     def answered_by(self, model: str) -> None:
         """Set the model that answers, if it differs from the one requested."""
-        self.model = clean(model).replace("\n", " ")
+        self.model = clean_line(model)
         self._changed()
 
     @property
@@ -86,23 +79,18 @@ class AnswerEntry(MessageEntry):
         """Return the reasoning, "" without any."""
         return "" if self._reasoning is None else self._reasoning.text
 
-    @property
-    def finished(self) -> bool:
-        """Return whether the answer is complete."""
-        return self._finished
-
     def block_text(self, block: EntryBlock) -> str:
         if block.kind == "thought":
             return self.reasoning
         if block.kind == "fence" and not block.text and self._options is not None:
-            return self._code_so_far(block.key, self._options)
+            from ..markdown.markdown_stream import render_markdown
+
+            lines = render_markdown(self._text, self._options.styles, self._options.width - 2)
+            found = (
+                line.block.text for line in lines if line.block and line.block.key == block.key
+            )
+            return next(found, "")
         return block.text
-
-    def _code_so_far(self, key: str, options: RenderOptions) -> str:
-        from ..markdown.markdown_stream import render_markdown
-
-        lines = render_markdown(self._text, options.styles, options.width - 2)
-        return next((line.block.text for line in lines if line.block and line.block.key == key), "")
 
     def _source(self) -> str:
         return self._text
@@ -120,16 +108,6 @@ class AnswerEntry(MessageEntry):
         if self._reasoning is None:
             self._reasoning = ReasoningBlock()
         self._reasoning.append(text, tokens)
-        self._changed()
-
-    def add_tool_call(self, call: ToolCallBlock) -> None:
-        """Show a call below the text; `update_entry` shows a result that comes later."""
-        self._tools = [*(self._tools or ()), call]
-        self._changed()
-
-    def set_tool_result(self, call: ToolCallBlock, result: str) -> None:
-        """Set the result of a tool call."""
-        call.set_result(result)
         self._changed()
 
     def finish(self, ending: str = "") -> None:
@@ -161,20 +139,13 @@ class AnswerEntry(MessageEntry):
 
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         lines = self._header(options)
-        parts: list[list[RenderedLine]] = []
         if self._reasoning is not None:
             alone = not self._text and not self._finished
             folded = self.is_folded(THOUGHT, options.folds_reasoning and not alone)
-            parts.append(self._reasoning.lines(options, folded))
+            lines += self._reasoning.lines(options, folded)
         if self._text or not self._finished:
-            parts.append(self._body(options))
-        for index, call in enumerate(self._tools or ()):
-            key = f"tool:{index}"
-            parts.append(call.lines(options, key, self.is_folded(key, True)))
-        for part in parts:
-            if part and len(lines) > 1:
-                lines.append(BLANK)
-            lines += part
+            body = self._body(options)
+            lines += [BLANK, *body] if body and len(lines) > 1 else body
         if self._ending:
             ending = wrap(Text(self._ending, options.styles.muted, end=""), options.width - 2)
             lines += [line.prefixed(INDENT) for line in ending]
@@ -185,12 +156,17 @@ class AnswerEntry(MessageEntry):
         # Imported with the first answer: the parser would delay the first key.
         from ..markdown.markdown_stream import MarkdownStream, render_markdown
 
-        folding = BlockFolding(self.is_folded, long_code=self._cleaner is None)
+        # Not folded in an answer that was watched as it grew: its text would jump.
+        fold_long_code = self._cleaner is None
+
+        def is_folded(key: str) -> bool:
+            return self.is_folded(key, fold_long_code)
+
         stream = self._stream if options is self._stream_options else None
         if self._finished and stream is None:
-            return render_markdown(self.text, options.styles, options.width - 2, INDENT, folding)
+            return render_markdown(self.text, options.styles, options.width - 2, INDENT, is_folded)
         if stream is None:
-            stream = MarkdownStream(options.styles, options.width - 2, INDENT, folding)
+            stream = MarkdownStream(options.styles, options.width - 2, INDENT, is_folded)
             self._stream, self._stream_options = stream, options
             self._pending = self._text
         pending, self._pending = self._pending, ""

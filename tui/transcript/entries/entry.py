@@ -1,13 +1,18 @@
-"""Base class of transcript entries, which render themselves to lines."""
+"""Base classes of transcript entries, which render themselves to lines."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..lines.block import EntryBlock
-from ..lines.line import RenderedLine
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+
+from ...text.terminal_safe_text import clean_line
+from ..lines.line import EntryBlock, RenderedLine, single_line
 from ..lines.transcript_styles import TranscriptStyles
 
 INDENT = "  "
@@ -36,7 +41,7 @@ class Entry(ABC):
         self.id = id
         self._options: RenderOptions | None = None
         self._lines: list[RenderedLine] = []
-        self._folds: dict[str, bool] | None = None
+        self._folds: dict[str, bool] = {}
 
     def lines(self, options: RenderOptions) -> list[RenderedLine]:
         """Return the rendered lines, a blank one last."""
@@ -62,7 +67,7 @@ class Entry(ABC):
 
     def is_folded(self, key: str, by_default: bool) -> bool:
         """Return whether a block of the entry is folded."""
-        return by_default if self._folds is None else self._folds.get(key, by_default)
+        return self._folds.get(key, by_default)
 
     @property
     def has_foldable(self) -> bool:
@@ -72,18 +77,16 @@ class Entry(ABC):
     @property
     def was_folded(self) -> bool:
         """Return whether the user folded or unfolded anything in it."""
-        return self._folds is not None
+        return bool(self._folds)
 
     def copy_folds(self, other: Entry) -> None:
         """Copy the fold state of `other`, which shows the same message."""
-        if other is not self and other._folds is not None:
+        if other is not self and other._folds:
             self._folds = dict(other._folds)
             self._changed()
 
     def fold(self, key: str, folded: bool) -> None:
         """Fold or unfold a block."""
-        if self._folds is None:
-            self._folds = {}
         self._folds[key] = folded
         self._changed()
 
@@ -105,3 +108,83 @@ class Entry(ABC):
 
     def _changed(self) -> None:
         self._options = None
+
+
+MIN_NOTE = 12
+"""Cells below which a note is omitted rather than cut."""
+
+
+class MessageEntry(Entry):
+    """A message with its header; `created` is in Unix seconds, None if unknown."""
+
+    def __init__(
+        self,
+        note: str = "",
+        *,
+        id: str = "",  # noqa: A002
+        created: float | None = None,
+        place: tuple[int, int] | None = None,
+        pinned: bool = False,
+    ) -> None:
+        super().__init__(id)
+        self._note = note
+        self._created = created
+        self._place = place
+        self._pinned = pinned
+
+    @property
+    def pinned(self) -> bool:
+        """Return whether it is kept verbatim in every compaction."""
+        return self._pinned
+
+    def annotate(self, note: str) -> None:
+        """Set the note beside the name, such as the speed."""
+        if note != self._note:
+            self._note = note
+            self._changed()
+
+    def set_pinned(self, pinned: bool) -> None:
+        """Mark it as pinned or not."""
+        if pinned != self._pinned:
+            self._pinned = pinned
+            self._changed()
+
+    @abstractmethod
+    def _name_and_style(self, options: RenderOptions) -> tuple[str, Style]:
+        """Return the name in the header and its style."""
+
+    def _header(self, options: RenderOptions) -> list[RenderedLine]:
+        """Return the header: name and facts; if space is short, the hint is dropped first, then the
+        end of the note.
+        """
+        name, style = self._name_and_style(options)
+        head = Text.assemble(("▌ ", style), (name, style), end="")
+        room = options.width - head.cell_len
+        if room < 8:
+            return [single_line(head, options.width)]
+        timed = self._created and options.shows_times
+        when = time.strftime("%H:%M", time.localtime(self._created)) if timed else ""
+        pin = "◆ pinned" if self._pinned else ""
+        place = "" if self._place is None else f"{self._place[0]}/{self._place[1]}"
+        hinted = f"{place} ‹alt+←→›" if self._place is not None else ""
+        note = clean_line(self._note)
+        for shown in (hinted, place):
+            facts = [part for part in (when, note, shown, pin) if part]
+            if cell_len("  " + " · ".join(facts)) <= room:
+                break
+        else:
+            facts = _cut_note([when, note, place, pin], room)
+        if facts:
+            head.append("  " + " · ".join(facts), options.styles.muted)
+        return [single_line(head, options.width)]
+
+
+def _cut_note(facts: list[str], room: int) -> list[str]:
+    when, note, *others = facts
+    rest = [part for part in (when, *others) if part]
+    space = room - 2 - cell_len(" · ".join(rest)) - (3 if rest else 0)
+    if space < MIN_NOTE:
+        return rest
+    cut = Text(note, end="")
+    cut.truncate(space, overflow="ellipsis")
+    return [part for part in (when, cut.plain, *others) if part]

@@ -9,12 +9,9 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text import number_format
-from ...text.terminal_safe_text import clean
-from ..lines.block import EntryBlock
-from ..lines.line import BLANK, RenderedLine
-from ..lines.line_wrapping import wrap, wrap_plain
-from .entry import INDENT, RenderOptions
-from .message_entry import MessageEntry
+from ...text.terminal_safe_text import clean, clean_line
+from ..lines.line import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
+from .entry import INDENT, MessageEntry, RenderOptions
 
 if TYPE_CHECKING:
     from ...chats.message import Attachment
@@ -66,14 +63,13 @@ class PromptEntry(MessageEntry):
         """Return a chip, followed by the text if unfolded."""
         folded = self.is_folded(key, True)
         block = EntryBlock("attachment", key, attachment.text, folded)
-        name = clean(attachment.name).replace("\n", " ")
+        name = clean_line(attachment.name)
         size = f" · {number_format.tokens(len(attachment.text))} characters"
         facts = size + ("" if folded else " ▾")
         label = Text(f"⊞ {name}", options.styles.chip, end="")
         label.truncate(max(6, options.width - 2 - len(facts)), overflow="ellipsis")
         label.append(facts, options.styles.muted)
-        label.truncate(options.width - 2, overflow="ellipsis")
-        chip = wrap(label, options.width)[0].prefixed(INDENT).within(block, handle="fold")
+        chip = single_line(label, options.width - 2).prefixed(INDENT).within(block, handle="fold")
         if folded:
             return [chip]
         rows = clean(attachment.text[: MAX_SHOWN * 200]).expandtabs(4).split("\n")

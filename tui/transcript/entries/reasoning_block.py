@@ -8,36 +8,30 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import StreamCleaner, clean
-from ..lines.block import EntryBlock
-from ..lines.line import RenderedLine
-from ..lines.line_wrapping import wrap
+from ..lines.line import EntryBlock, RenderedLine, single_line, wrap
 from .entry import INDENT, RenderOptions
-from .plain_text_stream import PlainStream
 
 KEY = "thought"
 
 
 class ReasoningBlock:
-    """Reasoning that grows until the answer begins; one line when folded."""
+    """Reasoning that grows until the answer begins; one line when folded.
 
-    def __init__(self) -> None:
-        self._text = ""
+    With `text` it is complete; it is then cleaned when it is first shown. Of a growing one, only
+    the last line is wrapped again.
+    """
+
+    def __init__(self, text: str = "", tokens: int = 0, seconds: float | None = None) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._seconds = seconds
         self._cleaner: StreamCleaner | None = None
-        self._tokens = 0
-        self._seconds: float | None = None
         self._began: float | None = None
-        self._stream: PlainStream | None = None
-        self._stream_options: RenderOptions | None = None
+        self._options: RenderOptions | None = None
         self._pending = ""
-
-    @classmethod
-    def complete(cls, text: str, tokens: int = 0, seconds: float | None = None) -> ReasoningBlock:
-        """Return complete reasoning; it is cleaned when it is first shown."""
-        block = cls()
-        block._text = text
-        block._tokens = tokens
-        block._seconds = seconds
-        return block
+        self._last_line = ""
+        self._settled: list[RenderedLine] = []
+        self._tail: list[RenderedLine] = []
 
     @property
     def text(self) -> str:
@@ -65,7 +59,7 @@ class ReasoningBlock:
         """End the reasoning."""
         if self._cleaner is not None:
             self._add(self._cleaner.flush())
-        if self.is_open and self._began is not None:
+        if self._began is not None and self._seconds is None:
             self._seconds = time.monotonic() - self._began
 
     def lines(self, options: RenderOptions, folded: bool) -> list[RenderedLine]:
@@ -73,12 +67,8 @@ class ReasoningBlock:
         # Without the text: it grows, and finished lines stay as they are.
         block = EntryBlock("thought", KEY, "", folded)
         head = Text(f"{'▸' if folded else '▾'} {self._facts()}", options.styles.thought, end="")
-        head.truncate(options.width - 2, overflow="ellipsis")
-        lines = wrap(head, options.width)[:1]
-        handle = lines[0].prefixed(INDENT).within(block, handle="fold")
-        if folded:
-            return [handle]
-        return [handle, *self._body(options, block)]
+        handle = single_line(head, options.width - 2).prefixed(INDENT).within(block, handle="fold")
+        return [handle] if folded else [handle, *self._body(options, block)]
 
     def _add(self, text: str) -> None:
         self._text += text
@@ -93,12 +83,20 @@ class ReasoningBlock:
         return f"thought for {number_format.duration(self._seconds)}{count}"
 
     def _body(self, options: RenderOptions, block: EntryBlock) -> list[RenderedLine]:
-        if self._stream is None or self._stream_options is not options:
-            style = options.styles.thought
-            self._stream = PlainStream(options.width - 4, style, f"{INDENT}▏ ", block)
-            self._stream_options = options
+        def wrapped(text: str) -> list[RenderedLine]:
+            lines = wrap(Text(text, options.styles.thought, end=""), options.width - 4)
+            return [
+                line.prefixed(f"{INDENT}▏ ", options.styles.thought).within(block) for line in lines
+            ]
+
+        if self._options is not options:
+            self._options = options
+            self._settled, self._tail, self._last_line = [], [], ""
             self._pending = self.text.lstrip("\n")
-        pending, self._pending = self._pending, ""
-        if pending:
-            self._stream.append(pending)
-        return self._stream.lines
+        if self._pending:
+            whole, newline, self._last_line = (self._last_line + self._pending).rpartition("\n")
+            if newline:
+                self._settled += wrapped(whole)
+            self._tail = wrapped(self._last_line) if self._last_line else []
+            self._pending = ""
+        return [*self._settled, *self._tail]

@@ -1,16 +1,32 @@
-"""One rendered line of the transcript."""
+"""Rendered lines of the transcript, the blocks they belong to, and wrapping."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import lru_cache
+from typing import Literal
 
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from .block import EntryBlock
+BlockKind = Literal["fence", "table", "thought", "attachment", "seam", "system"]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBlock:
+    """Kind and content of a part of an entry.
+
+    `key` identifies it within its entry and stays while the entry grows; `text` is what copying it
+    gives; `folded` is None if it cannot be folded.
+    """
+
+    kind: BlockKind
+    key: str
+    text: str
+    folded: bool | None = None
 
 
 Handle = Literal["fold", "copy"]
@@ -62,3 +78,55 @@ def joined(blocks: Iterable[list[RenderedLine]]) -> list[RenderedLine]:
             lines.append(BLANK)
         lines.extend(block)
     return lines
+
+
+@lru_cache(1)
+def _console() -> Console:
+    # Only its measuring is used; nothing is ever printed through it.
+    return Console(width=80, force_terminal=True, legacy_windows=False, _environ={})
+
+
+def wrap(text: Text, width: int) -> list[RenderedLine]:
+    """Wrap text to lines of at most `width` cells; longer words are cut."""
+    console = _console()
+    lines: list[RenderedLine] = []
+    for paragraph in text.split("\n", allow_blank=True):
+        if not paragraph.plain:
+            lines.append(BLANK)
+            continue
+        if paragraph.style:
+            # Rendering omits the style of a text without spans.
+            paragraph.stylize_before(paragraph.style)
+        wrapped = paragraph.wrap(console, max(1, width), overflow="fold", tab_size=4)
+        for index, part in enumerate(wrapped):
+            lines.append(RenderedLine(tuple(part.render(console)), soft=index > 0))
+    return lines
+
+
+def single_line(text: Text, width: int) -> RenderedLine:
+    """Return one line of at most `width` cells, cut with an ellipsis."""
+    text.truncate(width, overflow="ellipsis")
+    return wrap(text, width + 1)[0]
+
+
+def marked(segments: Iterable[Segment], span: tuple[int, int], style: Style) -> list[Segment]:
+    """Return the segments with `style` over the characters in `span`; -1 stands for the end."""
+    text = Text.assemble(*((part, own or "") for part, own, _ in segments), end="")
+    text.stylize(style, span[0], None if span[1] == -1 else span[1])
+    return list(text.render(_console()))
+
+
+def selected_text(spans: Iterable[tuple[RenderedLine, tuple[int, int]]]) -> str:
+    """Return the text in spans of characters, without layout and with soft-wrapped lines joined."""
+    parts: list[str] = []
+    for line, (first, last) in spans:
+        start, end = max(line.indent, first), None if last == -1 else last
+        text = line.text[start:end].rstrip()
+        joint = " " if line.soft else "\n"
+        parts.append(f"{joint}{text}" if parts else text)
+    return "".join(parts)
+
+
+def wrap_plain(plain: str, width: int) -> list[RenderedLine]:
+    """Wrap plain text to lines of at most `width` cells."""
+    return wrap(Text(plain, end=""), width)

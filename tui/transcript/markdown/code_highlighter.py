@@ -61,27 +61,27 @@ def _lexer(language: str) -> Lexer | None:
         return None
 
 
+_STYLE_NAMES: dict[_TokenType, str] = {
+    Comment: "syntax_comment",
+    String: "syntax_string",
+    Literal.Date: "syntax_string",
+    Number: "syntax_number",
+    Keyword: "syntax_keyword",
+    Operator.Word: "syntax_keyword",
+    Name.Function: "syntax_name",
+    Name.Class: "syntax_name",
+    Name.Decorator: "syntax_name",
+    Generic.Inserted: "diff_added",
+    Generic.Deleted: "diff_removed",
+    Generic.Heading: "syntax_keyword",
+    Generic.Subheading: "syntax_keyword",
+}
+"""The field of `TranscriptStyles` for each type of token and its subtypes."""
+
+
 def _style(token_type: _TokenType, styles: TranscriptStyles) -> Style | None:
-    if token_type in Generic:
-        return _diff_style(token_type, styles)
-    if token_type in Comment:
-        return styles.syntax_comment
-    if token_type in String or token_type in Literal.Date:
-        return styles.syntax_string
-    if token_type in Number:
-        return styles.syntax_number
-    if token_type in Keyword or token_type in Operator.Word:
-        return styles.syntax_keyword
-    if token_type in Name.Function or token_type in Name.Class or token_type in Name.Decorator:
-        return styles.syntax_name
-    return None
-
-
-def _diff_style(token_type: _TokenType, styles: TranscriptStyles) -> Style | None:
-    if token_type in Generic.Inserted:
-        return styles.diff_added
-    if token_type in Generic.Deleted:
-        return styles.diff_removed
-    if token_type in Generic.Heading or token_type in Generic.Subheading:
-        return styles.syntax_keyword
+    """Return the style of a token's type or of the nearest type above it, None for plain text."""
+    for kind in reversed(token_type.split()):
+        if kind in _STYLE_NAMES:
+            return getattr(styles, _STYLE_NAMES[kind])
     return None

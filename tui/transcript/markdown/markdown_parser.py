@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
@@ -149,6 +150,12 @@ class MarkdownParser:
                 return content[:end]
             end += PIECE // 2
         return None
+
+
+@lru_cache(1)
+def shared_parser() -> MarkdownParser:
+    """Return the parser, which is slow to create."""
+    return MarkdownParser()
 
 
 def _markdown_it() -> MarkdownIt:

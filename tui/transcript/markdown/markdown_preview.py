@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
 from ...text.terminal_safe_text import clean
 from ..math.math_text import math_line
-from .markdown_parser import MarkdownParser
+from .markdown_parser import shared_parser
 
 LENGTH = 200
 _MARKS = 2
 """Factor of source characters read, since marks and addresses are omitted."""
 
 
-@lru_cache(1)
-def _parser() -> MarkdownParser:
-    return MarkdownParser()
-
-
 def preview(source: str, length: int = LENGTH) -> str:
     """Return at most the first `length` visible characters of `source` on one line."""
-    blocks = _parser().parse(clean(source[: _MARKS * length]), live=True)
+    blocks = shared_parser().parse(clean(source[: _MARKS * length]), live=True)
     words = " ".join(part for block in blocks for part in _parts(block))
     return " ".join(words.split())[:length]
 

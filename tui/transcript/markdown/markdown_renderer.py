@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
@@ -12,15 +13,11 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import clean
-from ..lines.block import EntryBlock
-from ..lines.block_folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, BlockFolding
-from ..lines.line import BLANK, RenderedLine, joined
-from ..lines.line_wrapping import wrap
+from ..lines.line import BLANK, EntryBlock, RenderedLine, joined, wrap
 from ..lines.transcript_styles import TranscriptStyles
 from ..math.math_symbols import RAISED
 from ..math.math_text import math_line, math_lines, partial_math
 from .markdown_parser import is_closed
-from .safe_links import safe_link
 from .table_renderer import render_table
 
 BULLETS = "•◦▪"
@@ -30,15 +27,29 @@ MIN_WIDTH = 8
 """If less width is left for text, deeper nesting is not indented."""
 
 
+MAX_LINES = 40
+"""Lines above which code can be folded."""
+SHOWN_LINES = 20
+"""Lines that folded code still shows."""
+
+IsFolded = Callable[[str], bool]
+"""Returns whether the long code with this block key is folded."""
+
+
+def fold_all(_key: str) -> bool:
+    """Return that any long code is folded."""
+    return True
+
+
 class MarkdownRenderer:
     """Renders blocks at one width in one set of styles."""
 
     def __init__(
-        self, styles: TranscriptStyles, width: int, folding: BlockFolding = DEFAULT_FOLDING
+        self, styles: TranscriptStyles, width: int, is_folded: IsFolded = fold_all
     ) -> None:
         self._styles = styles
         self._width = max(8, width)
-        self._folding = folding
+        self._is_folded = is_folded
         self._first_line = 0
         # Cached renderings of a growing block, by its source.
         self._texts: dict[int, tuple[list[Token], Text]] = {}
@@ -161,14 +172,16 @@ class MarkdownRenderer:
         language = clean(node.info).split()[0] if node.info.strip() else ""
         finished = node.type == "code_block" or not live or is_closed(node.to_tokens()[0])
         key = f"fence:{self._first_line + (node.map[0] if node.map else 0)}"
-        styles = self._styles
         if not finished:
             return self._growing_code(code, language, key, width)
-        rows = _highlight(code, language, styles) if language else _plain(code)
-        is_long = len(rows) > MAX_LINES
-        folded = None
-        if is_long:
-            folded = self._folding.is_folded(key, self._folding.long_code)
+        if language:
+            # Imported when the first block closes, since the lexers are slow to import.
+            from .code_highlighter import highlight
+
+            rows = highlight(code, language, self._styles)
+        else:
+            rows = [[Segment(line)] for line in code.split("\n")]
+        folded = self._is_folded(key) if len(rows) > MAX_LINES else None
         block = EntryBlock("fence", key, clean(node.content).removesuffix("\n"), folded)
         lines: list[RenderedLine] = []
         if language:
@@ -178,17 +191,29 @@ class MarkdownRenderer:
         if folded is not None:
             hidden = len(rows) - SHOWN_LINES
             words = f"▸ {hidden} more lines" if folded else "▾ fold"
-            more = Segment(f" {words}".ljust(width)[:width], styles.fence_label)
+            more = Segment(f" {words}".ljust(width)[:width], self._styles.fence_label)
             lines.append(RenderedLine((more,), indent=width, block=block, handle="fold"))
         return lines
 
     def _label(self, language: str, width: int, block: EntryBlock) -> RenderedLine:
-        segment = Segment(_label(language, width), self._styles.fence_label)
+        """Return the line above code: its language, and how to copy it."""
+        left, right = f" {language}", "copy y "
+        space = width - cell_len(left) - len(right)
+        text = left + " " * space + right if space > 0 else left.ljust(width)[:width]
+        segment = Segment(text, self._styles.fence_label)
         return RenderedLine((segment,), indent=width, block=block, handle="copy")
 
     def _row(self, row: list[Segment], width: int, block: EntryBlock) -> list[RenderedLine]:
+        """Return a row of code on its background, over several lines if it is long."""
         ground = self._styles.fence
-        return [_ground(part, width, ground).within(block) for part in _fold(row, width - 2)]
+        padded = (
+            Segment.adjust_line_length([Segment(" "), *part], width, ground)
+            for part in _fold(row, width - 2)
+        )
+        return [
+            RenderedLine(tuple(Segment.apply_style(line, ground)), indent=1, block=block)
+            for line in padded
+        ]
 
     def _growing_code(self, code: str, language: str, key: str, width: int) -> list[RenderedLine]:
         """Return unfinished code: plain, with only its last row rendered again.
@@ -214,18 +239,14 @@ class MarkdownRenderer:
 
     def _inline(self, node: SyntaxTreeNode) -> Text:
         """Return the styled text of a leaf block, not to be modified."""
-        if len(node.children) == 1:
-            tokens: list[Token] = node.children[0].meta.get("inline", [])
-            kept = self._texts.get(id(tokens))
-            if kept is not None and kept[0] is tokens:
-                return kept[1]
-            text = Text(end="")
-            self._append_inline(text, tokens)
-            self._texts[id(tokens)] = (tokens, text)
-            return text
+        # A leaf block has one inline node, an empty one none.
+        tokens: list[Token] = node.children[0].meta.get("inline", []) if node.children else []
+        kept = self._texts.get(id(tokens))
+        if kept is not None and kept[0] is tokens:
+            return kept[1]
         text = Text(end="")
-        for child in node.children:
-            self._append_inline(text, child.meta.get("inline", []))
+        self._append_inline(text, tokens)
+        self._texts[id(tokens)] = (tokens, text)
         return text
 
     def _append_inline(self, text: Text, tokens: list[Token]) -> None:
@@ -298,11 +319,9 @@ def _checked(item: SyntaxTreeNode) -> str | None:
     if first is None or first.type != "paragraph" or not first.children:
         return None
     tokens: list[Token] = first.children[0].meta.get("inline", [])
-    head = tokens[0] if tokens else None
-    if head is None or head.type != "text":
-        return None
-    match = _TASK.match(head.content)
-    if match is None:
+    head = tokens[0] if tokens and tokens[0].type == "text" else None
+    match = None if head is None else _TASK.match(head.content)
+    if head is None or match is None:
         return None
     # The tokens may be cached and rendered again, so they are not modified.
     rest = head.copy(content=head.content[match.end() :])
@@ -320,25 +339,6 @@ def _is_loose(node: SyntaxTreeNode) -> bool:
     return any(
         child.type == "paragraph" and not child.hidden for item in items for child in item.children
     )
-
-
-def _label(language: str, width: int) -> str:
-    """Return the line above code: its language, and how to copy it."""
-    left, right = f" {language}", "copy y "
-    if cell_len(left) + len(right) + 1 > width:
-        return left.ljust(width)[:width]
-    return left + " " * (width - cell_len(left) - len(right)) + right
-
-
-def _plain(code: str) -> list[list[Segment]]:
-    return [[Segment(line)] for line in code.split("\n")]
-
-
-def _highlight(code: str, language: str, styles: TranscriptStyles) -> list[list[Segment]]:
-    # Imported when the first block closes, since the lexers are slow to import.
-    from .code_highlighter import highlight
-
-    return highlight(code, language, styles)
 
 
 def _fold(row: list[Segment], width: int) -> list[list[Segment]]:
@@ -361,8 +361,13 @@ def _fold(row: list[Segment], width: int) -> list[list[Segment]]:
     return parts
 
 
-def _ground(row: list[Segment], width: int, ground: Style) -> RenderedLine:
-    used = sum(segment.cell_length for segment in row)
-    segments = [Segment(text, ground + style if style else ground) for text, style, _ in row]
-    padding = Segment(" " * max(0, width - used - 1), ground)
-    return RenderedLine((Segment(" ", ground), *segments, padding), indent=1)
+MAX_LINK = 2048
+# Other characters could be confused with the escape sequence around the address.
+_SAFE_LINK = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)
+
+
+def safe_link(address: str) -> str | None:
+    """Return a web or mail address of visible ASCII characters, None for any other."""
+    if len(address) > MAX_LINK or not _SAFE_LINK.fullmatch(address):
+        return None
+    return address

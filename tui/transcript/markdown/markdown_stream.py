@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from markdown_it.token import Token
 
-from ..lines.block_folding import DEFAULT_FOLDING, BlockFolding
 from ..lines.line import BLANK, RenderedLine
 from ..lines.transcript_styles import TranscriptStyles
-from .markdown_parser import MarkdownParser
-from .markdown_renderer import MarkdownRenderer
+from .markdown_parser import shared_parser
+from .markdown_renderer import IsFolded, MarkdownRenderer, fold_all
 
 DISPLAY_MATHS = ("\\[", "$$")
-
-
-@lru_cache(1)
-def _parser() -> MarkdownParser:
-    return MarkdownParser()
 
 
 class MarkdownStream:
@@ -28,47 +20,46 @@ class MarkdownStream:
         styles: TranscriptStyles,
         width: int,
         indent: str = "",
-        folding: BlockFolding = DEFAULT_FOLDING,
+        is_folded: IsFolded = fold_all,
     ) -> None:
-        self._renderer = MarkdownRenderer(styles, width, folding)
+        self._renderer = MarkdownRenderer(styles, width, is_folded)
         self._indent = indent
         self._tail = ""
         self._settled: list[RenderedLine] = []
         self._settled_source = ""
         self._first_line = 0
         self._known: dict[str, list[Token]] = {}
-        self._lines: list[RenderedLine] = []
-
-    @property
-    def lines(self) -> list[RenderedLine]:
-        """Return all lines as of the last `append` or `finish`."""
-        return self._lines
+        self.lines: list[RenderedLine] = []
+        """All lines as of the last `append` or `finish`; not to be modified."""
 
     def append(self, text: str) -> None:
         """Add clean text and render the unfinished end again."""
         self._tail += text
         if "\n" in text:
             self._settle()
-        parsed = _parser().parse(self._tail, live=True, known=self._known)
-        self._show(self._renderer.render(parsed, live=True, first_line=self._first_line))
+        parsed = shared_parser().parse(self._tail, live=True, known=self._known)
+        tail = self._renderer.render(parsed, live=True, first_line=self._first_line)
+        self.lines = self._with_gap(tail)
 
     def finish(self) -> None:
         """Render the final end."""
         source = self._settled_source + self._tail
-        if _parser().defines_references(source) or any(mark in source for mark in DISPLAY_MATHS):
+        if shared_parser().defines_references(source) or any(
+            mark in source for mark in DISPLAY_MATHS
+        ):
             # A definition below defines links above it, and unclosed maths is text.
             self._settled, self._settled_source, self._tail = [], "", source
             self._first_line = 0
             self._known.clear()
             self._renderer.forget()
-        blocks = _parser().parse(self._tail, known=self._known)
-        self._show(self._renderer.render(blocks, first_line=self._first_line))
+        blocks = shared_parser().parse(self._tail, known=self._known)
+        self.lines = self._with_gap(self._renderer.render(blocks, first_line=self._first_line))
 
     def _settle(self) -> None:
-        length = _parser().settled_length(self._tail)
+        length = shared_parser().settled_length(self._tail)
         if not length:
             return
-        blocks = _parser().parse(self._tail[:length], known=self._known)
+        blocks = shared_parser().parse(self._tail[:length], known=self._known)
         self._settled = self._with_gap(self._renderer.render(blocks, first_line=self._first_line))
         self._first_line += self._tail.count("\n", 0, length)
         self._settled_source += self._tail[:length]
@@ -76,9 +67,6 @@ class MarkdownStream:
         # The next text begins another block.
         self._known.clear()
         self._renderer.forget()
-
-    def _show(self, tail: list[RenderedLine]) -> None:
-        self._lines = self._with_gap(tail)
 
     def _with_gap(self, more: list[RenderedLine]) -> list[RenderedLine]:
         gap = [BLANK] if self._settled and more else []
@@ -91,8 +79,8 @@ def render_markdown(
     styles: TranscriptStyles,
     width: int,
     indent: str = "",
-    folding: BlockFolding = DEFAULT_FOLDING,
+    is_folded: IsFolded = fold_all,
 ) -> list[RenderedLine]:
     """Return the lines of a whole document."""
-    lines = MarkdownRenderer(styles, width, folding).render(_parser().parse(source))
+    lines = MarkdownRenderer(styles, width, is_folded).render(shared_parser().parse(source))
     return [line.prefixed(indent) for line in lines] if indent else lines

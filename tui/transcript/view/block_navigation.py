@@ -1,12 +1,28 @@
-"""The stops of the block cursor in an entry."""
+"""The stops of the block cursor in an entry, and the actions available at each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from ..entries.answer_entry import AnswerEntry
 from ..entries.entry import Entry
-from ..lines.block import EntryBlock
-from ..lines.line import RenderedLine
+from ..entries.prompt_entry import PromptEntry
+from ..lines.line import EntryBlock, RenderedLine
+
+Action = Literal["menu", "copy", "edit", "again", "branch", "pin", "fold", "open", "undo"]
+KEYS: dict[str, Action] = {
+    "enter": "menu",
+    "y": "copy",
+    "e": "edit",
+    "r": "again",
+    "b": "branch",
+    "p": "pin",
+    "z": "fold",
+    "o": "open",
+    "u": "undo",
+}
+"""Actions of single keys on the block under the cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +60,24 @@ def stops(entry: Entry, lines: list[RenderedLine]) -> list[BlockStop]:
     if parts and lines and lines[0].block is not None:
         return parts
     return [BlockStop(entry, None, 0, max(0, len(lines) - 2)), *parts]
+
+
+def is_compaction(at: BlockStop) -> bool:
+    """Return whether it is a compaction."""
+    return at.block is not None and at.block.kind == "seam"
+
+
+def actions(at: BlockStop) -> list[Action]:
+    """Return the actions on a block, in the order in which they are offered."""
+    if is_compaction(at):
+        return ["menu", "copy", "undo", "open"]
+    found: list[Action] = ["menu", "copy"]
+    if at.entry.id and isinstance(at.entry, PromptEntry):
+        found += ("edit", "again", "branch", "pin")
+    elif at.entry.id and isinstance(at.entry, AnswerEntry):
+        found += ("again", "branch", "pin")
+    if at.block is not None and at.block.folded is not None:
+        found += ("fold", "open")
+    elif at.block is None and at.entry.has_foldable:
+        found.append("fold")
+    return found

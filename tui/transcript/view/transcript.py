@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -17,26 +16,11 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from ..entries.entry import Entry
-from ..lines.block import EntryBlock
-from ..lines.line import RenderedLine
-from .block_navigation import BlockStop, stops
-from .search_hits import Span, hit_spans
-from .selected_text import marked, selected_text
+from ..lines.line import RenderedLine, marked, selected_text
+from .block_navigation import KEYS, Action, BlockStop, stops
+from .transcript_search import Span, hit_spans
 from .transcript_view import TranscriptView
 
-Action = Literal["menu", "copy", "edit", "again", "branch", "pin", "fold", "open", "undo"]
-KEYS: dict[str, Action] = {
-    "enter": "menu",
-    "y": "copy",
-    "e": "edit",
-    "r": "again",
-    "b": "branch",
-    "p": "pin",
-    "z": "fold",
-    "o": "open",
-    "u": "undo",
-}
-"""Actions of single keys on the block under the cursor."""
 WORD = re.compile(r"[\w'’./:@~#?&=%+-]+")
 
 
@@ -65,16 +49,6 @@ class Transcript(TranscriptView, can_focus=False):
             super().__init__()
             self.action: Action = action
             self.at = at
-
-        @property
-        def entry(self) -> Entry:
-            """Return the entry of the action."""
-            return self.at.entry
-
-        @property
-        def block(self) -> EntryBlock | None:
-            """Return the part of the entry."""
-            return self.at.block
 
     class CursorMoved(Message):
         """The block cursor is `at` a block, or was left."""
@@ -179,7 +153,7 @@ class Transcript(TranscriptView, can_focus=False):
             seen = [s for s in self._stops(self._entries[index]) if top <= at + s.last]
             seen = [stop for stop in seen if at + stop.first < end]
             if seen:
-                return seen[-1] if step < 0 else seen[0]
+                return seen[-1 if step < 0 else 0]
             index += step
         return None
 
@@ -318,7 +292,7 @@ class Transcript(TranscriptView, can_focus=False):
         if here is None or here[0] is not entry or not self._is_marked(line, offset, here[1]):
             return [Segment(margin), *segments]
         ground = styles.cursor
-        over = [Segment(text, ground + style if style else ground) for text, style, _ in segments]
+        over = list(Segment.apply_style(segments, ground))
         space = self._options.width - sum(segment.cell_length for segment in over)
         mark = Segment("▌", styles.cursor_mark)
         return [Segment(margin[:-1]), mark, *over, Segment(" " * max(0, space), ground)]

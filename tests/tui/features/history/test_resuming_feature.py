@@ -16,7 +16,7 @@ import pytest
 
 from ingle.daemon.client.generation_stream import Generation
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.chats.queued_prompt import QueuedPrompt
+from ingle.tui.chats.message import QueuedPrompt
 from ingle.tui.settings.chat_folders import ChatFolders
 
 from ...conftest import Answer, FakeGeneration

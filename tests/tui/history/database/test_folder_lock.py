@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ingle.tui.history.database import folder_lock
-from ingle.tui.history.database.folder_lock import FolderLock
+from ingle.tui.history.database import database
+from ingle.tui.history.database.database import FolderLock
 
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FolderLock]]:
-    monkeypatch.setattr(folder_lock, "PATIENCE", 0.0)
+    monkeypatch.setattr(database, "LOCK_PATIENCE", 0.0)
     made = [FolderLock(tmp_path) for _ in range(3)]
     yield made
     for lock in made:
@@ -43,7 +43,7 @@ def test_many_share_and_one_is_alone(locks: list[FolderLock]) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from ingle.tui.history.database.folder_lock import FolderLock
+from ingle.tui.history.database.database import FolderLock
 
 lock = FolderLock(Path(sys.argv[1]))
 getattr(lock, sys.argv[2])()

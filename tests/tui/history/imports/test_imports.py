@@ -16,11 +16,11 @@ import pytest
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.history.database.history_errors import HistoryError
-from ingle.tui.history.exports.export_json import export_json
 from ingle.tui.history.history_store import HistoryStore
 from ingle.tui.history.imports import import_file_reader
 from ingle.tui.history.imports.import_chats import ImportReport, import_chats
 from ingle.tui.history.imports.imported_chat import seconds
+from ingle.tui.history.ingle_json import export_json
 
 if TYPE_CHECKING:
     from ..conftest import Keeper, MakeStore

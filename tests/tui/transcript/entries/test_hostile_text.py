@@ -19,14 +19,10 @@ import pytest
 
 from ingle.tui.chats.message import Attachment
 from ingle.tui.text.terminal_safe_text import StreamCleaner, clean
-from ingle.tui.transcript.entries.all_entries import (
-    AnswerEntry,
-    Entry,
-    NoticeEntry,
-    PromptEntry,
-    SystemEntry,
-    ToolCallBlock,
-)
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
+from ingle.tui.transcript.entries.entry import Entry
+from ingle.tui.transcript.entries.program_entries import NoticeEntry, SystemEntry
+from ingle.tui.transcript.entries.prompt_entry import PromptEntry
 from ingle.tui.transcript.markdown.markdown_stream import render_markdown
 
 if sys.platform == "win32":
@@ -134,15 +130,13 @@ async def test_nothing_hostile_is_drawn_by_any_entry(open_transcript: OpenTransc
     strings = [*HOSTILE, *naughty_strings()]
     name = " ".join(HOSTILE)
     long_text = "\n\n".join(strings)
-    call = ToolCallBlock(name, long_text, long_text)
     answer = AnswerEntry(name, name).complete(long_text, long_text, name)
-    answer.add_tool_call(call)
     prompt = PromptEntry(long_text, name, attachments=[Attachment(name, long_text)])
     fenced = AnswerEntry("m").complete(f"~~~{name.split()[0]}\n{long_text}\n~~~")
     entries: list[Entry] = [
         prompt, answer, fenced, NoticeEntry(name, name, "error"), SystemEntry(long_text)
     ]  # fmt: skip
-    for key in ("attachment:0", "thought", "tool:0", "system", "fence:0"):
+    for key in ("attachment:0", "thought", "system", "fence:0"):
         for entry in entries:
             entry.fold(key, False)
     async with open_transcript(*entries, size=(60, 50)) as shown:

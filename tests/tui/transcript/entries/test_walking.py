@@ -4,15 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.chats.compaction_record import CompactionRecord
-from ingle.tui.chats.message import Attachment
-from ingle.tui.transcript.entries.all_entries import (
-    AnswerEntry,
-    CompactionEntry,
-    Entry,
-    NoticeEntry,
-    PromptEntry,
-)
+from ingle.tui.chats.message import Attachment, CompactionRecord
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
+from ingle.tui.transcript.entries.entry import Entry
+from ingle.tui.transcript.entries.program_entries import CompactionEntry, NoticeEntry
+from ingle.tui.transcript.entries.prompt_entry import PromptEntry
 
 if TYPE_CHECKING:
     from ...conftest import FakeDaemon, OpenChat
@@ -75,7 +71,7 @@ async def test_keys_tell_what_to_do(open_transcript: OpenTranscript) -> None:
         for _ in range(4):
             shown.transcript.walk(-1)
         await shown.pilot.press("y", "r", "b", "p", "enter")
-        heard = [(event.action, event.entry.id) for event in shown.app.block_actions]
+        heard = [(event.action, event.at.entry.id) for event in shown.app.block_actions]
         assert heard == [
             ("copy", "a1"), ("again", "a1"), ("branch", "a1"), ("pin", "a1"), ("menu", "a1")
         ]  # fmt: skip

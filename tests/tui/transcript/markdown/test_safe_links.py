@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.tui.transcript.markdown.safe_links import safe_link
+from ingle.tui.transcript.markdown.markdown_renderer import safe_link
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 from textual.geometry import Region
 from textual.widget import Widget
 
-from ingle.tui.transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry
-from ingle.tui.transcript.view.rendered_lines_cache import RenderedLinesCache
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
+from ingle.tui.transcript.entries.entry import Entry
+from ingle.tui.transcript.entries.prompt_entry import PromptEntry
+from ingle.tui.transcript.view.line_view import RenderedLinesCache
 
 if TYPE_CHECKING:
     from ..conftest import OpenTranscript

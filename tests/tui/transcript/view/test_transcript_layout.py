@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.transcript.view.transcript_layout import TranscriptLayout
+from ingle.tui.transcript.view.line_view import TranscriptLayout
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1))

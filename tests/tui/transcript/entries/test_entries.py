@@ -6,18 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
-from ingle.tui.chats.compaction_record import CompactionRecord
-from ingle.tui.chats.message import Attachment
-from ingle.tui.transcript.entries.all_entries import (
-    AnswerEntry,
-    CompactionEntry,
-    Entry,
-    NoticeEntry,
-    PromptEntry,
-    RenderOptions,
-    SystemEntry,
-    ToolCallBlock,
-)
+from ingle.tui.chats.message import Attachment, CompactionRecord
+from ingle.tui.transcript.entries.answer_entry import AnswerEntry
+from ingle.tui.transcript.entries.entry import Entry, RenderOptions
+from ingle.tui.transcript.entries.program_entries import CompactionEntry, NoticeEntry, SystemEntry
+from ingle.tui.transcript.entries.prompt_entry import PromptEntry
 from ingle.tui.transcript.view.block_navigation import stops
 
 pytestmark = pytest.mark.quick
@@ -43,10 +36,9 @@ def test_siblings_and_pins_show_in_the_header(show: ShowLines) -> None:
     entry = AnswerEntry("qwen3", "⌂ local · 61 tok/s", created=NINE, place=(2, 3), pinned=True)
     entry.complete("Yes.")
     assert show(entry, 70)[0] == ("▌ qwen3  09:12 · ⌂ local · 61 tok/s · 2/3 ‹alt+←→› · ◆ pinned")
-    entry.set_place(None)
     entry.set_pinned(False)
     entry.annotate("")
-    assert show(entry)[0] == "▌ qwen3  09:12"
+    assert show(entry)[0] == "▌ qwen3  09:12 · 2/3 ‹alt+←→›"
 
 
 @pytest.mark.parametrize("width", range(10, 80))
@@ -105,19 +97,6 @@ def test_thoughts_from_history_are_one_line(show: ShowLines) -> None:
     assert show(entry)[1:] == ["  ▸ thought for 4.1 s · 312 tokens", "", "  Yes.", ""]
     only = AnswerEntry("m").complete("", "Long thoughts", "■ stopped")
     assert show(only)[1:] == ["  ▸ thought", "  ■ stopped", ""]
-
-
-def test_tool_calls_are_folded_below_the_text(show: ShowLines) -> None:
-    entry = AnswerEntry("m")
-    entry.append("Looking.")
-    call = ToolCallBlock("read_file", '{"path": "a.txt"}')
-    entry.add_tool_call(call)
-    entry.finish()
-    assert show(entry)[3] == '  ▸ read_file {"path": "a.txt"} · running'
-    entry.set_tool_result(call, "content\nmore")
-    assert show(entry)[3] == '  ▸ read_file {"path": "a.txt"} · 12 characters'
-    entry.fold("tool:0", False)
-    assert show(entry)[4:] == ['  ▏ {"path": "a.txt"}', "  ▏", "  ▏ content", "  ▏ more", ""]
 
 
 def test_a_seam_says_what_was_saved(show: ShowLines) -> None:

@@ -1,12 +1,49 @@
-"""Imports chats that ingle exported as JSON."""
+"""Exports a whole chat with all its branches as JSON, and imports it again."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ...chats.chat import Chat
-from ..exports.export_json import VERSION, ChatFile
-from .imported_chat import Json, MalformedChat
+from ..chats.chat import Chat, ChatSettings
+from ..chats.message import CompactionRecord, Message
+from .imports.imported_chat import Json, MalformedChat
+
+FORMAT = "ingle chat"
+VERSION = 1
+
+
+class ChatFile(msgspec.Struct, kw_only=True):
+    """The contents of the file; `chosen` are the messages on the visible branches."""
+
+    format: str
+    version: int
+    id: str
+    created: float
+    settings: ChatSettings
+    messages: list[Message]
+    chosen: list[str]
+    compactions: list[CompactionRecord]
+    undone: list[str]
+
+
+def export_json(chat: Chat) -> str:
+    """Return the chat as JSON; the same chat gives the same bytes."""
+    chosen = set(chat.chosen_ids())
+    file = ChatFile(
+        format=FORMAT,
+        version=VERSION,
+        id=chat.id,
+        created=chat.created,
+        settings=chat.settings,
+        messages=list(chat.messages.values()),
+        chosen=[name for name in chat.messages if name in chosen],
+        compactions=list(chat.compactions.values()),
+        undone=sorted(chat.undone),
+    )
+    # An unpaired surrogate, which a model may generate, cannot be encoded.
+    content = msgspec.json.format(msgspec.json.encode(file), indent=1)
+    return content.decode() + "\n"
+
 
 LAST_TIME = 250_000_000_000.0
 """A time in the year 9892; calendars cannot show later ones."""

@@ -1,0 +1,141 @@
+"""Transcript entries that are no messages: notices, the system prompt, compactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ...text import number_format
+from ...text.terminal_safe_text import clean
+from ..lines.line import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
+from .entry import INDENT, Entry, RenderOptions
+
+if TYPE_CHECKING:
+    from ...chats.message import CompactionRecord
+
+
+class NoticeEntry(Entry):
+    """A message from the program: what failed or is offered, and what to do next."""
+
+    walkable: ClassVar[bool] = False
+
+    def __init__(
+        self, message: str, hint: str | None = None, kind: Literal["error", "notice"] = "notice"
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self._message = clean(message)
+        self._hint = clean(hint) if hint else None
+
+    @property
+    def text(self) -> str:
+        return self._message if self._hint is None else f"{self._message}\n{self._hint}"
+
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        style = options.styles.error if self.kind == "error" else options.styles.notice
+        lines = wrap(Text(self._message, style, end=""), options.width - 2)
+        if self._hint:
+            lines += wrap(Text(self._hint, options.styles.muted, end=""), options.width - 2)
+        first, *others = lines
+        mark = "✗ " if self.kind == "error" else "· "
+        head = first.prefixed(mark, style)
+        return [head, *(line.prefixed(INDENT) for line in others), BLANK]
+
+
+SYSTEM_KEY = "system"
+
+
+class SystemEntry(Entry):
+    """The system prompt; `tokens` is None if not counted."""
+
+    def __init__(self, text: str, tokens: int | None = None) -> None:
+        super().__init__()
+        self._text = clean(text)
+        self._tokens = tokens
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    def estimated_height(self, width: int) -> int:
+        return 2
+
+    def count(self, tokens: int | None) -> None:
+        """Set the number of tokens."""
+        if tokens != self._tokens:
+            self._tokens = tokens
+            self._changed()
+
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        folded = self.is_folded(SYSTEM_KEY, True)
+        block = EntryBlock("system", SYSTEM_KEY, self._text, folded)
+        size = (
+            f"{number_format.tokens(len(self._text))} characters"
+            if self._tokens is None
+            else f"{number_format.tokens(self._tokens)} tok"
+        )
+        mark = "▸" if folded else "▾"
+        words = Text(f"── system prompt · {size} {mark} ──", options.styles.seam, end="")
+        lines = [single_line(words, options.width).within(block, handle="fold")]
+        if not folded:
+            body = wrap_plain(self._text, options.width - 2)
+            lines += [line.prefixed(INDENT).within(block) for line in body]
+        return [*lines, BLANK]
+
+
+COMPACTION_KEYS = "▸ enter summary · u undo · o originals"
+
+
+class CompactionEntry(Entry):
+    """A compaction with what it saved; `kept` describes the messages kept verbatim."""
+
+    def __init__(
+        self, compaction: CompactionRecord, kept: str = "", *, undone: bool = False
+    ) -> None:
+        super().__init__(compaction.id)
+        self.compaction = compaction
+        self._kept = clean(kept)
+        self._undone = undone
+
+    @property
+    def text(self) -> str:
+        return clean(self.compaction.summary) or compaction_facts(self.compaction)[0]
+
+    def _source(self) -> str:
+        return ""
+
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        block = EntryBlock("seam", "seam", self.text)
+        facts = compaction_facts(self.compaction, self._kept, undone=self._undone)
+        while len(facts) > 1 and cell_len(" · ".join(facts)) > options.width - 6:
+            facts.pop()
+        words = Text(f"┄┄ {' · '.join(facts)} ┄┄", options.styles.seam, end="")
+        rows = [single_line(words, options.width)]
+        if not self._undone:
+            keys = Text(f"   {COMPACTION_KEYS}", options.styles.muted, end="")
+            rows.append(single_line(keys, options.width))
+        return [*(line.within(block) for line in rows), BLANK]
+
+
+def compaction_facts(made: CompactionRecord, kept: str = "", *, undone: bool = False) -> list[str]:
+    """Return the facts about a compaction, the most important first."""
+    turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
+    verb = "trimmed" if made.trims else "compacted"
+    facts = [f"{verb} {turns}"]
+    if made.tokens_before:
+        change = made.tokens_after / made.tokens_before - 1
+        sign = "−" if change < 0 else "+"
+        before = number_format.tokens(made.tokens_before)
+        after = number_format.tokens(made.tokens_after)
+        facts.append(f"{before} → {after} tok ({sign}{number_format.percent(abs(change))})")
+    if undone:
+        facts.append("undone")
+    if made.seconds:
+        facts.append(number_format.duration(made.seconds))
+    if kept:
+        facts.append(f"kept: {kept}")
+    if made.kv_pages:
+        facts.append(f"KV −{number_format.tokens(made.kv_pages)} pages")
+    return facts
