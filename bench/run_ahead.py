@@ -32,7 +32,7 @@ from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.worker_loop import Stop, WorkerLoop
-from ingle.backends.worker.worker_protocol import FromWorker, Generate
+from ingle.backends.worker.worker_protocol import FromWorker
 from ingle.models.fit.paged_fit import PAGE_SIZE
 
 CONTEXT = 1024
@@ -172,7 +172,7 @@ def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]
             sampling=SamplingParams(temperature=0.8, seed=number),
             max_tokens=ANSWER,
         )
-        inbox.put(Generate(request))
+        inbox.put(request)
     for _ in range(streams):
         ended.acquire()
     inbox.put(Stop())

@@ -17,7 +17,9 @@ class Priority(StrEnum):
     BATCH = "batch"
 
 
-class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GenerateRequest(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="generate"
+):
     """One request to a loaded model: exactly one of `messages`, `prompt` and `infill` is set.
 
     A `prompt` is raw text (special tokens in it are recognised) or token ids. The answer to
@@ -62,7 +64,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     grammar: Grammar | None = None
 
 
-class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="embed"):
     """Texts, or token ids that are taken as they are, to be turned into one vector each.
 
     `dimensions` cuts the vectors to that length and normalises them again. `truncate` cuts a text
@@ -75,7 +77,7 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     truncate: bool = False
 
 
-class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rerank"):
     """Documents to be scored for a query; `truncate` cuts those that are too long for it."""
 
     id: str
@@ -84,7 +86,9 @@ class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     truncate: bool = False
 
 
-class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TokenizeRequest(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tokenize"
+):
     """What is to be turned into tokens as it would be for an answer, or from tokens into text.
 
     One of `generate` (its prompt), `text` and `token_ids` is set. A `text` gets the tokens around

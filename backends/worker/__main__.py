@@ -23,9 +23,9 @@ from ..base.load_spec import LoadSpec
 from ..confinement.confine import confine
 from .worker_access import with_temporary_files, worker_access
 from .worker_protocol import (
-    Failed,
     FromWorker,
     Load,
+    LoadFailure,
     Ready,
     ToWorker,
     decode_to_worker,
@@ -90,7 +90,7 @@ def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
             gc.freeze()  # what a model needs stays: no collection between two tokens has to walk it
             loop.run()
     except LoadFailed as error:
-        channel.send(Failed(error.code, error.message, error.hint))
+        channel.send(LoadFailure(error.code, error.message, error.hint))
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""The inside of a worker that turns texts into vectors or scores."""
+"""The main loop of a worker that turns texts into vectors or scores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,33 +16,14 @@ from ingle.models.model_task import ModelTask
 from ..base.errors import BackendError, RequestRejected, WrongTask
 from ..base.events import Embedded, Reranked
 from ..base.model_info import Gauges
-from ..base.requests import EmbedRequest, RerankRequest, TokenizeRequest
+from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from ..engine.text_encoder import TextEncoder
 from .compute_lease import ComputeLease
-from .inbox import Inbox, Wake, rejected
-from .request_preparer import Admitted, Stop
-from .worker_protocol import (
-    Cancel,
-    Drain,
-    Embed,
-    FromWorker,
-    GaugesReport,
-    Generate,
-    Load,
-    Ping,
-    Pong,
-    Rerank,
-    Tokenize,
-    ToWorker,
-    Trim,
-    WatchPages,
-)
+from .inbox import Inbox, InboxMessage, ServingLoop
+from .worker_protocol import Cancel, FromWorker, WorkerRequest
 
-Request = TypeVar("Request", EmbedRequest, RerankRequest)
-
-_GAUGES_INTERVAL = 0.25
 _TOKENIZE_SECONDS = 0.01
-"""How long a running batch's successor may be put off by the tokenising of new requests."""
+"""Seconds by which tokenising new requests may delay the next batch."""
 
 
 class _Job:
@@ -58,17 +38,17 @@ class _Job:
 
     @property
     def done(self) -> bool:
-        """Whether every text is computed."""
+        """Return whether every text is computed."""
         return len(self.rows) == len(self.texts)
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all texts."""
+        """Return the number of tokens of all texts."""
         return sum(map(len, self.texts))
 
 
-class EmbeddingLoop:
-    """Serves one loaded model with what arrives in its inbox.
+class EmbeddingLoop(ServingLoop):
+    """Serves one loaded embedding or reranking model.
 
     A batch takes one text of each request in turn until it is full, so that a short request waits
     for one batch and not for a long request's last. All texts of a request are tokenised before the
@@ -83,26 +63,21 @@ class EmbeddingLoop:
         lease: ComputeLease | None = None,
     ) -> None:
         """`send` is called from the thread of `run` only; batches are computed under `lease`."""
+        super().__init__(encoder.task, send, inbox)
         self._encoder = encoder
         self._inputs = encoder.text_inputs()
         self._pairs = encoder.text_pairs()
-        self._send = send
-        self._inbox = inbox
         self._lease = lease
         self._arrived: deque[_Job] = deque()
         self._running: deque[_Job] = deque()
-        self._draining = False
-        self._stopping = False
         self._prompt_tokens = 0
         self._steps = 0
-        self._gauges_due = 0.0
-        self._reported = Gauges()
 
     def run(self) -> None:
         """Serve until stopped, or until drained."""
         while not self._finished():
             self._receive()
-            self._report_gauges()
+            self._report_gauges(busy=self._busy)
             self._tokenize()
             if self._running:
                 self._step()
@@ -115,53 +90,36 @@ class EmbeddingLoop:
         return bool(self._arrived or self._running)
 
     def _receive(self) -> None:
-        """Take all messages that wait; when there is nothing to do, wait for one."""
+        """Handle all messages in the inbox; if there is nothing to do, wait for one."""
         while not self._stopping:
             try:
                 message = self._inbox.get_nowait()
             except queue.Empty:
                 if self._busy or self._finished():
                     return
-                self._report_gauges()
+                self._report_gauges(busy=False)
                 message = self._inbox.get()
             self._handle(message)
 
-    def _handle(self, message: ToWorker | Admitted | Stop | Wake) -> None:
-        match message:
-            case Embed(request):
-                self._accept(request, ModelTask.EMBED, self._embed_tokens)
-            case Rerank(request):
-                self._accept(request, ModelTask.RERANK, self._rerank_tokens)
-            case Generate(request):
-                self._refuse(request.id, WrongTask(self._encoder.task, ModelTask.GENERATE))
-            case Tokenize(request):
-                self._list_tokens(request)
-            case Cancel(id):
-                self._forget(id)
-            case Ping(nonce):
-                self._send(Pong(nonce))
-            case Drain():
-                self._draining = True
-            case Stop():
-                self._stopping = True
-            case Trim() | WatchPages():
-                pass  # nothing is kept
-            case Load() | Admitted() | Wake():
-                raise RuntimeError(f"no message for this loop: {message!r}")
-
-    def _accept(
-        self, request: Request, task: ModelTask, tokens: Callable[[Request], Iterator[list[int]]]
-    ) -> None:
-        if self._encoder.task is not task:
-            self._refuse(request.id, WrongTask(self._encoder.task, task))
-        elif self._draining:
-            error = RequestRejected("The model is being unloaded.", code="model_unloading")
-            self._refuse(request.id, error)
+    def _handle(self, message: InboxMessage) -> None:
+        if isinstance(message, Cancel):
+            self._forget(message.id)
         else:
-            self._arrived.append(_Job(request, tokens(request)))
+            super()._handle(message)
+
+    def _start(self, request: WorkerRequest) -> None:
+        match request:
+            case EmbedRequest():
+                self._arrived.append(_Job(request, self._embed_tokens(request)))
+            case RerankRequest():
+                self._arrived.append(_Job(request, self._rerank_tokens(request)))
+            case TokenizeRequest():
+                self._list_tokens(request)
+            case GenerateRequest():
+                raise RuntimeError("a model that embeds does not generate")
 
     def _list_tokens(self, request: TokenizeRequest) -> None:
-        """Answer at once: it is a matter of milliseconds."""
+        """Answer at once, since it takes milliseconds."""
         try:
             if request.generate is not None:
                 raise WrongTask(self._encoder.task, ModelTask.GENERATE)
@@ -173,11 +131,8 @@ class EmbeddingLoop:
             failure = BackendError(f"The text could not be tokenised: {error!r}.")
             self._refuse(request.id, failure)
 
-    def _refuse(self, request_id: str, error: BackendError) -> None:
-        self._send(rejected(request_id, error))
-
     def _forget(self, request_id: str) -> None:
-        """Drop the request; nobody listens any more, so nothing is sent."""
+        """Drop a cancelled request; nothing is sent for it."""
         for jobs in (self._arrived, self._running):
             for job in [job for job in jobs if job.request.id == request_id]:
                 jobs.remove(job)
@@ -236,7 +191,7 @@ class EmbeddingLoop:
             self._answer(job)
 
     def _compute(self, texts: list[list[int]]) -> NDArray[np.float32]:
-        """The rows of one batch, once it is this model's turn to compute."""
+        """Compute one batch under the compute lease."""
         if self._lease is None:
             return self._encoder.compute(texts)
         self._lease.acquire()
@@ -246,7 +201,7 @@ class EmbeddingLoop:
             self._lease.release()
 
     def _fill_batch(self) -> list[tuple[_Job, int]]:
-        """A text of each job in turn while they fit, beginning behind whose turn was last."""
+        """Return a text of each job in turn while they fit, beginning after the last one served."""
         room = self._encoder.batch_tokens
         batch: list[tuple[_Job, int]] = []
         waiting = deque(self._running)
@@ -273,33 +228,25 @@ class EmbeddingLoop:
         else:
             self._send(Reranked(request.id, scores(rows).tolist(), job.prompt_tokens))
 
-    def _report_gauges(self) -> None:
-        """Tell the daemon what changed: at intervals while busy, at once when falling idle."""
-        now = time.monotonic()
-        if self._busy and now < self._gauges_due:
-            return
-        gauges = Gauges(
+    def _gauges(self) -> Gauges:
+        return Gauges(
             running=len(self._running),
             waiting=len(self._arrived),
             prompt_tokens_total=self._prompt_tokens,
             steps_total=self._steps,
         )
-        if gauges != self._reported:
-            self._gauges_due = now + _GAUGES_INTERVAL
-            self._reported = gauges
-            self._send(GaugesReport(gauges))
 
 
 def normalized(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The rows at length 1; a row of zeros stays one."""
+    """Return the rows at length 1; a row of zeros stays as it is."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def scores(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """From a classifier's outputs to scores from 0 to 1.
+    """Return a classifier's outputs as scores from 0 to 1.
 
-    A single output is a logit; of two the model has made probabilities, the first of "yes".
+    A single output is a logit; two are probabilities, the first of "yes".
     """
     first = rows[:, 0].astype(np.float64)
     if rows.shape[1] > 1:

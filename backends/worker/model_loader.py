@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -29,25 +28,17 @@ from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.templates.chat_template import ChatTemplate, default_template
 from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
-from .inbox import Inbox, Wake
+from .inbox import Inbox, ServingLoop, Wake
 from .worker_loop import WorkerLoop
 from .worker_protocol import FromWorker, Loading
 
 _CLOSING_SECONDS = 0.2
 
 
-class Loop(Protocol):
-    """What serves a loaded model."""
-
-    def run(self) -> None:
-        """Serve until stopped, or until drained."""
-        ...
-
-
 @contextmanager
 def load_model(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
-) -> Generator[tuple[Loop, ModelInfo]]:
+) -> Generator[tuple[ServingLoop, ModelInfo]]:
     """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
     _check(spec)
     load = _generating if spec.task is ModelTask.GENERATE else _embedding
@@ -58,7 +49,7 @@ def load_model(
 @contextmanager
 def _embedding(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
-) -> Generator[tuple[Loop, ModelInfo]]:
+) -> Generator[tuple[ServingLoop, ModelInfo]]:
     from .embedding_loop import EmbeddingLoop
 
     with ExitStack() as resources:
@@ -74,7 +65,7 @@ def _embedding(
 @contextmanager
 def _generating(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
-) -> Generator[tuple[Loop, ModelInfo]]:
+) -> Generator[tuple[ServingLoop, ModelInfo]]:
     with ExitStack() as resources:
         runner, spec, note = _open_runner(spec, _throttled(send))
         resources.callback(runner.close)

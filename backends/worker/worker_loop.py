@@ -16,9 +16,10 @@ import msgspec
 from ingle.models import failpoints
 from ingle.models.model_task import ModelTask
 
-from ..base.errors import BackendError, RequestRejected, WrongTask
+from ..base.errors import BackendError, RequestRejected
 from ..base.events import Tokenized
 from ..base.load_spec import LoadSpec
+from ..base.model_info import Gauges
 from ..base.requests import GenerateRequest, TokenizeRequest
 from ..engine.engine import Engine
 from ..engine.scheduling.scheduler import SequenceOutput
@@ -27,26 +28,19 @@ from ..text.answers.answer_format import AnswerFormats
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
-from .inbox import Inbox, Wake, rejected
-from .request_preparer import Admitted, Arrival, Prepared, RequestPreparer, Stop
+from .inbox import REPORT_INTERVAL, Inbox, InboxMessage, ServingLoop
+from .request_preparer import Admitted, Arrival, Prepared, RequestPreparer
 from .running_requests import RunningRequests
 from .worker_protocol import (
     Cancel,
     Drain,
-    Embed,
     FromWorker,
-    Generate,
-    Load,
     Outputs,
-    Ping,
-    Pong,
-    Rerank,
-    Tokenize,
-    ToWorker,
+    PagesReport,
     Trim,
     WatchPages,
+    WorkerRequest,
 )
-from .worker_reports import WorkerReports
 
 _PREPARATION_SECONDS = 0.02
 _JOIN_SECONDS = 0.016
@@ -59,8 +53,8 @@ _DRAIN_SHARE = 0.5
 _END_SHARE = 0.9
 
 
-class WorkerLoop:
-    """Serves one loaded model with what arrives in its inbox."""
+class WorkerLoop(ServingLoop):
+    """Serves one loaded model that generates."""
 
     def __init__(
         self,
@@ -77,10 +71,9 @@ class WorkerLoop:
 
         `spec` bounds the length of answers.
         """
+        super().__init__(ModelTask.GENERATE, send, inbox)
         self._spec = spec
         self._engine = engine
-        self._send = send
-        self._inbox = inbox
         self._lease = lease
         self._contended = False
         self._admitting: dict[str, Arrival] = {}
@@ -89,12 +82,10 @@ class WorkerLoop:
         )
         self._requests = RunningRequests(engine, tokenizer)
         self._flushed_at = 0.0
-        self._draining = False
         self._drain_until = math.inf
         self._end_by = math.inf
         self._worked_at = time.monotonic()
-        self._stopping = False
-        self._reports = WorkerReports(engine, send)
+        self._pages = PageReports(engine, send)
 
     def run(self) -> None:
         """Serve until stopped, or until drained."""
@@ -105,11 +96,11 @@ class WorkerLoop:
                 if self._engine.has_work:
                     self._begin(self._engine.admit())
                     self._requests.publish(self._step(), self._fail)
-                    self._reports.pages_moved()
+                    self._pages.moved()
                     self._worked_at = time.monotonic()
                 if not self._may_wait():
                     self._flush()
-                self._reports.send_due()
+                self._report()
             self._flush()
             self._save_all()
         finally:
@@ -146,11 +137,11 @@ class WorkerLoop:
                     if (message := self._wait_for_prompt()) is None:
                         return
                 else:
-                    self._reports.send_due()
+                    self._report()
                     message = self._wait()
             self._handle(message)
 
-    def _wait_for_prompt(self) -> ToWorker | Admitted | Stop | Wake | None:
+    def _wait_for_prompt(self) -> InboxMessage | None:
         """Return the message that comes while a prompt is prepared, before a step with prefill.
 
         Most prompts are ready within milliseconds; else they would wait for that whole step.
@@ -165,7 +156,7 @@ class WorkerLoop:
         except queue.Empty:
             return None
 
-    def _wait(self) -> ToWorker | Admitted | Stop | Wake:
+    def _wait(self) -> InboxMessage:
         """Return the next message; saves cached tokens if none comes for a while."""
         while (patience := self._patience()) < math.inf:
             try:
@@ -173,17 +164,17 @@ class WorkerLoop:
             except queue.Empty:
                 if self._engine.has_unsaved and time.monotonic() >= self._worked_at + _SAVE_AFTER:
                     self._engine.save(_SAVE_SLICE)
-                    self._reports.pages_moved()
-                self._reports.send_due()
-        self._reports.send_due()
+                    self._pages.moved()
+                self._report()
+        self._report()
         return self._inbox.get()
 
     def _patience(self) -> float:
-        """Seconds until cached tokens are to be saved or reports sent; infinite without such."""
+        """Return the seconds until cached tokens are saved or pages are due; infinite if never."""
         save = math.inf
         if self._engine.has_unsaved:
             save = max(self._worked_at + _SAVE_AFTER - time.monotonic(), _SAVE_PAUSE)
-        return min(save, self._reports.due_in)
+        return min(save, self._pages.due_in)
 
     def _save_all(self) -> None:
         """Save the cached tokens of finished and cancelled sequences before the process ends."""
@@ -196,49 +187,42 @@ class WorkerLoop:
             with suppress(queue.Empty):
                 self._handle(self._inbox.get(timeout=_SAVE_PAUSE / 10))
 
-    def _handle(self, message: ToWorker | Admitted | Stop | Wake) -> None:
+    def _handle(self, message: InboxMessage) -> None:
         match message:
-            case Generate(request) | Tokenize(request):
-                self._accept(request)
-            case Embed(request):
-                self._send(rejected(request.id, WrongTask(ModelTask.GENERATE, ModelTask.EMBED)))
-            case Rerank(request):
-                self._send(rejected(request.id, WrongTask(ModelTask.GENERATE, ModelTask.RERANK)))
             case Admitted(arrival, outcome):
                 self._admit(arrival, outcome)
             case Cancel(id):
                 self._cancel(id)
-            case Ping(nonce):
-                self._send(Pong(nonce))
             case Trim():
                 self._engine.trim()
-                self._reports.pages_moved()
+                self._pages.moved()
             case WatchPages(on):
-                self._reports.watch_pages(on)
+                self._pages.watch(on)
             case Drain(grace):
                 self._draining = True
                 self._drain_until = time.monotonic() + _DRAIN_SHARE * grace
                 self._end_by = time.monotonic() + _END_SHARE * grace
-            case Stop():
-                self._stopping = True
-            case Wake():
-                pass
-            case Load():
-                raise RuntimeError("a worker loads one model only")
+            case _:
+                super()._handle(message)
 
-    def _accept(self, request: GenerateRequest | TokenizeRequest) -> None:
-        if self._draining:
-            error = RequestRejected("The model is being unloaded.", code="model_unloading")
-            self._send(rejected(request.id, error))
-            return
+    def _start(self, request: WorkerRequest) -> None:
+        assert isinstance(request, GenerateRequest | TokenizeRequest)
         if isinstance(request, GenerateRequest):
             limit = self._spec.answer_limit(request.max_tokens)
             request = msgspec.structs.replace(request, max_tokens=limit)
         arrival = self._admitting[request.id] = Arrival(request, time.monotonic())
         self._admission.put(arrival)
 
+    def _gauges(self) -> Gauges:
+        return self._engine.gauges()
+
+    def _report(self) -> None:
+        """Send the gauges and pages that are due."""
+        self._report_gauges(busy=self._engine.has_work)
+        self._pages.send_due()
+
     def _is_admitting(self, arrival: Arrival) -> bool:
-        """Whether it is being prepared, and not cancelled."""
+        """Return whether it is being prepared, and not cancelled."""
         return self._admitting.get(arrival.request.id) is arrival
 
     def _admit(self, arrival: Arrival, outcome: Prepared | Tokenized | BackendError) -> None:
@@ -248,7 +232,7 @@ class WorkerLoop:
             return
         del self._admitting[request_id]
         if isinstance(outcome, BackendError):
-            self._send(rejected(request_id, outcome))
+            self._refuse(request_id, outcome)
         elif isinstance(outcome, Tokenized):
             self._send(outcome)
         elif isinstance(request := arrival.request, GenerateRequest):
@@ -258,17 +242,17 @@ class WorkerLoop:
         """Free what the request holds; no events are sent for it any more."""
         self._admitting.pop(request_id, None)
         if self._requests.cancel(request_id):
-            self._reports.pages_moved()
+            self._pages.moved()
 
     def _begin(self, sequences: list[Sequence]) -> None:
         """Send the events of sequences that begin, before a step that may be long."""
         if sequences:
             self._requests.begin(sequences)
             self._flush()
-            self._reports.send_due()
+            self._report()
 
     def _may_wait(self) -> bool:
-        """Whether the events can be sent together with those of the next step.
+        """Return whether the events can be sent together with those of the next step.
 
         A frame wakes the daemon and its clients, on cores that decode, and a screen shows at most
         sixty updates a second.
@@ -287,9 +271,43 @@ class WorkerLoop:
             hint="Simplify the grammar or the schema.",
             code="grammar_failed",
         )
-        self._send(rejected(request_id, error))
+        self._refuse(request_id, error)
 
     def _flush(self) -> None:
         if self._requests.has_events:
             self._send(Outputs(self._requests.take_events()))
             self._flushed_at = time.monotonic()
+
+
+class PageReports:
+    """Reports pages of the KV cache that moved while they are watched, a few times a second."""
+
+    def __init__(self, engine: Engine, send: Callable[[FromWorker], None]) -> None:
+        self._engine = engine
+        self._send = send
+        self._watched = False
+        self._moved = False
+        self._due = 0.0
+
+    def watch(self, on: bool) -> None:
+        """Begin or end the reports; the first is due at once."""
+        self._watched = self._moved = on
+        self._due = 0.0
+
+    def moved(self) -> None:
+        """Note that something in the cache has changed."""
+        self._moved = True
+
+    @property
+    def due_in(self) -> float:
+        """Return the seconds until a report is due; infinite if none is."""
+        if not (self._watched and self._moved):
+            return math.inf
+        return max(0.0, self._due - time.monotonic())
+
+    def send_due(self) -> None:
+        """Send a report if one is due."""
+        if self.due_in == 0:
+            self._moved = False
+            self._due = time.monotonic() + REPORT_INTERVAL
+            self._send(PagesReport(self._engine.page_map()))

@@ -17,33 +17,9 @@ from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, Tokeni
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
-    """The first message to a worker, and sent only once."""
+    """The first message to a worker, sent once."""
 
     spec: LoadSpec
-
-
-class Generate(msgspec.Struct, frozen=True, tag="generate"):
-    """Admit a request; answered by events, or by `Rejected`."""
-
-    request: GenerateRequest
-
-
-class Embed(msgspec.Struct, frozen=True, tag="embed"):
-    """Answered by `Embedded` or by `Rejected`."""
-
-    request: EmbedRequest
-
-
-class Rerank(msgspec.Struct, frozen=True, tag="rerank"):
-    """Answered by `Reranked` or by `Rejected`."""
-
-    request: RerankRequest
-
-
-class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
-    """Answered by `Tokenized` or by `Rejected`."""
-
-    request: TokenizeRequest
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -52,24 +28,24 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     id: str
 
 
-class Ping(msgspec.Struct, frozen=True, tag="ping"):
-    """Ask the step loop for a sign of life."""
+class LivenessPing(msgspec.Struct, frozen=True, tag="ping"):
+    """Ask for a `Pong` between two steps."""
 
     nonce: int
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim"):
-    """Give back the memory that only serves to compute less later."""
+    """Free the cached tokens that are not in use."""
 
 
 class WatchPages(msgspec.Struct, frozen=True, tag="watch_pages"):
-    """Whether somebody looks at the pages of the KV cache; answered by a `PagesReport` at once."""
+    """Begin or end reports of the pages of the KV cache; the first is sent at once."""
 
     on: bool
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
-    """Finish what runs, save what it computed, and exit; new requests are rejected.
+    """Finish running requests, save their KV, and exit; new requests are rejected.
 
     After `grace` seconds the daemon ends the worker.
     """
@@ -77,22 +53,25 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     grace: float = 5.0
 
 
-ToWorker = Load | Generate | Embed | Rerank | Tokenize | Cancel | Ping | Trim | WatchPages | Drain
+WorkerRequest = GenerateRequest | EmbedRequest | RerankRequest | TokenizeRequest
+"""Answered by events, or by one `Embedded`, `Reranked` or `Tokenized`; or else by `Rejected`."""
+
+ToWorker = Load | WorkerRequest | Cancel | LivenessPing | Trim | WatchPages | Drain
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
-    """Fraction of the weights that is loaded, 0 to 1."""
+    """The fraction of the weights that is loaded, 0 to 1."""
 
     fraction: float
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The model answers from now on."""
+    """The model is loaded."""
 
     info: ModelInfo
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class LoadFailure(msgspec.Struct, frozen=True, tag="failed"):
     """The model could not be loaded; the worker exits."""
 
     code: str
@@ -126,13 +105,13 @@ class GaugesReport(msgspec.Struct, frozen=True, tag="gauges"):
 
 
 class PagesReport(msgspec.Struct, frozen=True, tag="pages"):
-    """Sent only while somebody looks: at most four times a second, and once when falling idle."""
+    """Sent only while pages are watched: at most four times a second, and once when idle."""
 
     pages: PageMap
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
-    """The answer to `Ping`, sent between two steps."""
+    """The answer to `LivenessPing`, sent between two steps."""
 
     nonce: int
 
@@ -140,7 +119,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 FromWorker = (
     Loading
     | Ready
-    | Failed
+    | LoadFailure
     | Rejected
     | Outputs
     | Embedded
@@ -157,7 +136,7 @@ _from_worker = msgspec.msgpack.Decoder(FromWorker)
 
 
 def encode_frame(message: ToWorker | FromWorker) -> bytes:
-    """The whole frame of one message, ready to write.
+    """Return the frame of one message.
 
     Raises ValueError above `MAX_FRAME` and for text with lone surrogates, OverflowError for an
     integer beyond 64 bits.
@@ -166,10 +145,10 @@ def encode_frame(message: ToWorker | FromWorker) -> bytes:
 
 
 def decode_to_worker(body: bytes) -> ToWorker:
-    """One frame's body as the worker reads it; raises `msgspec.MsgspecError`."""
+    """Return the message in a frame to the worker; raises `msgspec.MsgspecError`."""
     return _to_worker.decode(body)
 
 
 def decode_from_worker(body: bytes | bytearray) -> FromWorker:
-    """One frame's body as the daemon reads it; raises `msgspec.MsgspecError`."""
+    """Return the message in a frame from the worker; raises `msgspec.MsgspecError`."""
     return _from_worker.decode(body)

@@ -24,7 +24,6 @@ from ingle.backends.base.requests import (
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.request_preparer import Stop
-from ingle.backends.worker.supervisor.pending_answers import PendingAnswers
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
 from ingle.backends.worker.worker_protocol import (
     Drain,
@@ -53,7 +52,6 @@ class LocalBackend:
         self._inbox: Inbox = queue.SimpleQueue()
         self._pages_sink: PagesSink | None = None
         self._streams = RequestStreams(self._inbox.put)
-        self._answers = PendingAnswers(self._inbox.put)
         self._thread: threading.Thread | None = None
         self._progress: LoadProgress | None = None
         self._dead = asyncio.Event()
@@ -93,17 +91,17 @@ class LocalBackend:
     async def embed(self, request: EmbedRequest) -> Embedded:
         """See `RequestBackend.embed`."""
         self._check_ready()
-        return await self._answers.embed(request)
+        return await self._streams.ask(request, Embedded)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """See `RequestBackend.rerank`."""
         self._check_ready()
-        return await self._answers.rerank(request)
+        return await self._streams.ask(request, Reranked)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """See `RequestBackend.tokenize`."""
         self._check_ready()
-        return await self._answers.tokenize(request)
+        return await self._streams.ask(request, Tokenized)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -156,11 +154,7 @@ class LocalBackend:
 
     def _receive(self, message: FromWorker) -> None:
         match message:
-            case Embedded() | Reranked() | Tokenized():
-                self._answers.settle(message)
-            case Rejected() if self._answers.settle(message):
-                pass
-            case Outputs() | Rejected():
+            case Embedded() | Reranked() | Tokenized() | Outputs() | Rejected():
                 self._streams.dispatch(message)
             case GaugesReport(gauges):
                 self.gauges = gauges
@@ -175,7 +169,6 @@ class LocalBackend:
         self.state = "dead"
         self._cause = self._cause or cause
         self._streams.fail_all(WorkerDied(self._cause))
-        self._answers.fail_all(WorkerDied(self._cause))
         self._dead.set()
 
 

@@ -1,31 +1,38 @@
-"""Fans a worker's messages out to the requests they belong to."""
+"""Delivers a worker's messages to the requests they belong to."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from ...base.errors import BackendError, ContextExceeded, RequestRejected
-from ...base.events import Event, EventSink, Finished
-from ...base.requests import GenerateRequest
-from ..worker_protocol import Cancel, Generate, Outputs, Rejected, ToWorker
+from ...base.events import Embedded, Event, EventSink, Finished, Reranked, Tokenized
+from ...base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
+from ..worker_protocol import Cancel, Outputs, Rejected, ToWorker, WorkerRequest
+
+Answer = TypeVar("Answer", Embedded, Reranked, Tokenized)
+
+
+# What ends a sequence, or the whole of a request without sequences.
+_ENDS = frozenset({Finished, Embedded, Reranked, Tokenized})
 
 
 class RequestStream:
-    """One request that runs: where its events go, and a future for its end."""
+    """A running request: the sink of its events, and a future for its end."""
 
-    def __init__(self, request: GenerateRequest, sink: EventSink) -> None:
+    def __init__(self, request: WorkerRequest, sink: Callable[[list[Any]], None]) -> None:
         self._sink = sink
-        self._sequences = request.n
+        self._sequences = request.n if isinstance(request, GenerateRequest) else 1
         self.running = True
-        """Whether the worker has more to say about it."""
+        """Whether the worker will send more of it."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def deliver(self, events: list[Event]) -> None:
-        """Pass on the events of one step; a sink that fails ends its own request only."""
+    def deliver(self, events: list[Any]) -> None:
+        """Pass on the events of one step, or an answer; a sink that fails ends its own request."""
         for event in events:
-            if type(event) is Finished:
+            if type(event) in _ENDS:
                 self._sequences -= 1
                 self.running = self._sequences > 0
         if self.ended.done():
@@ -45,13 +52,13 @@ class RequestStream:
             self.ended.set_exception(error)
 
     def close(self) -> None:
-        """Nobody waits for it any more, nor asks how it ended."""
+        """Discard the outcome, which is not awaited any more."""
         if not self.ended.cancel() and not self.ended.cancelled():
             self.ended.exception()
 
 
 class RequestStreams:
-    """The requests one worker is busy with; used from the event loop only."""
+    """The requests that one worker runs; used from the event loop only."""
 
     def __init__(self, send: Callable[[ToWorker], None]) -> None:
         self._send = send
@@ -59,11 +66,12 @@ class RequestStreams:
 
     @property
     def busy(self) -> bool:
-        """Whether any request waits for events."""
+        """Return whether any request is running."""
         return bool(self._streams)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """Send the request and pass its events to the sink; to cancel the call cancels the request.
+        """Send the request and pass its events to the sink; cancelling the call cancels the
+        request.
 
         Raises `RequestRejected` for an id in use and for what cannot be put into a message.
         """
@@ -71,7 +79,7 @@ class RequestStreams:
             await stream.ended
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """The same, pulled: yields the events; closing the generator cancels the request."""
+        """Yield the events of `run`; closing the generator cancels the request."""
         steps: asyncio.Queue[list[Event]] = asyncio.Queue()
         with self._open(request, steps.put_nowait) as stream:
             stream.ended.add_done_callback(lambda _: steps.put_nowait([]))
@@ -80,17 +88,33 @@ class RequestStreams:
                     yield event
             await stream.ended
 
-    def dispatch(self, message: Outputs | Rejected) -> None:
-        """Hand events to whoever waits for them; those of cancelled requests are dropped."""
-        if isinstance(message, Rejected):
-            stream = self._streams.get(message.id)
-            if stream is not None:
-                stream.fail(rejection(message))
-            return
-        for request_id, events in _by_request(message.events).items():
-            stream = self._streams.get(request_id)
-            if stream is not None:
-                stream.deliver(events)
+    async def ask(
+        self, request: EmbedRequest | RerankRequest | TokenizeRequest, kind: type[Answer]
+    ) -> Answer:
+        """Send the request and return its answer; cancelling the call cancels the request.
+
+        Raises `BackendError`.
+        """
+        answers: list[Any] = []
+        with self._open(request, answers.extend) as stream:
+            await stream.ended
+        if not isinstance(answers[0], kind):
+            raise BackendError(f"The model answered {type(answers[0]).__name__} to the request.")
+        return answers[0]
+
+    def dispatch(self, message: Outputs | Rejected | Embedded | Reranked | Tokenized) -> None:
+        """Deliver a message to its requests; what belongs to cancelled ones is dropped."""
+        match message:
+            case Rejected():
+                if (stream := self._streams.get(message.id)) is not None:
+                    stream.fail(_rejection(message))
+            case Outputs():
+                for request_id, events in _by_request(message.events).items():
+                    if (stream := self._streams.get(request_id)) is not None:
+                        stream.deliver(events)
+            case _:
+                if (stream := self._streams.get(message.id)) is not None:
+                    stream.deliver([message])
 
     def fail_all(self, error: BackendError) -> None:
         """End every request with the error."""
@@ -98,12 +122,14 @@ class RequestStreams:
             stream.fail(error)
 
     @contextmanager
-    def _open(self, request: GenerateRequest, sink: EventSink) -> Generator[RequestStream]:
+    def _open(
+        self, request: WorkerRequest, sink: Callable[[list[Any]], None]
+    ) -> Generator[RequestStream]:
         """Run the request while the context lasts."""
         if request.id in self._streams:
             raise RequestRejected(f"A request with the id {request.id!r} is running.", param="id")
         try:
-            self._send(Generate(request))
+            self._send(request)
         except (ValueError, OverflowError) as error:
             raise RequestRejected(f"The request cannot reach the model: {error}.") from error
         stream = self._streams[request.id] = RequestStream(request, sink)
@@ -117,7 +143,7 @@ class RequestStreams:
 
 
 def _by_request(events: list[Event]) -> dict[str, list[Event]]:
-    """The events of each request, in order."""
+    """Return the events of each request, in order."""
     if len(events) == 1:
         return {events[0].id: events}
     requests: dict[str, list[Event]] = {}
@@ -126,8 +152,8 @@ def _by_request(events: list[Event]) -> dict[str, list[Event]]:
     return requests
 
 
-def rejection(message: Rejected) -> BackendError:
-    """The error that the worker meant."""
+def _rejection(message: Rejected) -> BackendError:
+    """Return the error that the worker reports."""
     if message.code == BackendError.code:
         return BackendError(message.message, hint=message.hint)
     if message.prompt_tokens is not None and message.context is not None:

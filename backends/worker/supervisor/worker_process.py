@@ -1,4 +1,4 @@
-"""One worker process and everything that can happen to it."""
+"""The daemon's handle of one worker process: start, requests, supervision, stop."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ...base.model_info import Gauges, ModelInfo
 from ...base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from ..worker_protocol import (
     Drain,
-    Failed,
     FromWorker,
     GaugesReport,
+    LivenessPing,
     Load,
+    LoadFailure,
     Loading,
     Outputs,
     PagesReport,
-    Ping,
     Pong,
     Ready,
     Rejected,
@@ -43,7 +43,6 @@ from ..worker_protocol import (
     WatchPages,
     encode_frame,
 )
-from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .stall_detector import StepWatch, longest_step
 from .worker_pipes import WorkerPipes
@@ -68,7 +67,6 @@ class WorkerProcess:
         self.gauges = Gauges()
         self._process: asyncio.subprocess.Process | None = None
         self._streams = RequestStreams(self._send)
-        self._answers = PendingAnswers(self._send)
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._tasks: list[asyncio.Task[None]] = []
         self._loading: asyncio.Future[ModelInfo] | None = None
@@ -81,7 +79,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, None before `start`."""
+        """Return the child's process id, None before `start`."""
         return self._process.pid if self._process else None
 
     async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
@@ -116,17 +114,17 @@ class WorkerProcess:
     async def embed(self, request: EmbedRequest) -> Embedded:
         """See `RequestBackend.embed`."""
         self._begin_request()
-        return await self._answers.embed(request)
+        return await self._streams.ask(request, Embedded)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """See `RequestBackend.rerank`."""
         self._begin_request()
-        return await self._answers.rerank(request)
+        return await self._streams.ask(request, Reranked)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """See `RequestBackend.tokenize`."""
         self._begin_request()
-        return await self._answers.tokenize(request)
+        return await self._streams.ask(request, Tokenized)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -189,7 +187,7 @@ class WorkerProcess:
     def _send(self, message: ToWorker) -> None:
         process = self._process
         if process is None or process.stdin is None or process.stdin.is_closing():
-            return  # the reader task notices the death and tells everybody
+            return  # the burial task notices the death and ends the requests
         process.stdin.write(encode_frame(message))
 
     async def _wait_ready(self, loading: asyncio.Future[ModelInfo]) -> ModelInfo:
@@ -207,7 +205,7 @@ class WorkerProcess:
                 return await asyncio.wait_for(asyncio.shield(loading), remaining)
 
     async def _bury(self, process: asyncio.subprocess.Process, pipes: WorkerPipes) -> None:
-        """The burial task: waits until the child says no more, and tells everybody."""
+        """Wait until the child has ended, and end its requests with the reason."""
         fault = await pipes.over
         if fault is not None:
             logger.error("worker %s: %s", process.pid, fault)
@@ -231,18 +229,18 @@ class WorkerProcess:
             logger.debug("worker %s: %s", process.pid, text)
 
     async def _watch_while_busy(self) -> None:
-        """Kill a worker that is waited for, yet says nothing and computes nothing.
+        """Kill a worker that has requests but sends nothing and uses no CPU time.
 
-        A step of a large model on a slow machine may be silent for minutes, but not idle, and not
-        much longer than its speed lets expect.
+        A step of a large model on a slow machine may send nothing for minutes, but it uses CPU
+        time, and takes not much longer than the measured speed suggests.
         """
         clock = asyncio.get_running_loop().time
         watch = StepWatch(_WATCH_INTERVAL)
         watch.begin(clock(), self._seconds_computed())
         while self.state == "ready":
-            self._send(Ping(0))
+            self._send(LivenessPing(0))
             await asyncio.sleep(_WATCH_INTERVAL)
-            if not self._streams.busy and not self._answers.busy:
+            if not self._streams.busy:
                 return
             bound = longest_step(self.spec.batch, self.gauges.prompt_rate)
             fault = watch.look(clock(), self._heard_at, self._seconds_computed(), bound)
@@ -253,7 +251,7 @@ class WorkerProcess:
                 return
 
     def _seconds_computed(self) -> float:
-        """CPU time of the child so far."""
+        """Return the CPU seconds of the child so far."""
         try:
             times = psutil.Process(self.pid).cpu_times()
         except psutil.NoSuchProcess:
@@ -263,11 +261,7 @@ class WorkerProcess:
     def _receive(self, message: FromWorker) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         match message:
-            case Embedded() | Reranked() | Tokenized():
-                self._answers.settle(message)
-            case Rejected() if self._answers.settle(message):
-                pass
-            case Outputs() | Rejected():
+            case Embedded() | Reranked() | Tokenized() | Outputs() | Rejected():
                 self._streams.dispatch(message)
             case GaugesReport(gauges):
                 self.gauges = gauges
@@ -279,14 +273,14 @@ class WorkerProcess:
                     self._progress(fraction)
             case Ready(info):
                 self._settle(info)
-            case Failed():
+            case LoadFailure():
                 kind = OutOfMemory if message.code == OutOfMemory.code else LoadFailed
                 self._settle(kind(message.message, hint=message.hint))
             case Pong():
                 pass
 
     def _settle(self, outcome: ModelInfo | BackendError) -> None:
-        """Decide the start, once."""
+        """Set the outcome of the start, once."""
         if self._loading is None or self._loading.done():
             return
         if isinstance(outcome, BackendError):
@@ -307,7 +301,6 @@ class WorkerProcess:
         )
         self._settle(error)
         self._streams.fail_all(error)
-        self._answers.fail_all(error)
         self._dead.set()
 
     def _epitaph(self, status: int) -> str:
@@ -340,5 +333,5 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _printable(text: str) -> str:
-    """The text without what could steer a terminal."""
+    """Return the text without characters that could control a terminal."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -28,15 +28,12 @@ from ingle.backends.worker.request_preparer import Stop
 from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,
-    Embed,
     FromWorker,
     GaugesReport,
-    Generate,
-    Ping,
+    LivenessPing,
     Pong,
     Rejected,
-    Rerank,
-    Tokenize,
+    WorkerRequest,
 )
 from ingle.models.model_task import ModelTask
 
@@ -88,8 +85,8 @@ def running(encoder: CountingEncoder) -> Generator[tuple[Inbox, Sent]]:
         assert not thread.is_alive()
 
 
-def embed(request_id: str, *inputs: str | list[int], **options: object) -> Embed:
-    return Embed(EmbedRequest(id=request_id, inputs=list(inputs), **options))  # pyright: ignore[reportArgumentType]
+def embed(request_id: str, *inputs: str | list[int], **options: object) -> EmbedRequest:
+    return EmbedRequest(id=request_id, inputs=list(inputs), **options)  # pyright: ignore[reportArgumentType]
 
 
 def next_answer(sent: Sent) -> Embedded | Reranked | Rejected:
@@ -158,7 +155,7 @@ def test_a_cancelled_request_is_computed_no_further() -> None:
         while not encoder.batches:
             threading.Event().wait(0.001)
         inbox.put(Cancel("gone"))
-        inbox.put(Ping(7))
+        inbox.put(LivenessPing(7))
         encoder.gate.release()
         while not isinstance(message := sent.get(timeout=10), Pong):
             assert isinstance(message, GaugesReport)
@@ -171,7 +168,7 @@ def test_a_cancelled_request_is_computed_no_further() -> None:
 def test_texts_are_tokenised_while_a_batch_waits() -> None:
     encoder = CountingEncoder(gate=threading.Semaphore(0))
     with running(encoder) as (inbox, sent):
-        inbox.put(Tokenize(TokenizeRequest(id="t", text="a\ud800<|end|>", add_special=True)))
+        inbox.put(TokenizeRequest(id="t", text="a\ud800<|end|>", add_special=True))
         while not isinstance(message := sent.get(timeout=10), Tokenized):
             continue
     assert message.token_ids == [BOS, ord("a"), ord("?"), EOS]
@@ -180,17 +177,17 @@ def test_texts_are_tokenised_while_a_batch_waits() -> None:
 
 def test_what_is_refused_says_why() -> None:
     asked = TokenizeRequest(id="i", generate=GenerateRequest(id="i", prompt="x"))
-    cases: list[tuple[Embed | Rerank | Generate | Tokenize, str, str]] = [
+    cases: list[tuple[WorkerRequest, str, str]] = [
         (embed("a", "x" * 64), "context_length_exceeded", "Input 0 is 65 tokens long, 1 too many"),
         (embed("b", "x", [1, 999]), "invalid_request", "Token 999 of input 1"),
         (embed("c", []), "invalid_request", "Input 0 has no tokens"),
         (embed("d", "x", dimensions=5), "invalid_request", "have 4 dimensions, not 5"),
         (embed("e", "x" * 2_000_000), "context_length_exceeded", "2000000 characters"),
-        (Generate(GenerateRequest(id="f", prompt="x")), "wrong_task", "cannot chat"),
-        (Rerank(RerankRequest(id="g", query="x", documents=["y"])), "wrong_task", "cannot rank"),
-        (Tokenize(asked), "wrong_task", "cannot chat"),
-        (Tokenize(TokenizeRequest(id="j", token_ids=[999])), "invalid_request", "Token 999"),
-        (Tokenize(TokenizeRequest(id="k", text="x" * 2_000_000)), "invalid_request", "too long"),
+        (GenerateRequest(id="f", prompt="x"), "wrong_task", "cannot chat"),
+        (RerankRequest(id="g", query="x", documents=["y"]), "wrong_task", "cannot rank"),
+        (asked, "wrong_task", "cannot chat"),
+        (TokenizeRequest(id="j", token_ids=[999]), "invalid_request", "Token 999"),
+        (TokenizeRequest(id="k", text="x" * 2_000_000), "invalid_request", "too long"),
     ]
     encoder = CountingEncoder()
     with running(encoder) as (inbox, sent):
@@ -224,12 +221,12 @@ def test_vectors_can_be_cut() -> None:
 def test_documents_are_scored_in_their_order() -> None:
     encoder = CountingEncoder(task=ModelTask.RERANK, width=1)
     with running(encoder) as (inbox, sent):
-        inbox.put(Rerank(RerankRequest(id="r", query="q", documents=["", "aaa", "a"])))
+        inbox.put(RerankRequest(id="r", query="q", documents=["", "aaa", "a"]))
         answer = next_answer(sent)
         assert isinstance(answer, Reranked)
         assert answer.scores == pytest.approx([1 / (1 + np.exp(-x)) for x in (0, 3, 1)])
         assert answer.prompt_tokens == 3 * 2 + 4
-        inbox.put(Rerank(RerankRequest(id="s", query="q", documents=["a" * 64])))
+        inbox.put(RerankRequest(id="s", query="q", documents=["a" * 64]))
         refusal = next_answer(sent)
         assert isinstance(refusal, Rejected)
         assert refusal.param == "documents"

@@ -23,7 +23,6 @@ from ingle.backends.worker.worker_protocol import (
     Drain,
     FromWorker,
     GaugesReport,
-    Generate,
     Outputs,
     Rejected,
     ToWorker,
@@ -70,7 +69,7 @@ class Worker:
             events.extend(event for event in message.events if isinstance(event, Started))
             return any(isinstance(event, Finished) for event in message.events)
 
-        self.send(Generate(GenerateRequest(id=name, prompt=prompt, private=private)))
+        self.send(GenerateRequest(id=name, prompt=prompt, private=private))
         self.until(ended)
         return events[0]
 
@@ -145,7 +144,7 @@ def test_an_answer_that_takes_too_long_is_saved_as_far_as_it_came(
     start: MakeWorker, tmp_path: Path
 ) -> None:
     worker = start(reply="x" * 900, step_seconds=0.02)
-    worker.send(Generate(GenerateRequest(id="a", prompt=PROMPT)))
+    worker.send(GenerateRequest(id="a", prompt=PROMPT))
     worker.until(lambda message: isinstance(message, Outputs))
     began = time.monotonic()
     worker.end(grace=1.0)
@@ -158,7 +157,7 @@ def test_an_answer_that_takes_too_long_is_saved_as_far_as_it_came(
 @pytest.mark.slow
 def test_without_a_disk_an_answer_may_take_all_its_time(start: MakeWorker) -> None:
     worker = start(disk=0, reply="x" * 100, step_seconds=0.01)
-    worker.send(Generate(GenerateRequest(id="a", prompt="Hi")))
+    worker.send(GenerateRequest(id="a", prompt="Hi"))
     worker.until(lambda message: isinstance(message, Outputs))
     worker.send(Drain(0.1))
     worker.until(
@@ -173,7 +172,7 @@ def test_while_it_saves_it_takes_no_requests(start: MakeWorker) -> None:
     worker = start()
     worker.ask("a", PROMPT)
     worker.send(Drain())
-    worker.send(Generate(GenerateRequest(id="late", prompt="Hi")))
+    worker.send(GenerateRequest(id="late", prompt="Hi"))
     worker.until(lambda message: isinstance(message, Rejected) and message.id == "late")
 
 

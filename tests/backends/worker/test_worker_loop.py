@@ -33,7 +33,6 @@ from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,
     FromWorker,
-    Generate,
     Outputs,
     PagesReport,
     Rejected,
@@ -102,20 +101,20 @@ def test_a_failure_of_the_text_pipeline_ends_one_request(
 ) -> None:
     prompts = Prompts(fails_to_prepare=fails_to_prepare)
     with running(scripted_spec(), prompts) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="fail")))
+        inbox.put(GenerateRequest(id="a", prompt="fail"))
         failed = wait_for_end(sent, "a")
         assert isinstance(failed, Rejected)
         assert failed.code == "backend_error"
         assert "no process can be started" in failed.message
-        inbox.put(Generate(GenerateRequest(id="b", prompt="fine")))
+        inbox.put(GenerateRequest(id="b", prompt="fine"))
         assert isinstance(wait_for_end(sent, "b"), Finished)
     assert "no process can be started" in capfd.readouterr().err
 
 
 def test_queueing_counts_from_the_arrival(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="slow")))
-        inbox.put(Generate(GenerateRequest(id="b", prompt="behind it")))
+        inbox.put(GenerateRequest(id="a", prompt="slow"))
+        inbox.put(GenerateRequest(id="b", prompt="behind it"))
         end = wait_for_end(sent, "b")
         assert isinstance(end, Finished)
         assert end.queue_seconds > 0.15
@@ -133,10 +132,10 @@ def test_a_new_prompt_does_not_miss_the_next_long_step(
 
     spec = scripted_spec(step_seconds=0.2, trace=str(trace))
     with running(msgspec.structs.replace(spec, batch=64), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="long", prompt="x" * 400)))
+        inbox.put(GenerateRequest(id="long", prompt="x" * 400))
         while steps() != 3:  # the second step has begun
             time.sleep(0.005)
-        inbox.put(Generate(GenerateRequest(id="a", prompt="quick")))
+        inbox.put(GenerateRequest(id="a", prompt="quick"))
         while not _started(sent.get(timeout=10), "a"):
             pass
         assert steps() <= 5
@@ -151,9 +150,9 @@ def _started(message: FromWorker, request_id: str) -> bool:
 
 def test_what_was_cancelled_while_it_was_prepared_never_starts(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="slow")))
+        inbox.put(GenerateRequest(id="a", prompt="slow"))
         inbox.put(Cancel("a"))
-        inbox.put(Generate(GenerateRequest(id="b", prompt="fine")))
+        inbox.put(GenerateRequest(id="b", prompt="fine"))
         assert isinstance(wait_for_end(sent, "b"), Finished)
     events = [e for m in sent.queue if isinstance(m, Outputs) for e in m.events]
     assert not [event for event in events if event.id == "a"]
@@ -161,9 +160,9 @@ def test_what_was_cancelled_while_it_was_prepared_never_starts(scripted_spec: Ma
 
 def test_draining_lets_what_is_prepared_finish(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="slow")))
+        inbox.put(GenerateRequest(id="a", prompt="slow"))
         inbox.put(Drain())
-        inbox.put(Generate(GenerateRequest(id="b", prompt="late")))
+        inbox.put(GenerateRequest(id="b", prompt="late"))
         late = wait_for_end(sent, "b")
         assert isinstance(late, Rejected)
         assert late.code == "model_unloading"
@@ -173,7 +172,7 @@ def test_draining_lets_what_is_prepared_finish(scripted_spec: MakeSpec) -> None:
 def test_a_stop_string_at_the_last_token_is_a_stop(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(reply="abcdef"), Prompts()) as (inbox, sent):
         request = GenerateRequest(id="a", prompt="x", max_tokens=3, stop=["bc"])
-        inbox.put(Generate(request))
+        inbox.put(request)
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("stop", 3)
@@ -181,7 +180,7 @@ def test_a_stop_string_at_the_last_token_is_a_stop(scripted_spec: MakeSpec) -> N
 
 def test_more_choices_than_slots(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(slots=2, reply="ab"), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="xyz", n=9)))
+        inbox.put(GenerateRequest(id="a", prompt="xyz", n=9))
         ends: list[int] = []
         while len(ends) < 9:
             message = sent.get(timeout=10)
@@ -193,7 +192,7 @@ def test_more_choices_than_slots(scripted_spec: MakeSpec) -> None:
 @pytest.mark.parametrize("prompt", [1, 510, 511])
 def test_the_last_cell_of_the_context_is_used(scripted_spec: MakeSpec, prompt: int) -> None:
     with running(scripted_spec(context=512, reply="x" * 600), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt=[1] * prompt)))
+        inbox.put(GenerateRequest(id="a", prompt=[1] * prompt))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 512 - prompt)
@@ -205,29 +204,29 @@ def test_no_tokens_at_all_keep_the_prompt_for_the_next_request(
 ) -> None:
     prompt = [1] * 300
     with running(scripted_spec(context=512, reply=reply), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="warm", prompt=prompt, max_tokens=0, n=2)))
+        inbox.put(GenerateRequest(id="warm", prompt=prompt, max_tokens=0, n=2))
         events = events_of(sent, "warm")
         while len([event for event in events if isinstance(event, Finished)]) < 2:
             events += events_of(sent, "warm")
         assert {type(event) for event in events} == {Started, Finished}
         for end in (event for event in events if isinstance(event, Finished)):
             assert (end.reason, end.completion_tokens) == ("length", 0)
-        inbox.put(Generate(GenerateRequest(id="next", prompt=[*prompt, 2])))
+        inbox.put(GenerateRequest(id="next", prompt=[*prompt, 2]))
         started = next(event for event in events_of(sent, "next") if isinstance(event, Started))
         assert (started.prompt_tokens, started.cached_tokens) == (301, 300)
 
 
 def test_a_request_may_use_less_context_than_the_model_has(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(context=512, reply="x" * 600), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt=[1] * 60, max_context=100)))
+        inbox.put(GenerateRequest(id="a", prompt=[1] * 60, max_context=100))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 40)
-        inbox.put(Generate(GenerateRequest(id="b", prompt=[1] * 100, max_context=100)))
+        inbox.put(GenerateRequest(id="b", prompt=[1] * 100, max_context=100))
         end = wait_for_end(sent, "b")
         assert isinstance(end, Rejected)
         assert (end.code, end.context) == ("context_length_exceeded", 100)
-        inbox.put(Generate(GenerateRequest(id="c", prompt=[1] * 500, max_context=10_000)))
+        inbox.put(GenerateRequest(id="c", prompt=[1] * 500, max_context=10_000))
         end = wait_for_end(sent, "c")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 12)
@@ -236,12 +235,12 @@ def test_a_request_may_use_less_context_than_the_model_has(scripted_spec: MakeSp
 def test_an_answer_ends_when_its_time_is_up(scripted_spec: MakeSpec) -> None:
     spec = scripted_spec(context=512, reply="x" * 600, step_seconds=0.01)
     with running(spec, Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x", max_seconds=0.1)))
+        inbox.put(GenerateRequest(id="a", prompt="x", max_seconds=0.1))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert end.reason == "length"
         assert 1 <= end.completion_tokens < 500
-        inbox.put(Generate(GenerateRequest(id="b", prompt="x", max_seconds=0.0, max_tokens=9)))
+        inbox.put(GenerateRequest(id="b", prompt="x", max_seconds=0.0, max_tokens=9))
         end = wait_for_end(sent, "b")
         assert isinstance(end, Finished)
         assert 1 <= end.completion_tokens <= 9
@@ -266,7 +265,7 @@ def test_short_steps_share_a_frame_but_for_the_first_token_and_the_end(
 ) -> None:
     monkeypatch.setattr("ingle.backends.worker.worker_loop._JOIN_SECONDS", join_seconds)
     with running(scripted_spec(reply="abcdef"), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x")))
+        inbox.put(GenerateRequest(id="a", prompt="x"))
         frames = frames_until(sent, lambda event: isinstance(event, Finished))
     texts = ["".join(e.text for e in events if isinstance(e, Delta)) for events in frames]
     assert texts == (["", "a", "bcdef"] if joined else ["", *"abcdef", ""])
@@ -279,10 +278,10 @@ def test_what_waits_leaves_before_a_prompt_is_read(
     monkeypatch.setattr("ingle.backends.worker.worker_loop._JOIN_SECONDS", 60.0)
     spec = scripted_spec(reply="x" * 300, step_seconds=0.002)
     with running(spec, Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x")))
+        inbox.put(GenerateRequest(id="a", prompt="x"))
         assert len(frames_until(sent, lambda event: isinstance(event, Delta))) == 2
         time.sleep(0.02)
-        inbox.put(Generate(GenerateRequest(id="b", prompt="y" * 200)))
+        inbox.put(GenerateRequest(id="b", prompt="y" * 200))
         (frame,) = frames_until(sent, lambda event: isinstance(event, Started))
         assert [event.id for event in frame] == ["a"] * (len(frame) - 1) + ["b"]
         assert len(frame) > 2
@@ -319,7 +318,7 @@ def test_stop_strings_and_limits_within_guesses(
 
     def ask(engine: Engine | None) -> tuple[str, Finished]:
         with running(spec, Prompts(), engine) as (inbox, sent):
-            inbox.put(Generate(request))
+            inbox.put(request)
             end = wait_for_end(sent, "a", texts := [])
             assert isinstance(end, Finished)
             return "".join(texts), end
@@ -341,9 +340,9 @@ def test_a_request_may_do_without_guesses(scripted_spec: MakeSpec) -> None:
         assert info.speculation == "ngram"
         thread = threading.Thread(target=loop.run)
         thread.start()
-        inbox.put(Generate(GenerateRequest(id="with", prompt="x")))
+        inbox.put(GenerateRequest(id="with", prompt="x"))
         assert cast("Finished", wait_for_end(sent, "with")).accepted_tokens > 50
-        inbox.put(Generate(GenerateRequest(id="without", prompt="x", speculation=False)))
+        inbox.put(GenerateRequest(id="without", prompt="x", speculation=False))
         assert cast("Finished", wait_for_end(sent, "without")).drafted_tokens == 0
         inbox.put(Drain())
         thread.join(10)
@@ -363,7 +362,7 @@ def events_of(sent: queue.Queue[FromWorker], request_id: str) -> list[Event | Re
 
 def test_logprobs_and_the_bytes_of_their_tokens_come_with_the_text(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(reply="né!"), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x", logprobs=2)))
+        inbox.put(GenerateRequest(id="a", prompt="x", logprobs=2))
         deltas = [event for event in events_of(sent, "a") if isinstance(event, Delta)]
     assert "".join(delta.text for delta in deltas) == "né!"
     for delta in deltas:
@@ -375,7 +374,7 @@ def test_logprobs_and_the_bytes_of_their_tokens_come_with_the_text(scripted_spec
 
 def test_nobody_who_did_not_ask_gets_logprobs(scripted_spec: MakeSpec) -> None:
     with running(scripted_spec(), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x")))
+        inbox.put(GenerateRequest(id="a", prompt="x"))
         deltas = [event for event in events_of(sent, "a") if isinstance(event, Delta)]
     assert {(delta.logprobs, delta.token_bytes) for delta in deltas} == {(None, None)}
 
@@ -384,7 +383,7 @@ def test_an_answer_ends_where_its_grammar_does(scripted_spec: MakeSpec) -> None:
     """The rest of the script is cut off, and nothing is taken for a token that ends the answer."""
     grammar = Grammar(GrammarKind.REGEX, "[a-z]{3}[0-9]")
     with running(scripted_spec(reply="abc1 and more"), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x", grammar=grammar, n=2)))
+        inbox.put(GenerateRequest(id="a", prompt="x", grammar=grammar, n=2))
         said = events_of(sent, "a")
     end = said[-1]
     assert isinstance(end, Finished)
@@ -397,7 +396,7 @@ def test_a_prompt_that_is_only_computed_has_nothing_to_match(scripted_spec: Make
     # Any single character completes it.
     grammar = Grammar(GrammarKind.REGEX, "[a-z]")
     with running(scripted_spec(reply="x"), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x", grammar=grammar, max_tokens=0)))
+        inbox.put(GenerateRequest(id="a", prompt="x", grammar=grammar, max_tokens=0))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 0)
@@ -407,7 +406,7 @@ def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeS
     replies = {"bad": "ab?", "good": "abc"}
     grammar = Grammar(GrammarKind.REGEX, "[a-z]{3,9}")
     with running(scripted_spec(replies=replies), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="bad", grammar=grammar, n=3)))
+        inbox.put(GenerateRequest(id="a", prompt="bad", grammar=grammar, n=3))
         said = events_of(sent, "a")
         failed = said[-1]
         assert isinstance(failed, Rejected)
@@ -415,7 +414,7 @@ def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeS
         assert "the script says something else" in failed.message
         texts = [event.text for event in said if isinstance(event, Delta)]
         assert set("".join(texts)) <= set("ab"), "what was right before came out"
-        inbox.put(Generate(GenerateRequest(id="b", prompt="good", grammar=grammar)))
+        inbox.put(GenerateRequest(id="b", prompt="good", grammar=grammar))
         end = events_of(sent, "b")[-1]
         assert isinstance(end, Finished)
         assert end.completion_tokens == 4, "three letters, and the token that ends them"
@@ -424,7 +423,7 @@ def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeS
 def test_an_impossible_grammar_is_refused_before_anything_runs(scripted_spec: MakeSpec) -> None:
     grammar = Grammar(GrammarKind.JSON_SCHEMA, '{"enum": []}', param="response_format")
     with running(scripted_spec(), Prompts()) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt="x", grammar=grammar)))
+        inbox.put(GenerateRequest(id="a", prompt="x", grammar=grammar))
         (refused,) = events_of(sent, "a")
     assert isinstance(refused, Rejected)
     assert (refused.code, refused.param) == ("invalid_schema", "response_format")
@@ -451,20 +450,20 @@ def test_pages_are_told_to_who_looks(scripted_spec: MakeSpec) -> None:
     engine.page_map = count_and_make
     text = "a prompt that is long enough to be kept for the next one"
     with running(scripted_spec(), Prompts(), engine) as (inbox, sent):
-        inbox.put(Generate(GenerateRequest(id="a", prompt=text, conversation="first")))
+        inbox.put(GenerateRequest(id="a", prompt=text, conversation="first"))
         wait_for_end(sent, "a")
         assert made == 0
         inbox.put(WatchPages(True))
         (group,) = pages_until(sent, lambda pages: bool(pages.groups)).groups
         assert (group.conversations, group.running) == (["first"], False)
-        inbox.put(Generate(GenerateRequest(id="b", prompt=text, conversation="second")))
+        inbox.put(GenerateRequest(id="b", prompt=text, conversation="second"))
         wait_for_end(sent, "b")
         shared = ["second", "first"]
         pages_until(sent, lambda pages: any(g.conversations == shared for g in pages.groups))
         inbox.put(WatchPages(False))
-        inbox.put(Generate(GenerateRequest(id="d", prompt=text)))
+        inbox.put(GenerateRequest(id="d", prompt=text))
         wait_for_end(sent, "d")
         made = 0
-        inbox.put(Generate(GenerateRequest(id="c", prompt=text)))
+        inbox.put(GenerateRequest(id="c", prompt=text))
         wait_for_end(sent, "c")
         assert made == 0

@@ -12,7 +12,6 @@ from ingle.backends.base.events import Delta, Finished, FinishReason, Started
 from ingle.backends.base.framing import HEADER
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.worker_protocol import (
-    Generate,
     Outputs,
     Rejected,
     decode_from_worker,
@@ -42,7 +41,7 @@ def test_events_survive_the_pipe(events: list[Started | Delta | Finished]) -> No
 
 
 def test_a_request_survives_the_pipe() -> None:
-    message = Generate(GenerateRequest(id="a", prompt=[1, 2, 3], stop=["\n"], n=2))
+    message = GenerateRequest(id="a", prompt=[1, 2, 3], stop=["\n"], n=2)
     assert decode_to_worker(body_of(encode_frame(message))) == message
 
 
@@ -59,6 +58,6 @@ def test_garbage_is_a_decoding_error(body: bytes) -> None:
 
 def test_a_message_beyond_the_bound_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "MAX_FRAME", 1000)
-    encode_frame(Generate(GenerateRequest(id="a", prompt="x" * 900)))
+    encode_frame(GenerateRequest(id="a", prompt="x" * 900))
     with pytest.raises(ValueError, match="longer than 1000"):
-        encode_frame(Generate(GenerateRequest(id="a", prompt="x" * 1000)))
+        encode_frame(GenerateRequest(id="a", prompt="x" * 1000))

@@ -22,7 +22,7 @@ from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.worker_loop import WorkerLoop
-from ingle.backends.worker.worker_protocol import Drain, FromWorker, Generate, Outputs
+from ingle.backends.worker.worker_protocol import Drain, FromWorker, Outputs
 
 MakeRunner = Callable[..., Any]
 
@@ -335,7 +335,7 @@ def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) ->
             request = GenerateRequest(
                 id=name, prompt=list(b"What?"), max_tokens=30, stop=[text[10 : 10 + cut]]
             )
-            inbox.put(Generate(request))
+            inbox.put(request)
         said, ended = "", dict[str, Finished]()
         while len(ended) < 2:
             message = sent.get(timeout=10)

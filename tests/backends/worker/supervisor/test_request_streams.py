@@ -10,7 +10,7 @@ from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
-from ingle.backends.worker.worker_protocol import Cancel, Generate, Outputs, Rejected, ToWorker
+from ingle.backends.worker.worker_protocol import Cancel, Outputs, Rejected, ToWorker
 
 pytestmark = pytest.mark.quick
 
@@ -62,7 +62,7 @@ async def test_each_step_is_one_call_for_each_request() -> None:
         [finished("a", 1)],
     ]
     assert worker.steps["b"] == [[Started("b", 1)], [finished("b")]]
-    assert [type(message) for message in worker.told] == [Generate, Generate]
+    assert [type(message) for message in worker.told] == [GenerateRequest, GenerateRequest]
     assert not worker.streams.busy
 
 
