@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...text_analysis import checksums
@@ -10,8 +12,9 @@ from ...text_analysis.checksums import luhn, weighted
 from ..finding import FindingKind
 
 
-class NationalIdRule(NamedTuple):
-    """`shape` has 9 for a digit and A for a letter, without separators.
+class IdRule(NamedTuple):
+    """`shape` has 9 for a digit and A for a letter, without separators; `form` matches it more
+    precisely.
 
     `layouts`, with separators, are so distinctive that no nearby word is needed; `*` stands for
     every layout. `check` gets the letters and digits in upper case.
@@ -19,44 +22,43 @@ class NationalIdRule(NamedTuple):
 
     country: str
     shape: str
-    check: Callable[[str], bool]
+    form: str = ""
+    check: Callable[[str], bool] = bool
     layouts: tuple[str, ...] = ()
     kind: FindingKind = FindingKind.NATIONAL_ID
 
-
-def _date(year: str, month: str, day: str) -> bool:
-    return year.isdigit() and 1 <= int(month) <= 12 and 1 <= int(day) <= 31
-
-
-def _ymd(digits: str) -> bool:
-    return _date(digits[:2], digits[2:4], digits[4:6])
+    def holds(self, plain: str) -> bool:
+        """Whether letters and digits of this shape have a valid form and check digit."""
+        return re.match(self.form, plain) is not None and self.check(plain)
 
 
-def _dmy(digits: str) -> bool:
-    return _date(digits[4:6], digits[2:4], digits[:2])
+def _sum(modulus: int, *weights: int) -> Callable[[str], bool]:
+    """Return a check that the sum of digits times weights is divisible by the modulus."""
+    return partial(_divisible, modulus, weights)
 
 
-def _us_ssn(d: str) -> bool:
-    return d[:3] not in ("000", "666") and d[0] != "9" and d[3:5] != "00" and d[5:] != "0000"
+def _divisible(modulus: int, weights: Sequence[int], d: str) -> bool:
+    return weighted(d, weights) % modulus == 0
 
 
-def _us_itin(d: str) -> bool:
-    return d[0] == "9" and d[3] in "56789"
+def _mod11(*rows: Sequence[int]) -> Callable[[str], bool]:
+    """Return a check of the digits after as many digits as a row has weights: 11 minus the sum's
+    remainder by 11, and 0 for the remainders 0 and 1.
+    """
+    return partial(_follow_mod11, rows)
 
 
-def _uk_nino(s: str) -> bool:
-    good = s[0] not in "DFIQUV" and s[1] not in "DFIQUVO" and s[8] in "ABCD"
-    return good and s[:2] not in ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ")
-
-
-def _uk_nhs(d: str) -> bool:
-    check = 11 - weighted(d[:9], range(10, 1, -1)) % 11
-    return check != 10 and check % 11 == int(d[9])
+def _follow_mod11(rows: Sequence[Sequence[int]], d: str) -> bool:
+    for weights in rows:
+        rest = weighted(d, weights) % 11
+        if int(d[len(weights)]) != (0 if rest < 2 else 11 - rest):
+            return False
+    return True
 
 
 def _de_tax(d: str) -> bool:
     counts = sorted(d[:10].count(digit) for digit in set(d[:10]))
-    return d[0] != "0" and counts[-1] in (2, 3) and checksums.mod11_10(d)
+    return counts[-1] in (2, 3) and checksums.mod11_10(d)
 
 
 def _icao(s: str) -> bool:
@@ -64,29 +66,13 @@ def _icao(s: str) -> bool:
     return weighted("".join(str(int(c, 36) % 10) for c in s[:-1]), (7, 3, 1) * 4) % 10 == int(s[-1])
 
 
-def _fr_nir(d: str) -> bool:
-    month = int(d[3:5])
-    return d[0] in "123478" and (1 <= month <= 12 or 20 <= month <= 99) and _fr_key(d)
+def _fr_key(s: str) -> bool:
+    return 97 - int(s[:13].replace("2A", "19").replace("2B", "18")) % 97 == int(s[13:])
 
 
-def _fr_key(d: str) -> bool:
-    return 97 - int(d[:13]) % 97 == int(d[13:])
-
-
-def _fr_nir_corsica(s: str) -> bool:
-    number = int(s[:5] + ("19" if s[6] == "A" else "18") + s[7:13])
-    return s[5] == "2" and s[6] in "AB" and 97 - number % 97 == int(s[13:])
-
-
-_ES_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE"
-
-
-def _es_dni(s: str) -> bool:
-    return _ES_LETTERS[int(s[:8]) % 23] == s[8]
-
-
-def _es_nie(s: str) -> bool:
-    return s[0] in "XYZ" and _es_dni(str("XYZ".index(s[0])) + s[1:])
+def _es_letter(s: str) -> bool:
+    number = s[:8].translate(str.maketrans("XYZ", "012"))
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[int(number) % 23] == s[8]
 
 
 _IT_ODD = (
@@ -95,151 +81,57 @@ _IT_ODD = (
 
 
 def _it_fiscal(s: str) -> bool:
-    even = sum(int(c) if c.isdigit() else ord(c) - 65 for c in s[1:15:2])
-    odd = sum(_IT_ODD[int(c) if c.isdigit() else ord(c) - 65] for c in s[0:15:2])
-    return s[8] in "ABCDEHLMPRST" and chr((even + odd) % 26 + 65) == s[15]
-
-
-def _nl_bsn(d: str) -> bool:
-    return (weighted(d[:8], range(9, 1, -1)) - int(d[8])) % 11 == 0 and int(d) > 0
+    values = [int(c) if c.isdigit() else ord(c) - 65 for c in s[:15]]
+    total = sum(values[1::2]) + sum(_IT_ODD[value] for value in values[::2])
+    return chr(total % 26 + 65) == s[15]
 
 
 def _be(d: str) -> bool:
     return any(97 - int(front + d[:9]) % 97 == int(d[9:]) for front in ("", "2"))
 
 
-def _pl_pesel(d: str) -> bool:
-    month = int(d[2:4]) % 20
-    return 1 <= month <= 12 and weighted(d, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1)) % 10 == 0
-
-
-def _se(d: str) -> bool:
-    return (_ymd(d) or _date(d[:2], d[2:4], str(int(d[4:6]) - 60))) and luhn(d)
-
-
 def _se_long(d: str) -> bool:
-    return d[:2] in ("19", "20") and _se(d[2:])
+    return luhn(d[2:])
 
 
 def _no(d: str) -> bool:
-    day = str(int(d[:2]) % 40)
-    first = weighted(d, (3, 7, 6, 1, 8, 9, 4, 5, 2, 1)) % 11 == 0
-    return (
-        first
-        and _date(d[4:6], d[2:4], day)
-        and not weighted(d, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)) % 11
-    )
+    first = _divisible(11, (3, 7, 6, 1, 8, 9, 4, 5, 2, 1), d)
+    return first and _divisible(11, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1), d)
 
 
 def _fi(s: str) -> bool:
-    number = s[:6] + s[-4:-1]
-    letters = "0123456789ABCDEFHJKLMNPRSTUVWXY"
-    return number.isdigit() and _dmy(s) and letters[int(number) % 31] == s[-1]
-
-
-def _pt_nif(d: str) -> bool:
-    check = 11 - weighted(d[:8], range(9, 1, -1)) % 11
-    return d[0] in "1235689" and (0 if check > 9 else check) == int(d[8])
-
-
-def _ch_ahv(d: str) -> bool:
-    return d.startswith("756") and weighted(d, (1, 3) * 7) % 10 == 0
-
-
-def _at_svnr(d: str) -> bool:
-    check = weighted(d[:3] + d[4:], (3, 7, 9, 5, 8, 4, 2, 1, 6)) % 11
-    return check == int(d[3]) and 1 <= int(d[4:6]) <= 31
-
-
-def _br_cpf(d: str) -> bool:
-    first = weighted(d[:9], range(10, 1, -1)) * 10 % 11 % 10
-    second = weighted(d[:10], range(11, 1, -1)) * 10 % 11 % 10
-    return len(set(d)) > 1 and d[9:] == f"{first}{second}"
-
-
-def _br_cnpj(d: str) -> bool:
-    weights = (6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)
-    for size in (12, 13):
-        rest = weighted(d[:size], weights[13 - size :]) % 11
-        if int(d[size]) != (0 if rest < 2 else 11 - rest):
-            return False
-    return True
-
-
-def _in_aadhaar(d: str) -> bool:
-    return d[0] not in "01" and checksums.verhoeff(d)
+    return "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(s[:6] + s[-4:-1]) % 31] == s[-1]
 
 
 def _cn(s: str) -> bool:
     weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
-    check = "10X98765432"[weighted(s[:17], weights) % 11]
-    return s[:17].isdigit() and s[6:8] in ("19", "20") and _ymd(s[8:14]) and check == s[17]
-
-
-def _kr(d: str) -> bool:
-    return _ymd(d) and d[6] in "123456789"
-
-
-def _jp(d: str) -> bool:
-    rest = weighted(d[:11], (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11
-    return (0 if rest <= 1 else 11 - rest) == int(d[11])
-
-
-def _au_tfn(d: str) -> bool:
-    return weighted(d, (1, 4, 3, 7, 5, 8, 6, 9, 10)) % 11 == 0
-
-
-def _au_medicare(d: str) -> bool:
-    return d[0] in "23456" and weighted(d, (1, 3, 7, 9, 1, 3, 7, 9)) % 10 == int(d[8])
-
-
-def _za(d: str) -> bool:
-    return _ymd(d) and d[10] in "012" and luhn(d)
-
-
-def _ae(d: str) -> bool:
-    return d.startswith("784") and luhn(d)
-
-
-def _mx_curp(s: str) -> bool:
-    return s[10] in "HMX" and _ymd(s[4:10])
-
-
-def _mx_rfc(s: str) -> bool:
-    return _ymd(s[-9:-3])
+    return "10X98765432"[weighted(s[:17], weights) % 11] == s[17]
 
 
 def _tr(d: str) -> bool:
     odd, even = sum(map(int, d[0:9:2])), sum(map(int, d[1:8:2]))
-    return (
-        d[0] != "0"
-        and (odd * 7 - even) % 10 == int(d[9])
-        and sum(map(int, d[:10])) % 10 == int(d[10])
-    )
+    tenth = (odd * 7 - even) % 10 == int(d[9])
+    return tenth and sum(map(int, d[:10])) % 10 == int(d[10])
 
 
 def _cz(d: str) -> bool:
-    month = int(d[2:4]) % 50 % 20
-    return (
-        1 <= month <= 12 and 1 <= int(d[4:6]) <= 31 and (int(d) % 11 == 0 or int(d[:9]) % 11 == 10)
-    )
+    return int(d) % 11 == 0 or int(d[:9]) % 11 == 10
 
 
 def _ro(d: str) -> bool:
     rest = weighted(d[:12], (2, 7, 9, 1, 4, 6, 3, 5, 8, 2, 7, 9)) % 11
-    return d[0] in "12345678" and _ymd(d[1:7]) and (1 if rest == 10 else rest) == int(d[12])
+    return (1 if rest == 10 else rest) == int(d[12])
 
 
 def _baltic(d: str) -> bool:
     rest = weighted(d[:10], (1, 2, 3, 4, 5, 6, 7, 8, 9, 1)) % 11
     if rest == 10:
         rest = weighted(d[:10], (3, 4, 5, 6, 7, 8, 9, 1, 2, 3)) % 11 % 10
-    return d[0] in "12345678" and _ymd(d[1:7]) and rest == int(d[10])
+    return rest == int(d[10])
 
 
 def _bg(d: str) -> bool:
-    month = int(d[2:4]) % 20
-    return 1 <= month <= 12 and weighted(d[:9], (2, 4, 8, 5, 10, 9, 7, 3, 6)) % 11 % 10 == int(d[9])
+    return weighted(d[:9], (2, 4, 8, 5, 10, 9, 7, 3, 6)) % 11 % 10 == int(d[9])
 
 
 def _ie(s: str) -> bool:
@@ -249,68 +141,34 @@ def _ie(s: str) -> bool:
 
 def _tw(s: str) -> bool:
     number = str("ABCDEFGHJKLMNPQRSTUVXYWZIO".index(s[0]) + 10)
-    weights = (1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1)
-    return s[1] in "1289" and weighted(number + s[1:], weights) % 10 == 0
+    return _divisible(10, (1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1), number + s[1:])
 
 
 def _hk(s: str) -> bool:
-    value = 324 + sum(
-        (ord(c) - 55 if c.isalpha() else int(c)) * (8 - i) for i, c in enumerate(s[:7])
-    )
-    return "0A987654321"[value % 11] == s[7]
+    values = [ord(c) - 55 if c.isalpha() else int(c) for c in s[:7]]
+    return "0A987654321"[(324 + sum(map(int.__mul__, values, range(8, 1, -1)))) % 11] == s[7]
 
 
 def _sg(s: str) -> bool:
-    total = weighted(s[1:8], (2, 7, 6, 5, 4, 3, 2)) + (
-        4 if s[0] in "TG" else 3 if s[0] == "M" else 0
-    )
-    letters = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "F": "XWUTRQPNMLK", "G": "XWUTRQPNMLK"}
-    return s[0] in letters and letters[s[0]][total % 11] == s[8]
+    letters = "JZIHGFEDCBA" if s[0] in "ST" else "XWUTRQPNMLK"
+    return letters[(weighted(s[1:8], (2, 7, 6, 5, 4, 3, 2)) + 4 * (s[0] in "TG")) % 11] == s[8]
 
 
 def _th(d: str) -> bool:
     return (11 - weighted(d[:12], range(13, 1, -1)) % 11) % 10 == int(d[12])
 
 
-def _my(d: str) -> bool:
-    return _ymd(d) and d[6:8] != "00"
-
-
 def _cl_rut(s: str) -> bool:
-    body = s[:-1]
-    if not body.isdigit():
-        return False
-    rest = 11 - weighted(body[::-1], (2, 3, 4, 5, 6, 7, 2, 3)) % 11
+    rest = 11 - weighted(s[-2::-1], (2, 3, 4, 5, 6, 7, 2, 3)) % 11
     return {10: "K", 11: "0"}.get(rest, str(rest)) == s[-1]
-
-
-def _ar_cuit(d: str) -> bool:
-    rest = 11 - weighted(d[:10], (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11
-    return d[:2] in ("20", "23", "24", "27", "30", "33", "34") and rest % 11 == int(d[10])
 
 
 def _ru_snils(d: str) -> bool:
     return weighted(d[:9], range(9, 0, -1)) % 101 % 100 == int(d[9:])
 
 
-def _il(d: str) -> bool:
-    return luhn(d) and int(d) > 0
-
-
-def _in_pan(s: str) -> bool:
-    return s[3] in "ABCFGHJLPT"
-
-
-def _in_gstin(s: str) -> bool:
-    return s[13] == "Z" and 1 <= int(s[:2]) <= 38
-
-
-def _eu_vat_de(s: str) -> bool:
-    return s[:2] == "DE" and checksums.mod11_10(s[2:])
-
-
-def _at_vat(s: str) -> bool:
-    return s[:3] == "ATU"
+def _de_vat(s: str) -> bool:
+    return checksums.mod11_10(s[2:])
 
 
 _VIN_VALUES = dict(
@@ -327,73 +185,87 @@ def is_vin(s: str) -> bool:
     return "0123456789X"[sum(map(int.__mul__, values, weights)) % 11] == s[8]
 
 
-RULES: tuple[NationalIdRule, ...] = (
-    NationalIdRule("US", "9" * 9, _us_ssn, ("999-99-9999",)),
-    NationalIdRule("US", "9" * 9, _us_itin, ("999-99-9999",), FindingKind.TAX_ID),
-    NationalIdRule("GB", "AA999999A", _uk_nino, ("*",)),
-    NationalIdRule("GB", "9" * 10, _uk_nhs, (), FindingKind.HEALTH_ID),
-    NationalIdRule("DE", "9" * 11, _de_tax, ("99 999 999 999",), FindingKind.TAX_ID),
-    NationalIdRule("DE", "A999999999", _icao),
-    NationalIdRule("FR", "9" * 15, _fr_nir, ("*",)),
-    NationalIdRule("FR", "999999A99999999", _fr_nir_corsica, ("*",)),
-    NationalIdRule("ES", "99999999A", _es_dni, ("*",)),
-    NationalIdRule("ES", "A9999999A", _es_nie, ("*",)),
-    NationalIdRule("IT", "AAAAAA99A99A999A", _it_fiscal, ("*",)),
-    NationalIdRule("NL", "9" * 9, _nl_bsn),
-    NationalIdRule("BE", "9" * 11, _be, ("99.99.99-999.99",)),
-    NationalIdRule("PL", "9" * 11, _pl_pesel),
-    NationalIdRule("SE", "9" * 10, _se, ("999999-9999",)),
-    NationalIdRule("SE", "9" * 12, _se_long, ("99999999-9999",)),
-    NationalIdRule("NO", "9" * 11, _no, ("*",)),
-    NationalIdRule("DK", "9" * 10, _dmy, ("999999-9999",)),
-    NationalIdRule("FI", "999999999A", _fi, ("999999-999A",)),
-    NationalIdRule("FI", "999999A999A", _fi, ("*",)),
-    NationalIdRule("FI", "999999A9999", _fi, ("*",)),
-    NationalIdRule("PT", "9" * 9, _pt_nif, (), FindingKind.TAX_ID),
-    NationalIdRule("CH", "9" * 13, _ch_ahv, ("*",)),
-    NationalIdRule("AT", "9" * 10, _at_svnr, ("9999 999999",)),
-    NationalIdRule("BR", "9" * 11, _br_cpf, ("999.999.999-99", "999999999-99")),
-    NationalIdRule("BR", "9" * 14, _br_cnpj, ("99.999.999/9999-99",), FindingKind.TAX_ID),
-    NationalIdRule("IN", "9" * 12, _in_aadhaar, ("9999 9999 9999",)),
-    NationalIdRule("IN", "AAAAA9999A", _in_pan, ("*",), FindingKind.TAX_ID),
-    NationalIdRule("IN", "99AAAAA9999A9AA", _in_gstin, ("*",), FindingKind.TAX_ID),
-    NationalIdRule("IN", "99AAAAA9999A9A9", _in_gstin, ("*",), FindingKind.TAX_ID),
-    NationalIdRule("CN", "9" * 18, _cn, ("*",)),
-    NationalIdRule("CN", "9" * 17 + "A", _cn, ("*",)),
-    NationalIdRule("KR", "9" * 13, _kr, ("999999-9999999",)),
-    NationalIdRule("JP", "9" * 12, _jp),
-    NationalIdRule("AU", "9" * 9, _au_tfn, (), FindingKind.TAX_ID),
-    NationalIdRule("AU", "9" * 10, _au_medicare, ("9999 99999 9",), FindingKind.HEALTH_ID),
-    NationalIdRule("AU", "9" * 11, _au_medicare, ("9999 99999 9-9", "9999 99999 9/9"),
-                   FindingKind.HEALTH_ID),
-    NationalIdRule("CA", "9" * 9, luhn, ("999-999-999",)),
-    NationalIdRule("ZA", "9" * 13, _za, ("999999 9999 999",)),
-    NationalIdRule("AE", "9" * 15, _ae, ("999-9999-9999999-9",)),
-    NationalIdRule("DO", "9" * 11, luhn, ("999-9999999-9",)),
-    NationalIdRule("MX", "AAAA999999AAAAAA99", _mx_curp, ("*",)),
-    NationalIdRule("MX", "AAAA999999AAAAAAA9", _mx_curp, ("*",)),
-    NationalIdRule("MX", "AAAA999999AA9", _mx_rfc, ("*",), FindingKind.TAX_ID),
-    NationalIdRule("MX", "AAAA999999A99", _mx_rfc, ("*",), FindingKind.TAX_ID),
-    NationalIdRule("TR", "9" * 11, _tr),
-    NationalIdRule("CZ", "9" * 10, _cz, ("999999/9999",)),
-    NationalIdRule("RO", "9" * 13, _ro),
-    NationalIdRule("EE", "9" * 11, _baltic),
-    NationalIdRule("LV", "9" * 11, _dmy, ("999999-99999",)),
-    NationalIdRule("BG", "9" * 10, _bg),
-    NationalIdRule("HR", "9" * 11, checksums.mod11_10),
-    NationalIdRule("IE", "9999999A", _ie),
-    NationalIdRule("IE", "9999999AA", _ie, ("9999999AA",)),
-    NationalIdRule("TW", "A999999999", _tw, ("*",)),
-    NationalIdRule("HK", "A9999999", _hk, ("A999999(9)",)),
-    NationalIdRule("SG", "A9999999A", _sg, ("*",)),
-    NationalIdRule("TH", "9" * 13, _th, ("9-9999-99999-99-9", "9 9999 99999 99 9")),
-    NationalIdRule("MY", "9" * 12, _my, ("999999-99-9999",)),
-    NationalIdRule("CL", "9" * 9, _cl_rut, ("99.999.999-9", "99999999-9"), FindingKind.TAX_ID),
-    NationalIdRule("CL", "99999999A", _cl_rut, ("99.999.999-A", "99999999-A"), FindingKind.TAX_ID),
-    NationalIdRule("CL", "9" * 8, _cl_rut, ("9.999.999-9",), FindingKind.TAX_ID),
-    NationalIdRule("AR", "9" * 11, _ar_cuit, ("99-99999999-9",), FindingKind.TAX_ID),
-    NationalIdRule("RU", "9" * 11, _ru_snils, ("999-999-999 99", "999-999-999-99")),
-    NationalIdRule("IL", "9" * 9, _il),
-    NationalIdRule("DE", "AA999999999", _eu_vat_de, ("*",), FindingKind.TAX_ID),
-    NationalIdRule("AT", "AAA99999999", _at_vat, ("*",), FindingKind.TAX_ID),
+_DAY, _MONTH = r"(?:0[1-9]|[12]\d|3[01])", r"(?:0[1-9]|1[0-2])"
+_YMD, _DMY = r"\d\d" + _MONTH + _DAY, _DAY + _MONTH + r"\d\d"
+_MONTH_OF_CENTURY = r"\d\d(?:[02468][1-9]|[13579][0-2])"  # plus 20 a century
+_SE_DAY = r"(?:0[1-9]|[12]\d|3[01]|6[1-9]|[78]\d|9[01])"  # plus 60 without a registered residence
+_NO_DAY = r"(?:[048][1-9]|[12569]\d|[37][01])"  # plus 40 for others than residents
+_CZ_MONTH = r"(?:[0257][1-9]|[1368][0-2]|[49][1-9])"  # plus 50 for women, plus 20 if they ran out
+_NOT_ZERO = r"(?!0+$)"
+_CNPJ = (6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)
+_MEDICARE = _sum(10, 1, 3, 7, 9, 1, 3, 7, 9, -1)
+_HEALTH, _TAX = FindingKind.HEALTH_ID, FindingKind.TAX_ID
+
+RULES: tuple[IdRule, ...] = (
+    IdRule("US", "9" * 9, r"(?!000|666|9)\d{3}(?!00)\d\d(?!0000)", bool, ("999-99-9999",)),
+    IdRule("US", "9" * 9, r"9\d\d[5-9]", bool, ("999-99-9999",), _TAX),
+    IdRule("GB", "AA999999A", r"(?!BG|GB|KN|NK|NT|TN|ZZ)[^DFIQUV][^DFIQUVO]\d{6}[A-D]", bool,
+           ("*",)),
+    IdRule("GB", "9" * 10, "", _sum(11, *range(10, 0, -1)), (), _HEALTH),
+    IdRule("DE", "9" * 11, "[^0]", _de_tax, ("99 999 999 999",), _TAX),
+    IdRule("DE", "A999999999", "", _icao),
+    IdRule("FR", "9" * 15, r"[1-478]\d\d(?:0[1-9]|1[0-2]|[2-9]\d)", _fr_key, ("*",)),
+    IdRule("FR", "999999A99999999", r"\d{5}2[AB]", _fr_key, ("*",)),
+    IdRule("ES", "99999999A", "", _es_letter, ("*",)),
+    IdRule("ES", "A9999999A", "[XYZ]", _es_letter, ("*",)),
+    IdRule("IT", "AAAAAA99A99A999A", ".{8}[ABCDEHLMPRST]", _it_fiscal, ("*",)),
+    IdRule("NL", "9" * 9, _NOT_ZERO, _sum(11, 9, 8, 7, 6, 5, 4, 3, 2, -1)),
+    IdRule("BE", "9" * 11, "", _be, ("99.99.99-999.99",)),
+    IdRule("PL", "9" * 11, _MONTH_OF_CENTURY, _sum(10, 1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1)),
+    IdRule("SE", "9" * 10, r"\d\d" + _MONTH + _SE_DAY, luhn, ("999999-9999",)),
+    IdRule("SE", "9" * 12, r"(?:19|20)\d\d" + _MONTH + _SE_DAY, _se_long, ("99999999-9999",)),
+    IdRule("NO", "9" * 11, _NO_DAY + _MONTH, _no, ("*",)),
+    IdRule("DK", "9" * 10, _DMY, bool, ("999999-9999",)),
+    IdRule("FI", "999999999A", _DMY, _fi, ("999999-999A",)),
+    IdRule("FI", "999999A999A", _DMY, _fi, ("*",)),
+    IdRule("FI", "999999A9999", _DMY, _fi, ("*",)),
+    IdRule("PT", "9" * 9, "[1235689]", _mod11(range(9, 1, -1)), (), _TAX),
+    IdRule("CH", "9" * 13, "756", _sum(10, *(1, 3) * 7), ("*",)),
+    IdRule("AT", "9" * 10, r"\d{4}" + _DAY, _sum(11, 3, 7, 9, -1, 5, 8, 4, 2, 1, 6),
+           ("9999 999999",)),
+    IdRule("BR", "9" * 11, r"(?!(\d)\1+$)", _mod11(range(10, 1, -1), range(11, 1, -1)),
+           ("999.999.999-99", "999999999-99")),
+    IdRule("BR", "9" * 14, "", _mod11(_CNPJ[1:], _CNPJ), ("99.999.999/9999-99",), _TAX),
+    IdRule("IN", "9" * 12, "[2-9]", checksums.verhoeff, ("9999 9999 9999",)),
+    IdRule("IN", "AAAAA9999A", ".{3}[ABCFGHJLPT]", bool, ("*",), _TAX),
+    IdRule("IN", "99AAAAA9999A9AA", r"(?:0[1-9]|[12]\d|3[0-8]).{11}Z", bool, ("*",), _TAX),
+    IdRule("IN", "99AAAAA9999A9A9", r"(?:0[1-9]|[12]\d|3[0-8]).{11}Z", bool, ("*",), _TAX),
+    IdRule("CN", "9" * 18, r"\d{6}(?:19|20)" + _YMD, _cn, ("*",)),
+    IdRule("CN", "9" * 17 + "A", r"\d{6}(?:19|20)" + _YMD, _cn, ("*",)),
+    IdRule("KR", "9" * 13, _YMD + "[1-9]", bool, ("999999-9999999",)),
+    IdRule("JP", "9" * 12, "", _mod11((6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2))),
+    IdRule("AU", "9" * 9, "", _sum(11, 1, 4, 3, 7, 5, 8, 6, 9, 10), (), _TAX),
+    IdRule("AU", "9" * 10, "[2-6]", _MEDICARE, ("9999 99999 9",), _HEALTH),
+    IdRule("AU", "9" * 11, "[2-6]", _MEDICARE, ("9999 99999 9-9", "9999 99999 9/9"), _HEALTH),
+    IdRule("CA", "9" * 9, "", luhn, ("999-999-999",)),
+    IdRule("ZA", "9" * 13, _YMD + r"\d{4}[012]", luhn, ("999999 9999 999",)),
+    IdRule("AE", "9" * 15, "784", luhn, ("999-9999-9999999-9",)),
+    IdRule("DO", "9" * 11, "", luhn, ("999-9999999-9",)),
+    IdRule("MX", "AAAA999999AAAAAA99", r".{4}" + _YMD + "[HMX]", bool, ("*",)),
+    IdRule("MX", "AAAA999999AAAAAAA9", r".{4}" + _YMD + "[HMX]", bool, ("*",)),
+    IdRule("MX", "AAAA999999AA9", r".{4}" + _YMD, bool, ("*",), _TAX),
+    IdRule("MX", "AAAA999999A99", r".{4}" + _YMD, bool, ("*",), _TAX),
+    IdRule("TR", "9" * 11, "[^0]", _tr),
+    IdRule("CZ", "9" * 10, r"\d\d" + _CZ_MONTH + _DAY, _cz, ("999999/9999",)),
+    IdRule("RO", "9" * 13, "[1-8]" + _YMD, _ro),
+    IdRule("EE", "9" * 11, "[1-8]" + _YMD, _baltic),
+    IdRule("LV", "9" * 11, _DMY, bool, ("999999-99999",)),
+    IdRule("BG", "9" * 10, _MONTH_OF_CENTURY, _bg),
+    IdRule("HR", "9" * 11, "", checksums.mod11_10),
+    IdRule("IE", "9999999A", "", _ie),
+    IdRule("IE", "9999999AA", "", _ie, ("9999999AA",)),
+    IdRule("TW", "A999999999", ".[1289]", _tw, ("*",)),
+    IdRule("HK", "A9999999", "", _hk, ("A999999(9)",)),
+    IdRule("SG", "A9999999A", "[STFG]", _sg, ("*",)),
+    IdRule("TH", "9" * 13, "", _th, ("9-9999-99999-99-9", "9 9999 99999 99 9")),
+    IdRule("MY", "9" * 12, _YMD + "(?!00)", bool, ("999999-99-9999",)),
+    IdRule("CL", "9" * 9, "", _cl_rut, ("99.999.999-9", "99999999-9"), _TAX),
+    IdRule("CL", "99999999A", "", _cl_rut, ("99.999.999-A", "99999999-A"), _TAX),
+    IdRule("CL", "9" * 8, "", _cl_rut, ("9.999.999-9",), _TAX),
+    IdRule("AR", "9" * 11, "2[0347]|3[034]", _sum(11, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1),
+           ("99-99999999-9",), _TAX),
+    IdRule("RU", "9" * 11, "", _ru_snils, ("999-999-999 99", "999-999-999-99")),
+    IdRule("IL", "9" * 9, _NOT_ZERO, luhn),
+    IdRule("DE", "AA999999999", "DE", _de_vat, ("*",), _TAX),
+    IdRule("AT", "AAA99999999", "ATU", bool, ("*",), _TAX),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from itertools import accumulate
 from ...text_analysis.text_index import Span
 from ..context_words import ContextWords
 from ..finding import FindingKind, SensitiveFinding
-from .national_id_rules import RULES, NationalIdRule, is_vin
+from .national_id_rules import RULES, IdRule, is_vin
 
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _REGION = re.compile(r"[0-9](?:[A-Za-z0-9]|[ .\-/–(\u00a0]{1,3}(?=[A-Z0-9])){3,}+")
@@ -26,7 +26,7 @@ _OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b", re.IGNORECASE)
 _CLEAR_WORDS = ContextWords("specific ids", before=120, after=0)
 
 
-_RULES: dict[str, list[NationalIdRule]] = {}
+_RULES: dict[str, list[IdRule]] = {}
 for _rule in RULES:
     _RULES.setdefault(_rule.shape, []).append(_rule)
 
@@ -80,7 +80,7 @@ def _as_id(
     text: str,
     span: Span,
     plain: str,
-    rules: Sequence[NationalIdRule],
+    rules: Sequence[IdRule],
     said: Callable[[], bool],
 ) -> SensitiveFinding | None:
     start, end = span
@@ -94,7 +94,7 @@ def _as_id(
         layout += ")"
     for rule in rules:
         own = layout in rule.layouts or ("*" in rule.layouts and raw.upper() == raw)
-        if not (own or said()) or not rule.check(plain):
+        if not (own or said()) or not rule.holds(plain):
             continue
         if _OF_GOODS.search(text, max(0, start - 12), start):
             return None
