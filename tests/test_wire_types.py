@@ -12,7 +12,7 @@ from ingle.backends.base.events import FinishReason
 from ingle.daemon.client import daemon_types, generation_types, model_types
 from ingle.daemon.client.model_types import LoadedModel
 from ingle.daemon.client.routing_types import Explanation
-from ingle.daemon.routing.policy.policy_decision import Verdict
+from ingle.daemon.routing.policy.policy import Verdict
 from ingle.models.download import pull_progress
 from ingle.models.fit import memory_needs
 from ingle.models.metadata import stored_model

@@ -40,8 +40,7 @@ from ingle.daemon.routing.inspection.text_scanner import (
     make_scanner,
     prose_detectors,
 )
-from ingle.daemon.routing.policy.policy import Policy
-from ingle.daemon.routing.policy.policy_decision import Verdict
+from ingle.daemon.routing.policy.policy import Policy, Verdict
 
 SEED = 2026
 EACH = 5

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ingle.backends.base.events import Delta, Event, Finished
 from ingle.backends.base.requests import GenerateRequest
 
-from .policy.route_definition import RouteDefinition
+from .policy.policy_tables import RouteDefinition
 
 FEWEST_TOKENS = 4
 """With fewer tokens, the mean is not meaningful."""

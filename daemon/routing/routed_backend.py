@@ -37,7 +37,7 @@ from ..client.generation_types import RouteTaken
 from ..errors import RequestError
 from ..lifecycle.lease import Lease
 from .held_events import FirstEvents, HeldBeginning
-from .policy.policy_decision import Verdict
+from .policy.policy import Verdict
 from .policy.routing_plan import RoutingPlan
 from .route_header import RouteRecord
 from .router import OutboundRequest, Router, refused

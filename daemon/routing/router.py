@@ -22,12 +22,10 @@ from .inspection.privacy_judge import Generate, judge
 from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
-from .policy.conversation_marks import ConversationMarks
-from .policy.conversation_taint import TaintStore, text_traces
-from .policy.policy import Policy, strictest
-from .policy.policy_decision import Verdict
+from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
+from .policy.policy import Policy, Verdict, strictest
 from .policy.policy_file import PolicyError
-from .policy.route_definition import AUTO
+from .policy.policy_tables import AUTO
 from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
 from .policy.routing_plan import InspectedDecision, RoutingPlan
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference

@@ -7,7 +7,7 @@ from ingle.backends.remote.errors import CannotExpress
 
 from ..client.routing_types import ExplainedFinding, Explanation, RedactedText
 from .egress.outbound_request import redact
-from .policy.policy_decision import Verdict
+from .policy.policy import Verdict
 from .policy.routing_plan import InspectedDecision, RoutingPlan
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 from .router import Router

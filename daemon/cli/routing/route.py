@@ -236,13 +236,13 @@ def _check(arguments: Sequence[str]) -> int:
 def _new(arguments: Sequence[str]) -> int:
     parser = CommandParser("route new", "Write a policy to edit, which changes nothing yet.")
     parser.parse_args(arguments)
-    from ...routing.policy.policy_template import POLICY_TEMPLATE
+    from ...routing.policy.policy_file import policy_template
 
     path = _policy_path(load_config(os.environ))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(POLICY_TEMPLATE)
+            file.write(policy_template())
     except FileExistsError:
         raise CommandError(f"{path} already exists.", "Edit it; it is not overwritten.") from None
     except OSError as error:

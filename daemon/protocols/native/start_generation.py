@@ -16,7 +16,7 @@ from ingle.models.model_task import ModelTask
 
 from ...access.client_identity import identify_client
 from ...generations.generation import Generation, GenerationRoute
-from ...routing.policy.policy_decision import Verdict
+from ...routing.policy.policy import Verdict
 from ...routing.policy.routing_plan import RoutingPlan
 from ...routing.route_header import RouteRecord
 from ...routing.routed_backend import open_route

@@ -67,6 +67,21 @@ class FindingKind(StrEnum):
     UNINSPECTABLE = "uninspectable"
 
 
+PERSONAL_TOPICS = frozenset(
+    {
+        FindingKind.HEALTH,
+        FindingKind.MONEY,
+        FindingKind.LAW,
+        FindingKind.FAMILY,
+        FindingKind.WORK,
+        FindingKind.IMMIGRATION,
+        FindingKind.SEXUALITY,
+        FindingKind.RELIGION,
+    }
+)
+"""Kinds of a passage about a person's life."""
+
+
 class TextPart(msgspec.Struct, frozen=True):
     """One text of a request, and its location, such as `messages[2].content`."""
 

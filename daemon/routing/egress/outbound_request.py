@@ -12,7 +12,7 @@ from ingle.backends.remote.clearance import Clearance, request_digest
 from ..detectors.finding import Sensitivity
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
-from ..policy.policy_decision import Verdict
+from ..policy.policy import Verdict
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
 from .placeholders import PlaceholderMemories

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ..detectors.finding import FindingKind
-from .policy_decision import PolicyDecision, Verdict
+from .policy import PolicyDecision, Verdict
 
 VALID_SECONDS = 3600.0
 KEPT_CONVERSATIONS = 1_000

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from types import MappingProxyType
 
 import msgspec
 
 from ..detectors.finding import FindingKind, SensitiveFinding, Sensitivity
-from .policy_decision import PolicyDecision, Verdict
-from .route_definition import AUTO, RedactMode, RouteDefinition
+from .policy_tables import AUTO, RedactMode, RouteDefinition
 from .sensitivity_classes import CONTEXT, DEFAULT_CLASSES, IN_CONTEXT, KIND_WORDS
 
 _STRICTEST_FIRST = tuple(Sensitivity)
 _SHUT = frozenset({Sensitivity.NEVER, Sensitivity.UNINSPECTABLE})
+
+
+class Verdict(StrEnum):
+    """Where a request may go: nowhere, elsewhere redacted, elsewhere after consent, elsewhere as it
+    is.
+    """
+
+    LOCAL = "local"
+    REDACT = "redact"
+    ASK = "ask"
+    CLOUD = "cloud"
+
+
+class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict with the rule that made it, and `reason`, one sentence for display.
+
+    `sensitivity` is the strictest class found. `findings` are those of all parts, by part and
+    position; `tainted`: earlier messages of the conversation decided.
+    """
+
+    verdict: Verdict
+    rule: str
+    reason: str
+    sensitivity: Sensitivity
+    findings: tuple[SensitiveFinding, ...] = ()
+    tainted: bool = False
 
 
 class Classified(msgspec.Struct, frozen=True):

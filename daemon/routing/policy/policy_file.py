@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -14,21 +15,14 @@ import msgspec
 
 from ..detectors.finding import FindingKind, Sensitivity
 from .policy import Policy
-from .policy_tables import PolicyTable, RouteDefinitionTable
-from .route_definition import AUTO, RouteDefinition
+from .policy_tables import AUTO, PolicyTable, RouteDefinition, RouteDefinitionTable
 from .sensitivity_classes import DEFAULT_CLASSES
 
 FILE_NAME = "policy.toml"
 LARGEST = 2**20
 """Bytes; far more than any real policy."""
 
-_STRICTNESS = (
-    Sensitivity.ALLOW,
-    Sensitivity.ASK,
-    Sensitivity.REDACT,
-    Sensitivity.UNINSPECTABLE,
-    Sensitivity.NEVER,
-)
+_STRICTNESS = ("allow", "ask", "redact", "uninspectable", "never")
 """By what may leave: `ask` releases the whole text after consent, `redact` never does."""
 
 _ROUTE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -53,6 +47,12 @@ class PolicyError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def policy_template() -> str:
+    """Return the policy that `ingle route new` writes: comments show what can be changed."""
+    folder = resources.files("ingle.daemon.routing.policy")
+    return (folder / "policy_template.toml").read_text("utf-8")
 
 
 def load_policy(path: Path) -> Policy:
@@ -110,8 +110,8 @@ class _Reader:
         return Policy(
             classes=MappingProxyType(classes),
             least_certainty=table.least_certainty,
-            words=tuple(table.words),
-            folders=tuple(table.folders),
+            words=table.words,
+            folders=table.folders,
             routes=MappingProxyType(routes),
         )
 
@@ -127,27 +127,14 @@ class _Reader:
             )
         own = self._classes(table.classes, (*path, "classes"))
         for key, wanted in own.items():
-            if _strictness(wanted) < _strictness(classes[key]) and not table.override:
+            looser = _STRICTNESS.index(wanted) < _STRICTNESS.index(classes[key])
+            if looser and not table.override:
                 raise self._error(
                     (*path, "classes", key),
                     f'\'{key} = "{wanted}"\' is less strict than the policy\'s "{classes[key]}"',
                     f"If that is intended, write `override = true` into [routes.{name}].",
                 )
-        return RouteDefinition(
-            name=name,
-            description=table.description,
-            local=table.local,
-            cloud=table.cloud,
-            prefer=table.prefer,
-            escalate=tuple(table.escalate),
-            redact=table.redact,
-            classes=MappingProxyType(own),
-            tokens=table.tokens,
-            surprise=table.surprise,
-            valuable_words=tuple(table.valuable_words),
-            valuable_length=table.valuable_length,
-            judge=table.judge,
-        )
+        return RouteDefinition(name=name, **msgspec.structs.asdict(table))
 
     def _classes(
         self, table: Mapping[str, Sensitivity], path: Sequence[str]
@@ -233,10 +220,6 @@ def _sentence(message: str) -> str:
     for word, plainly in _PLAIN_WORDS.items():
         plain = plain.replace(f"`{word}`", plainly)
     return plain[:1].lower() + plain[1:]
-
-
-def _strictness(sensitivity: Sensitivity) -> int:
-    return _STRICTNESS.index(sensitivity)
 
 
 _TABLE = re.compile(r"^\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")

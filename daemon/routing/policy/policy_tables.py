@@ -1,15 +1,34 @@
-"""The structure of `policy.toml`."""
+"""The structure of `policy.toml`, and the routes that it defines."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ..detectors.finding import Sensitivity
-from .route_definition import VALUABLE_WORDS, Escalation, Prefer, RedactMode
 from .sensitivity_classes import DEFAULT_CLASSES
+
+AUTO = "auto"
+"""The route that always exists."""
+
+
+class RedactMode(StrEnum):
+    """Whether text may leave with placeholders: never, after consent, or without being asked."""
+
+    NEVER = "never"
+    ASK = "ask"
+    ALWAYS = "always"
+
+
+VALUABLE_WORDS = ("think hard", "think carefully", "step by step")
+"""Phrases that mark a task as worth more than a quick answer."""
+
+Prefer = Literal["local", "cloud"]
+Escalation = Literal["uncertain", "valuable"]
+
 
 Words = tuple[Annotated[str, Meta(min_length=2, max_length=200)], ...]
 Name = Annotated[str, Meta(max_length=4096)]
@@ -54,6 +73,17 @@ class RouteDefinitionTable(msgspec.Struct, frozen=True, kw_only=True):
     judge: Annotated[
         bool, Meta(description="Ask a loaded model whether what would leave is private.")
     ] = False
+
+
+class RouteDefinition(RouteDefinitionTable, frozen=True, kw_only=True):
+    """One route; `local` and `cloud` are empty for the defaults, `classes` override the policy's.
+
+    `cloud` is `provider/model`. A route that prefers `local` uses the cloud only as `escalate`
+    says: if the mean surprisal of the first `tokens` of the local answer exceeds `surprise` nats
+    per token, or if the task is valuable (`valuable_words`, `valuable_length` in characters).
+    """
+
+    name: str
 
 
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):

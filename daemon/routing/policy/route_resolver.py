@@ -11,7 +11,7 @@ import msgspec
 
 from .policy import Policy
 from .policy_file import PolicyError, load_policy
-from .route_definition import AUTO, RouteDefinition
+from .policy_tables import AUTO, RouteDefinition
 
 
 class KnownProvider(Protocol):

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from ..detectors.finding import SensitiveFinding, Sensitivity
 from ..inspection.request_inspector import InspectedRequest
-from .policy import Classified, Policy
-from .policy_decision import PolicyDecision, Verdict
+from .policy import Classified, Policy, PolicyDecision, Verdict
 from .route_resolver import RouteTarget
 from .sensitivity_classes import TOPICS
 

@@ -20,7 +20,7 @@ from ingle.backends.base.events import (
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.routing.escalation import MeanSurprisal, high_value_reason
-from ingle.daemon.routing.policy.route_definition import RouteDefinition
+from ingle.daemon.routing.policy.policy_tables import RouteDefinition
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink, SinkExits
 from tests.harness.local_backend import LocalBackend

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ...text_analysis.data_files import read_data_file
-from ..finding import FindingKind
+from ..finding import PERSONAL_TOPICS, FindingKind
 from .gazetteer import fold
 from .word_table import WordTableColumn
 
@@ -103,19 +103,7 @@ class Lexicon:
 _Entry = tuple[tuple[tuple[str, int], ...], str | None]
 """Topics and weights of a single word, and the word itself if phrases begin with it."""
 
-TOPICS = {
-    kind.value: kind
-    for kind in (
-        FindingKind.HEALTH,
-        FindingKind.MONEY,
-        FindingKind.LAW,
-        FindingKind.FAMILY,
-        FindingKind.WORK,
-        FindingKind.IMMIGRATION,
-        FindingKind.SEXUALITY,
-        FindingKind.RELIGION,
-    )
-}
+TOPICS = {kind.value: kind for kind in FindingKind if kind in PERSONAL_TOPICS}
 
 
 def _seconds(

@@ -8,7 +8,7 @@ import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from ingle.daemon.routing.policy.consents import ConsentScope, ConsentStore, consent_binding
-from ingle.daemon.routing.policy.policy_decision import PolicyDecision, Verdict
+from ingle.daemon.routing.policy.policy import PolicyDecision, Verdict
 
 
 def decision(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, Sensitivity
-from ingle.daemon.routing.policy.policy import Policy
-from ingle.daemon.routing.policy.policy_decision import Verdict
-from ingle.daemon.routing.policy.route_definition import RedactMode, RouteDefinition
+from ingle.daemon.routing.policy.policy import Policy, Verdict
+from ingle.daemon.routing.policy.policy_tables import RedactMode, RouteDefinition
 from ingle.daemon.routing.policy.sensitivity_classes import DEFAULT_CLASSES, IN_CONTEXT, KIND_WORDS
 
 pytestmark = pytest.mark.quick
