@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
-UNLISTED = {"ingle.kernels.testing"}
+UNLISTED = {"ingle.backends.testing"}
 """Packages that only tests and benches import: found in a checkout, left out of the wheel."""
 
 

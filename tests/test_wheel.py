@@ -37,4 +37,4 @@ def test_kernels_and_the_data_of_detectors_are_in_the_wheel(tmp_path: Path) -> N
     assert sources | {f"ingle/kernels/cubins/{path.name}" for path in cubins.iterdir()} <= names
     data = (ROOT / "daemon/routing/detectors/data").iterdir()
     assert {f"ingle/daemon/routing/detectors/data/{path.name}" for path in data} <= names
-    assert not {n for n in names if n.startswith(("tests/", "bench/", "ingle/kernels/testing/"))}
+    assert not {n for n in names if n.startswith(("tests/", "bench/", "ingle/backends/testing/"))}

@@ -16,7 +16,7 @@ ENGINES = {
 }
 """Modules with an `ENGINE`, by the name that settings and requests use, the preferred one first."""
 TEST_ENGINES = {"scripted": "ingle.backends.testing.descriptor"}
-"""Engines that no setting can choose."""
+"""Engines that no setting can choose, and that only a checkout has."""
 DEFAULT_ENGINE = "llama.cpp"
 """Runs every model that has no better engine."""
 

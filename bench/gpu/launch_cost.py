@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from gpu.fake_driver import build_fake_driver
 from gpu.session import Session
+from kernel_harness.host_build import build_host_library
 
 from ingle.kernels.build.cubin_finder import CubinFinder
 from ingle.kernels.launch.cuda_driver import Argument, CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.kernels.launch.kernel_arguments import pointer
-from ingle.kernels.testing.host_build import build_host_library
 
 SOURCE, KERNEL = "quantize_q8.cuh", "quantize_q8"
 # Few enough for a stream's queue: beyond it a launch waits for the GPU.

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpu.tables import markdown
+from kernel_harness.cubin_report import KernelReport, cubin_report
 
 from ingle.kernels.build.cuda_compilers import CubinCache, find_compiler
-from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 COLUMNS = (1, 2, 4, 8)
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from gpu.predict import GPU, GPUS
 from gpu.tables import markdown
+from kernel_harness.cubin_report import KernelReport, cubin_report
 
 from ingle.kernels.attention.attention_variant import AttentionVariant, PageType, chunk_rows
 from ingle.kernels.attention.triton_build import compile_attention
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 # Llama-3.1-8B.
 LAYERS, KV_HEADS, GROUP, HEAD_SIZE = 32, 8, 4, 128

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from gpu.session import Session, Skipped, copies_for
+from kernel_harness.host_library import CPUKernelLibrary
 from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_params import SamplingParams
@@ -19,7 +20,6 @@ from ingle.backends.engine.sequence import Sequence as Answer
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.kernels.adjust_logits import ENTRY_KINDS, AdjustLogits, LogitEntries
 from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel, sample_row
 
 FIELDS: dict[str, dict[str, Any]] = {

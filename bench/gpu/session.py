@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kernel_harness.host_build import HostModule, build_host_library
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.attention.attention_variant import AttentionVariant
 from ingle.kernels.attention.compilable_attention import CompilableAttention
@@ -25,8 +27,6 @@ from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.launch.triton_library import TritonLibrary
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
-from ingle.kernels.testing.host_build import HostModule, build_host_library
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.
 _COLD_BYTES = 512 << 20
@@ -109,7 +109,7 @@ class Session:
         """Attention kernels on this device; on a CPU in Triton's interpreter."""
         if self.on_cpu:
             # Imported here, since it may be missing on a machine with a GPU.
-            interpreted: Any = importlib.import_module("ingle.kernels.testing.interpreted_library")
+            interpreted: Any = importlib.import_module("kernel_harness.interpreted_library")
             return interpreted.InterpretedLibrary(variants)
         library = GPULibrary(self.driver, self._finder)
         library.prepare([], [CompilableAttention(variant) for variant in variants])

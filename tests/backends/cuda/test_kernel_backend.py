@@ -14,6 +14,8 @@ import torch
 from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
 from gpu.synthetic import source
 from gpu.weights import random_weight
+from kernel_harness.host_library import CPUKernelLibrary
+from kernel_harness.interpreted_library import InterpretedTritonLibrary
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingle.backends.base.load_spec import LoadSpec
@@ -27,8 +29,6 @@ from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.testing.host_library import CPUKernelLibrary
-from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 from ingle.models.kv_type import KVType
 from ingle.models.layers.parameters import RMSNorm
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.backends.base.events import FinishReason, TokenLogprobs
 from ingle.backends.base.sampling_params import SamplingParams
@@ -17,7 +18,6 @@ from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 LoadModel = Callable[..., CudaModelRunner]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from kernel_harness.interpreted_library import InterpretedTritonLibrary
 
 from ingle.kernels.attention.attention_metadata import AttentionMetadata
 from ingle.kernels.attention.attention_partials import AttentionPartials, combine_partials_reference
@@ -25,7 +26,6 @@ from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.kv_pages import KVPages
 from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernel_harness.cubin_report import KernelReport, cubin_report
 
 from ingle.kernels.attention.attention_variant import (
     AttentionVariant,
@@ -23,7 +24,6 @@ from ingle.kernels.build.compiled_kernel import CompiledKernel
 from ingle.kernels.build.cuda_compilers import ARCHITECTURES
 from ingle.kernels.build.kernel_source import digest
 from ingle.kernels.errors import CompileFailed
-from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 LIMITS: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("attention_limits.toml").read_text()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from gpu.fake_driver import build_fake_driver
+from kernel_harness.host_build import HostModule, build_host_library
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, kernel_source
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
-from ingle.kernels.testing.host_build import HostModule, build_host_library
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 LoadHost = Callable[..., HostModule]
 MakeLibrary = Callable[..., CPUKernelLibrary]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from kernel_harness.host_build import HostModule
 from numpy.typing import NDArray
 
 from ingle.kernels.launch.cuda_driver import Argument, Grid, KernelModule
-from ingle.kernels.testing.host_build import HostModule
 
 
 class Case(NamedTuple):

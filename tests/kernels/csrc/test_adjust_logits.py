@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 from numpy.typing import NDArray
 
 from ingle.kernels.adjust_logits import ENTRY_KINDS, AdjustLogits, LogitEntries
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 Logits = NDArray[np.float32]

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
+from kernel_harness.interpreted_library import InterpretedTritonLibrary
 
 from ingle.kernels.attention.attention_combine import AttentionCombine
 from ingle.kernels.attention.attention_input import AttentionInput
@@ -23,8 +25,6 @@ from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.kv_pages import KVPages
 from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.kernels.testing.host_library import CPUKernelLibrary
-from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.attention.attention_combine import AttentionCombine, attention_combine_reference
 from ingle.kernels.attention.attention_partials import AttentionPartials
 from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.kv_cache.hadamard import hadamard
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 Combine = Callable[..., AttentionCombine]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_harness.host_build import HostModule, build_host_library
 from numpy.typing import NDArray
 
 from ingle.kernels.errors import CompileFailed, LaunchFailed
-from ingle.kernels.testing.host_build import HostModule, build_host_library
 
 LoadHost = Callable[..., HostModule]
 MISUSE = str(Path(__file__).with_name("misuse.cuh"))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 from torch.nn.functional import gelu, silu
 
 from ingle.kernels.elementwise.gated_activation import GateActivation
 from ingle.kernels.matmul.dense_gated import DenseGate, DenseGated, can_gate_dense
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGemv, DenseVariant
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 TYPES = [torch.float16, torch.bfloat16]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import quantize_nf4
@@ -14,7 +15,6 @@ from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
 from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
 from ingle.kernels.matmul.dequantize_rows import DequantizeRows
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

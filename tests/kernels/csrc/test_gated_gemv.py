@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
 from ingle.kernels.elementwise.norm_quantize import ActivationForms
@@ -15,7 +16,6 @@ from ingle.kernels.formats.repacked_nf4 import repack_nf4
 from ingle.kernels.formats.repacked_tensor import repack
 from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer, can_fuse
 from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from kernel_harness.host_build import HostModule, build_host_library
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.build.kernel_source import kernel_source
 from ingle.kernels.elementwise.q8_activations import TILE, dequantize_q8, quantize_q8_reference
@@ -20,8 +22,6 @@ from ingle.kernels.launch.cuda_driver import Argument, Grid
 from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
 from ingle.kernels.matmul.quantized_gemm import GemmPlan, QuantizedGemm
 from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
-from ingle.kernels.testing.host_build import HostModule, build_host_library
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from kernel_harness.host_build import build_host_library
 
 from ingle.kernels.build.compiled_kernel import CompiledKernel
 from ingle.kernels.build.compiled_kernel_file import write_compiled_kernel
@@ -24,7 +25,6 @@ from ingle.kernels.launch.gpu_library import GPULibrary, current_stream
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.launch.triton_library import TritonLibrary
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
-from ingle.kernels.testing.host_build import build_host_library
 
 SOURCES = ("quantize_q8.cuh", "conformance.cuh")
 FOUR = (4, 1, 1)

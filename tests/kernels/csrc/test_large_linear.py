@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_tensor import repack
 from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from kernel_harness.host_build import build_host_library
 
 from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.errors import DriverUnavailable, LaunchFailed
 from ingle.kernels.launch.cuda_driver import CudaDriver, CudaModule
-from ingle.kernels.testing.host_build import build_host_library
 
 FOLDER = Path(__file__).parent
 STREAM = 0xABCDEF0123

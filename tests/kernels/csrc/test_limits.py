@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernel_harness.cubin_report import KernelReport, cubin_report
 
 from ingle.kernels.build.atomic_write import write_atomically
 from ingle.kernels.build.cuda_compilers import ARCHITECTURES, CubinCache, NvrtcCompiler
 from ingle.kernels.build.kernel_source import kernel_sources
-from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 from .limits_record import LIMITS, SOURCES, changed
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.norm_quantize import ActivationForms, NormQuantize
 from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 BOTH = ActivationForms(torch.float32, tiles=True)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_tensor import repack
 from ingle.kernels.matmul.paired_gemv import PairedGemv, source_of
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_reference
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -16,9 +16,9 @@ from gpu.primitives import (
     random_input,
     result,
 )
+from kernel_harness.host_build import HostModule
 
 from ingle.kernels.build.kernel_source import CSRC
-from ingle.kernels.testing.host_build import HostModule
 
 LoadHost = Callable[..., HostModule]
 WARPS = 64

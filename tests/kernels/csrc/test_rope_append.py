@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
@@ -19,7 +20,6 @@ from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.kv_pages import KVPages
 from ingle.kernels.kv_cache.quantize_kv_heads import dequantize_heads_reference
 from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.elementwise.rotary_tables import RotaryTables
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 

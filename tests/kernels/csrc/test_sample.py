@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 from numpy.typing import NDArray
 
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB, SAMPLE_ROW, SamplingKernel, sample_row
 
 MakeLibrary = Callable[..., CPUKernelLibrary]

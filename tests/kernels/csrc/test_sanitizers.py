@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gpu.primitives import PRIMITIVES, random_input
+from kernel_harness.host_build import HostModule, build_host_library
 from numpy.typing import NDArray
 
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
@@ -20,7 +21,6 @@ from ingle.kernels.formats.nf4 import quantize_nf4
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_nf4 import repack_nf4
 from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, repack
-from ingle.kernels.testing.host_build import HostModule, build_host_library
 
 from .attention_cases import ATTENTION_CASES
 from .dense_gemv_cases import dense_gated_cases, dense_gemv_cases
@@ -65,12 +65,14 @@ def runtimes() -> str:
 def replay(library: Path, cases: Sequence[Case], folder: Path) -> subprocess.CompletedProcess[str]:
     write_cases(folder / "cases.npz", cases)
     script = Path(__file__).with_name("replay.py")
+    bench = Path(__file__).parents[3] / "bench"
     # Leaks are Python's business, and its allocator hides what lies behind an array.
     environment = {
         "LD_PRELOAD": runtimes(),
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONMALLOC": "malloc",
         "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": str(bench),
     }
     return subprocess.run(
         [sys.executable, "-P", str(script), library, folder / "cases.npz", folder / "out.npz"],

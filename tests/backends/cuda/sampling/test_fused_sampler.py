@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_params import SamplingParams
@@ -20,7 +21,6 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.testing.host_library import CPUKernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB
 
 OFF: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}

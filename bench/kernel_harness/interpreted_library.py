@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 import triton
 import triton.language as tl
+from kernel_harness.host_build import check_shape
 from triton.runtime import interpreter
 from triton.runtime.jit import JITFunction
 
-from ..attention.attention_variant import AttentionVariant
-from ..errors import LaunchFailed
-from ..launch.cuda_driver import Argument, Grid
-from .host_build import check_shape
+from ingle.kernels import attention
+from ingle.kernels.attention.attention_variant import AttentionVariant
+from ingle.kernels.errors import LaunchFailed
+from ingle.kernels.launch.cuda_driver import Argument, Grid
 
-_SOURCE = Path(__file__).parents[1] / "attention" / "attention_kernels.py"
+_SOURCE = Path(attention.__file__).with_name("attention_kernels.py")
 _BUILDER = interpreter.InterpreterBuilder
 _TYPES = {
     "fp32": tl.float32,
@@ -82,7 +83,7 @@ def _argument(argument: Argument, kind: str) -> Any:
 
 def _load() -> ModuleType:
     """A private copy of the kernels' module, imported while Triton interprets."""
-    name = f"{__package__}._interpreted_attention_kernels"
+    name = "ingle.kernels.attention.interpreted_attention_kernels"
     spec = importlib.util.spec_from_file_location(name, _SOURCE)
     assert spec is not None
     assert spec.loader is not None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import KernelError
+from ingle.kernels.errors import KernelError
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(\S+?),")
 _LABEL = re.compile(r"\s*(\.L\w+):")

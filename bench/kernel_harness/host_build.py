@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..build.kernel_source import CSRC, NO_DEFINES, digest, kernel_source
-from ..errors import CompileFailed, LaunchFailed
-from ..launch.cuda_driver import Argument, Grid
+from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, digest, kernel_source
+from ingle.kernels.errors import CompileFailed, LaunchFailed
+from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 _FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-clobbered")

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from ..build.kernel_source import NO_DEFINES
-from ..launch.cuda_driver import Argument, Grid
-from .host_build import HostModule, build_host_library
+from kernel_harness.host_build import HostModule, build_host_library
+
+from ingle.kernels.build.kernel_source import NO_DEFINES
+from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 _NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
