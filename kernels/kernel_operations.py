@@ -6,30 +6,26 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionMetadata
-from .attention.layer_attention import LayerAttention
-from .elementwise.activations import Activations
+from .attention.attention_combine import AttentionCombine
+from .attention.attention_input import AttentionInput, AttentionMetadata
+from .attention.rope_append import RopeAppend
+from .attention.triton_attention import TritonAttention
+from .elementwise.activations import ActivationForms, Activations
 from .elementwise.gated_activation import GateActivation
-from .elementwise.norm_quantize import ActivationForms, NormQuantize
-from .elementwise.rotary_tables import RotaryTables
+from .elementwise.rms_norm import NormQuantize
+from .elementwise.rope import RotaryTables
 from .errors import KernelError
-from .formats.nf4_tensor import NF4Tensor
-from .formats.quantized_tensor import QuantizedTensor
-from .formats.repacked_nf4 import can_repack_nf4, repack_nf4
-from .formats.repacked_tensor import REPACKED_TYPES, repack
-from .formats.weight import PreparedWeight, Repacked, Weight, format_name
-from .kv_cache.kv_pages import KVPages
-from .launch.kernel_library import KernelLibrary
-from .launch.triton_library import TritonLibrary
+from .formats.repack import can_repack, repack
+from .formats.weight import PreparedWeight, RepackedTensor, Weight, format_name
+from .kv_cache.kv_pages import KVPages, QuantizedKVPages
+from .launch.kernel_library import KernelLibrary, TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
-from .matmul.embedding_lookup import embedding
-from .matmul.linear_layer import LinearLayer
+from .matmul.linear import LinearLayer, embedding_reference
 from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
-from .self_check import HeadShape, SelfCheck
+from .self_check import HeadShape, SelfCheck, first_rows
 
 
 class KernelOperations:
@@ -58,24 +54,24 @@ class KernelOperations:
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
         self._tables = RotaryTables(library)
-        self._attention = LayerAttention(library, compiled, device)
+        self._append = RopeAppend(library)
+        self._attention = TritonAttention(compiled, device)
+        self._combine = AttentionCombine(library)
         self._kinds: set[str] = set()
         self._needs_dense = False
-        self._examples: dict[str, PreparedWeight] = {}
+        self._examples: dict[str, Weight] = {}
+        """The first rows of one matrix of each format."""
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """See `Operations`."""
-        prepared: PreparedWeight = weight
-        if isinstance(weight, QuantizedTensor) and weight.type in REPACKED_TYPES:
-            prepared = repack(weight)
-        elif isinstance(weight, NF4Tensor) and can_repack_nf4(weight):
-            prepared = repack_nf4(weight)
-        if isinstance(prepared, Repacked):
-            self._kinds.add(format_name(prepared))
-        else:
-            self._needs_dense = True
-        self._examples.setdefault(format_name(prepared), prepared)
-        return prepared
+        name = format_name(weight)
+        if name not in self._examples:
+            self._examples[name] = first_rows(weight)
+        if can_repack(weight):
+            self._kinds.add(name)
+            return repack(weight)
+        self._needs_dense = True
+        return weight
 
     def check(self, heads: HeadShape, keys: KVPages, values: KVPages) -> None:
         """Compare the kernels with plain torch on this device, for the weight formats of a model.
@@ -97,9 +93,9 @@ class KernelOperations:
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """See `Operations`."""
-        if isinstance(table, Repacked | torch.Tensor):
+        if isinstance(table, RepackedTensor | torch.Tensor):
             return self._rows.gather(table, token_ids, scale=scale)
-        return embedding(token_ids, table, torch.float32) * scale
+        return embedding_reference(token_ids, table, torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:
         """See `Operations`."""
@@ -162,15 +158,23 @@ class KernelOperations:
         soft_cap: float | None = None,
     ) -> Activations:
         """See `Operations`."""
-        return self._attention.attend(
-            x,
+        wanted = self._wanted(len(x.query))
+        bias_query = self._append(x, key_pages, value_pages, step.slot_mapping)
+        partials = self._attention.attend(
+            x.query,
+            bias_query,
             key_pages,
             value_pages,
             step,
-            self._wanted(len(x.query)),
             scale=scale,
             window=window,
             soft_cap=soft_cap,
+        )
+        return self._combine(
+            partials,
+            rotated=isinstance(value_pages, QuantizedKVPages),
+            dense=wanted.dense is not None,
+            tiles=wanted.tiles,
         )
 
     def _wanted(self, tokens: int) -> ActivationForms:

@@ -6,13 +6,12 @@ from typing import Protocol
 
 import torch
 
-from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionMetadata
+from .attention.attention_input import AttentionInput, AttentionMetadata
 from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation
 from .formats.weight import PreparedWeight, Weight
 from .kv_cache.kv_pages import KVPages
-from .matmul.linear_layer import LinearLayer
+from .matmul.linear import LinearLayer
 
 
 class Operations(Protocol):

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .attention.attention_variant import AttentionVariant, attention_variants
-from .attention.compilable_attention import CompilableAttention
-from .build.atomic_write import write_atomically
-from .build.compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
+from .attention.triton_build import CompilableAttention
+from .build.compiled_kernel import read_compiled_kernel, write_atomically, write_compiled_kernel
 from .build.cubin_finder import PREBUILT, prebuilt_path
 from .build.cuda_compilers import find_compiler
 from .build.kernel_source import kernel_source, kernel_sources

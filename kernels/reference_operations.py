@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionMetadata
-from .attention.norm_rope import norm_rope_reference
-from .attention.paged_attention_reference import paged_attention
+from .attention.attention_input import AttentionInput, AttentionMetadata
+from .attention.paged_attention_reference import norm_rope_reference, paged_attention_reference
 from .elementwise.activations import Activations
-from .elementwise.gated_activation import GateActivation, gated_activation
-from .elementwise.rms_norm import rms_norm
+from .elementwise.gated_activation import GateActivation, gated_activation_reference
+from .elementwise.rms_norm import rms_norm_reference
 from .elementwise.rope import rotary_tables
-from .formats.weight import PreparedWeight, Repacked, Weight
-from .kv_cache.kv_append import kv_append
+from .formats.weight import PreparedWeight, RepackedTensor, Weight
+from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
-from .matmul.embedding_lookup import embedding
-from .matmul.linear import linear
-from .matmul.linear_layer import LinearLayer
+from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 
 
 class ReferenceOperations:
@@ -38,7 +34,7 @@ class ReferenceOperations:
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """See `Operations`."""
-        return embedding(token_ids, _plain(table), torch.float32) * scale
+        return embedding_reference(token_ids, _plain(table), torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:
         """See `Operations`."""
@@ -49,34 +45,34 @@ class ReferenceOperations:
     ) -> Activations:
         """See `Operations`."""
         del dense
-        return Activations(rows.shape[-1], rms_norm(rows, weight, epsilon, self.dtype))
+        return Activations(rows.shape[-1], rms_norm_reference(rows, weight, epsilon, self.dtype))
 
     def rms_norm_add(
         self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """See `Operations`."""
-        residual += rms_norm(rows, weight, epsilon, self.dtype)
+        residual += rms_norm_reference(rows, weight, epsilon, self.dtype)
 
     def linear(
         self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
     ) -> tuple[torch.Tensor, ...]:
         """See `Operations`."""
         rows = dense(x)
-        found = (linear(rows, _plain(layer.weight), layer.bias) for layer in layers)
+        found = (linear_reference(rows, _plain(layer.weight), layer.bias) for layer in layers)
         return tuple(each.to(dtype or self.dtype) for each in found)
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
     ) -> None:
         """See `Operations`."""
-        residual.add_(linear(dense(x), _plain(layer.weight), layer.bias), alpha=scale)
+        residual.add_(linear_reference(dense(x), _plain(layer.weight), layer.bias), alpha=scale)
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
     ) -> Activations:
         """See `Operations`."""
         gates, ups = self.linear(x, gate, up)
-        return Activations(gate.outputs, gated_activation(gates, ups, activation))
+        return Activations(gate.outputs, gated_activation_reference(gates, ups, activation))
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
@@ -97,8 +93,8 @@ class ReferenceOperations:
     ) -> Activations:
         """See `Operations`."""
         query, key, value = norm_rope_reference(x)
-        kv_append(key, value, key_pages, value_pages, step.slot_mapping, step.positions)
-        output = paged_attention(
+        kv_append_reference(key, value, key_pages, value_pages, step.slot_mapping, step.positions)
+        output = paged_attention_reference(
             query,
             key_pages,
             value_pages,
@@ -120,6 +116,6 @@ def dense(x: Activations) -> torch.Tensor:
 
 
 def _plain(weight: PreparedWeight) -> Weight:
-    if isinstance(weight, Repacked):
-        raise TypeError("Repacked weights are for the kernels.")
+    if isinstance(weight, RepackedTensor):
+        raise TypeError("RepackedTensor weights are for the kernels.")
     return weight

@@ -8,19 +8,13 @@ from itertools import permutations
 
 import torch
 
-from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionMetadata
-from .elementwise.activations import Activations
-from .elementwise.q8_activations import dequantize_q8
+from .attention.attention_input import AttentionInput, AttentionMetadata
+from .elementwise.activations import Activations, dequantize_q8
 from .elementwise.rms_norm import rms_norm_reference
 from .formats.dequantize import dequantize
-from .formats.repacked_nf4 import RepackedNF4, unpack_nf4
-from .formats.repacked_tensor import RepackedTensor, unpack
-from .formats.weight import PreparedWeight, Repacked, format_name
-from .kv_cache.kv_pages import KVPages
-from .kv_cache.quantized_kv_pages import QuantizedKVPages
-from .matmul.linear import linear_reference
-from .matmul.linear_layer import LinearLayer
+from .formats.weight import NF4Tensor, QuantizedTensor, Weight, format_name
+from .kv_cache.kv_pages import KVPages, QuantizedKVPages
+from .matmul.linear import LinearLayer, linear_reference
 from .operations import Operations
 from .reference_operations import ReferenceOperations
 
@@ -56,11 +50,11 @@ class SelfCheck:
         self._exact = ReferenceOperations(torch.float32)
 
     def failures(
-        self, weights: Sequence[PreparedWeight], heads: HeadShape, keys: KVPages, values: KVPages
+        self, weights: Sequence[Weight], heads: HeadShape, keys: KVPages, values: KVPages
     ) -> list[str]:
         """A short description of each failed check; overwrites pages of the model's shape.
 
-        `weights` are one matrix of each format of the model. Waits for the device.
+        `weights` are the first rows of one matrix of each format. Waits for the device.
         """
         found = [
             *self._products(weights),
@@ -74,9 +68,9 @@ class SelfCheck:
         wrong += [(name, error) for name, error in found if not error <= most]
         return [f"{name} is off by {error:.1e}" for name, error in wrong]
 
-    def _products(self, weights: Sequence[PreparedWeight]) -> Iterator[tuple[str, float]]:
+    def _products(self, weights: Sequence[Weight]) -> Iterator[tuple[str, float]]:
         for weight in weights:
-            part, plain = _part(weight), _plain(_part(weight))
+            part, plain = self._operations.prepare(weight), _plain(weight)
             name, layer = format_name(weight), LinearLayer(part)
             for tokens in _TOKENS:
                 rows = self._normal(tokens, weight.shape[1])
@@ -93,19 +87,20 @@ class SelfCheck:
                 yield f"{name} gated for {tokens} rows", _error(_rows(gated), right)
             ids = torch.tensor((3, 0, 3), device=self._device)
             found = self._operations.embed(ids, part, 1.0)
-            yield f"{name} as an embedding", _error(found, _rows_of(plain, ids))
+            yield f"{name} as an embedding", _error(found, plain[ids])
 
-    def _pairs(self, weights: Sequence[PreparedWeight]) -> Iterator[tuple[str, float]]:
+    def _pairs(self, weights: Sequence[Weight]) -> Iterator[tuple[str, float]]:
         """Different formats with the same input, which may have a common kernel."""
         for first, second in permutations(weights, 2):
             if first.shape[1] != second.shape[1]:
                 continue
-            layers = [LinearLayer(_part(weight)) for weight in (first, second)]
+            layers = [LinearLayer(self._operations.prepare(weight)) for weight in (first, second)]
+            plain = _plain(first), _plain(second)
             for tokens in _TOKENS:
                 rows = self._normal(tokens, first.shape[1])
                 x = self._operations.activations(rows)
                 found = self._operations.linear(x, *layers, dtype=torch.float32)
-                expected = [linear_reference(rows, _plain(layer.weight)) for layer in layers]
+                expected = [linear_reference(rows, weight) for weight in plain]
                 name = f"{format_name(first)} with {format_name(second)} by {tokens} rows"
                 yield name, _error(torch.cat(found, dim=1), torch.cat(expected, dim=1))
 
@@ -180,32 +175,24 @@ class SelfCheck:
         return torch.randn(*shape, device=self._device, generator=self._random)
 
 
-def _rows_of(weight: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Some rows of a matrix in float32."""
-    return weight[ids].float()
+def first_rows(weight: Weight) -> Weight:
+    """A copy of the first rows: enough to find an error."""
+    if isinstance(weight, NF4Tensor):  # their scales are in the first groups of the matrix
+        return replace(
+            weight, codes=weight.codes[:_ROWS].clone(), absmax=weight.absmax[:_ROWS].clone()
+        )
+    if isinstance(weight, QuantizedTensor):
+        return replace(weight, data=weight.data[:_ROWS].clone())
+    return weight[:_ROWS].clone()
 
 
-def _part(weight: PreparedWeight) -> PreparedWeight:
-    """The first rows: enough to find an error."""
-    if isinstance(weight, torch.Tensor):
-        return weight[:_ROWS]
-    if isinstance(weight, Repacked):
-        return replace(weight, data=weight.data[:_ROWS])
-    return weight.rows(slice(0, _ROWS))
-
-
-def _plain(weight: PreparedWeight) -> torch.Tensor:
-    if isinstance(weight, torch.Tensor):
-        return weight.float()
-    if isinstance(weight, RepackedTensor):
-        return dequantize(unpack(weight))
-    return dequantize(unpack_nf4(weight) if isinstance(weight, RepackedNF4) else weight)
+def _plain(weight: Weight) -> torch.Tensor:
+    return weight.float() if isinstance(weight, torch.Tensor) else dequantize(weight)
 
 
 def _empty_twin(pages: KVPages) -> torch.Tensor:
     """Dense pages with as many slots."""
-    device = pages.codes.device if isinstance(pages, QuantizedKVPages) else pages.device
-    return torch.zeros(pages.shape, dtype=torch.float32, device=device)
+    return torch.zeros(pages.shape, dtype=torch.float32, device=pages.device)
 
 
 def _rows(x: Activations) -> torch.Tensor:

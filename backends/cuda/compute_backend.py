@@ -11,7 +11,7 @@ from types import MappingProxyType
 import torch
 
 from ingle.kernels.attention.attention_variant import QueryType
-from ingle.kernels.attention.compilable_attention import CompilableAttention
+from ingle.kernels.attention.triton_build import CompilableAttention
 from ingle.kernels.build.kernel_source import kernel_sources
 from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations

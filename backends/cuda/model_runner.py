@@ -15,7 +15,7 @@ import torch
 
 from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
-from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
 from ingle.models.fit.paged_fit import PAGE_SIZE, check_paged_kv_type

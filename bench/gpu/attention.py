@@ -12,17 +12,15 @@ from typing import Any
 import torch
 from gpu.session import Session, Skipped
 
-from ingle.kernels.attention.attention_metadata import AttentionMetadata
-from ingle.kernels.attention.attention_partials import combine_partials_reference
+from ingle.kernels.attention.attention_combine import combine_partials_reference
+from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
 from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.kv_cache.hadamard import hadamard_reference
-from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_append import hadamard_reference
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 
 PAGE = 32
 HEADS, KV_HEADS, SIZE = 32, 8, 128

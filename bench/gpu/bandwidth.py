@@ -14,7 +14,7 @@ from gpu.rows import large_products, rows_rates
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import SHAPES, Shape, kinds_of, random_weight, repacked
 
-from ingle.kernels.formats.weight import Repacked
+from ingle.kernels.formats.weight import RepackedTensor
 from ingle.kernels.matmul.dense_gemv import DenseGemv
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv
 
@@ -110,7 +110,7 @@ def quantize_times(session: Session) -> dict[str, float]:
 def product_launches(
     session: Session,
     gemv: QuantizedGemv,
-    weights: Sequence[Repacked],
+    weights: Sequence[RepackedTensor],
     columns: int,
     variant: GemvVariant,
     *,
@@ -122,13 +122,13 @@ def product_launches(
     tiles = gemv.quantize(x)
     out = torch.empty(columns, rows, device=session.device, dtype=torch.bfloat16)
 
-    def launch_with(weight: Repacked) -> Callable[[], object]:
+    def launch_with(weight: RepackedTensor) -> Callable[[], object]:
         return lambda: gemv.multiply(weight, tiles, out, variant=variant, exact=exact)
 
     return [launch_with(weight) for weight in weights]
 
 
-def cold_weights(session: Session, kind: str, shape: Shape) -> list[Repacked]:
+def cold_weights(session: Session, kind: str, shape: Shape) -> list[RepackedTensor]:
     """Enough of them that none is in a cache when its turn comes."""
     first = repacked(random_weight(kind, shape.rows, shape.inputs, session.device))
     rest = copies_for(first.nbytes) - 1

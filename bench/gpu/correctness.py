@@ -15,11 +15,11 @@ from gpu.sampling import wrong_draws
 from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.elementwise.activations import quantize_q8_reference
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
-from ingle.kernels.matmul.dense_gated import DenseGate, DenseGated
-from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGemv
+from ingle.kernels.formats.weight import NF4Tensor
+from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGated, DenseGemv
+from ingle.kernels.matmul.linear import GatedLayer
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 # Relative in the Euclidean norm; NF4's values as one byte or two differ from exact ones.
@@ -150,7 +150,7 @@ def _dense(session: Session) -> Iterator[tuple[str, float]]:
                 gemv.multiply(weight, x, out, variant=variant)
                 name = f"{dtype} {rows}x{inputs}, {columns} columns, {variant}"
                 yield name, _relative(out, expected)
-            layer = DenseGate(weight, weight, "silu")
+            layer = GatedLayer(weight, weight, "silu")
             gated = torch.nn.functional.silu(expected) * expected
             for split in (1, 4):
                 out = torch.full((columns, rows), float("nan"), device=session.device)

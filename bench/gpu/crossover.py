@@ -9,8 +9,8 @@ import torch
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import random_weight, repacked
 
-from ingle.kernels.formats.weight import Repacked
-from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
+from ingle.kernels.formats.weight import RepackedTensor
+from ingle.kernels.matmul.dequantize_rows import DequantizedGemm
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.matmul.quantized_gemm import QuantizedGemm
 from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, QuantizedGemv
@@ -87,9 +87,9 @@ def table(result: dict[str, Any]) -> list[str]:
 
 def _time(
     session: Session,
-    weights: list[Repacked],
+    weights: list[RepackedTensor],
     columns: int,
-    multiply: Callable[[Repacked, torch.Tensor, torch.Tensor, torch.Tensor], object],
+    multiply: Callable[[RepackedTensor, torch.Tensor, torch.Tensor, torch.Tensor], object],
 ) -> float:
     """Microseconds of one product."""
     x = torch.randn(columns, INPUTS, device=session.device, dtype=torch.bfloat16)

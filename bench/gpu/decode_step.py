@@ -13,7 +13,7 @@ from gpu.bandwidth import copy_rate
 from gpu.session import Session, Skipped
 from gpu.weights import random_weight, repacked
 
-from ingle.kernels.formats.weight import Repacked
+from ingle.kernels.formats.weight import RepackedTensor
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 LAYERS, WIDTH, HIDDEN, KEYS, VOCABULARY = 32, 4096, 14336, 1024, 128256
@@ -62,7 +62,7 @@ def table(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def model(session: Session) -> list[Repacked]:
+def model(session: Session) -> list[RepackedTensor]:
     """Matrices in the order of a step; half of the layers have value and down in Q6_K."""
     kinds: list[tuple[str, int, int]] = []
     for layer in range(LAYERS):
@@ -84,7 +84,7 @@ def model(session: Session) -> list[Repacked]:
 def step_launches(
     session: Session,
     gemv: QuantizedGemv,
-    weights: list[Repacked],
+    weights: list[RepackedTensor],
     columns: int,
 ) -> list[Callable[[], object]]:
     """Each product after the quantisation of its input, which products of one input share."""

@@ -9,14 +9,21 @@ import torch
 from gpu.session import Session, copies_for
 from gpu.weights import random_weight, repacked
 
-from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.elementwise.gate_quantize import GateQuantize
-from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.elementwise.norm_quantize import ActivationForms, NormQuantize
-from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
-from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer
-from ingle.kernels.matmul.paired_gemv import PairedGemv
-from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_reference
+from ingle.kernels.elementwise.activations import (
+    ActivationForms,
+    Activations,
+    q8_groups,
+    quantize_q8_reference,
+)
+from ingle.kernels.elementwise.gated_activation import (
+    GateActivation,
+    GateQuantize,
+    gated_activation_reference,
+)
+from ingle.kernels.elementwise.rms_norm import NormQuantize
+from ingle.kernels.matmul.gated_gemv import GatedGemv
+from ingle.kernels.matmul.linear import GatedLayer
+from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 # Relative in the Euclidean norm, of float32 sums and of approximate exponentials.
 TOLERANCE = 1e-5
@@ -108,13 +115,13 @@ def _wrong_sums(session: Session) -> Iterator[str]:
     tiles = gemv.quantize(_random(session, 3, 1280, 0))
     residual = _random(session, 3, 515, 1)
     expected = residual.double() + 0.5 * quantized_gemv_reference(weight, tiles)
-    gemv.multiply_add(repacked(weight), tiles, residual, scale=0.5)
+    gemv.multiply(repacked(weight), tiles, residual, add=0.5)
     if not _error(residual, expected) <= TOLERANCE:
         yield "products added to a residual stream"
 
 
 def _wrong_pairs(session: Session) -> Iterator[str]:
-    pairs = PairedGemv(session.library())
+    pairs = QuantizedGemv(session.library())
     first, second = (
         random_weight(kind, rows, 1280, session.device)
         for kind, rows in (("Q4_K", 515), ("Q6_K", 70))
@@ -126,7 +133,7 @@ def _wrong_pairs(session: Session) -> Iterator[str]:
     ):
         tiles = session.gemv().quantize(_random(session, columns, 1280, columns))
         out = torch.full((columns, 585), torch.nan, device=session.device)
-        pairs.multiply(repacked(first), repacked(second), tiles, out, variant=variant)
+        pairs.multiply_pair(repacked(first), repacked(second), tiles, out, variant=variant)
         both = [quantized_gemv_reference(weight, tiles) for weight in (first, second)]
         if not _error(out, torch.cat(both, dim=1)) <= TOLERANCE:
             yield f"products of two types, {columns} columns"

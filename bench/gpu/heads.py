@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from gpu.session import Session, Skipped
 
-from ingle.kernels.attention.attention_combine import AttentionCombine, attention_combine_reference
+from ingle.kernels.attention.attention_combine import (
+    AttentionCombine,
+    AttentionPartials,
+    attention_combine_reference,
+)
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.attention_partials import AttentionPartials
 from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
-from ingle.kernels.elementwise.q8_activations import dequantize_q8, quantize_q8_reference
-from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.elementwise.rotary_tables import RotaryTables
-from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.elementwise.activations import dequantize_q8, quantize_q8_reference
+from ingle.kernels.elementwise.rope import RotaryTables, rotary_tables
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 
 PAGE = 32
 KINDS = ("f16", "bf16", "q8_0", "q4_0")

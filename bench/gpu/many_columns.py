@@ -11,10 +11,10 @@ from gpu.bandwidth import cold_weights
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import COMMON_KINDS, KINDS, SHAPES, Shape, random_weight, repacked
 
-from ingle.kernels.elementwise.q8_activations import q8_tiles
-from ingle.kernels.formats.weight import Repacked
-from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
-from ingle.kernels.matmul.quantized_gemm import GemmPlan, QuantizedGemm
+from ingle.kernels.elementwise.activations import q8_tiles
+from ingle.kernels.formats.weight import RepackedTensor
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
+from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES, GemmPlan, QuantizedGemm
 from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, quantized_gemv_reference
 
 COLUMNS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
@@ -98,14 +98,14 @@ def costs(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def _kinds() -> list[str]:
-    return [kind for kind in KINDS if kind.lower() in GEMM_SOURCES]
+    return [kind for kind in KINDS if kind in WEIGHT_FORMATS and WEIGHT_FORMATS[kind].has_kernels]
 
 
-def _times(session: Session, weights: Sequence[Repacked], columns: int) -> dict[str, float]:
+def _times(session: Session, weights: Sequence[RepackedTensor], columns: int) -> dict[str, float]:
     rows, inputs = weights[0].shape
     tiles = q8_tiles(columns, inputs, session.device).zero_()
     out = torch.empty(columns, rows, device=session.device, dtype=torch.bfloat16)
-    ways: dict[str, Callable[[Repacked], object]] = {}
+    ways: dict[str, Callable[[RepackedTensor], object]] = {}
     if columns <= MOST_COLUMNS:
         gemv = session.gemv()
         ways["no tensor cores"] = lambda weight: gemv.multiply(weight, tiles, out)

@@ -18,7 +18,7 @@ from gpu.tables import markdown
 from kernel_harness.cubin_report import KernelReport, cubin_report
 
 from ingle.kernels.build.cuda_compilers import CubinCache, find_compiler
-from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, ROWS, SLAB
+from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES, ROWS, SLAB
 
 COLUMNS = (8, 16, 64, 128, 256)
 # Blocks of a table, and types whose times it has.

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from gpu.weights import random_weight
 
-from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.attention_metadata import AttentionMetadata
+from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import Weight
 from ingle.kernels.operations import Operations

@@ -11,8 +11,7 @@ from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.matmul.dequantize_rows import DequantizeRows
-from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
+from ingle.kernels.matmul.dequantize_rows import DequantizedGemm, DequantizeRows
 
 SHAPES = ((7, 1280), (130, 2816), (515, 14336))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

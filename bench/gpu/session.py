@@ -19,13 +19,12 @@ from kernel_harness.host_build import HostModule, build_host_library
 from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.attention.attention_variant import AttentionVariant
-from ingle.kernels.attention.compilable_attention import CompilableAttention
+from ingle.kernels.attention.triton_build import CompilableAttention
 from ingle.kernels.build.cubin_finder import CubinFinder
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source, kernel_sources
 from ingle.kernels.launch.cuda_driver import CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary
-from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.launch.triton_library import TritonLibrary
+from ingle.kernels.launch.kernel_library import KernelLibrary, TritonLibrary
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.

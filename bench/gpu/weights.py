@@ -8,11 +8,8 @@ from typing import NamedTuple
 import torch
 
 from ingle.kernels.formats.nf4 import dynamic_values
-from ingle.kernels.formats.nf4_tensor import NestedAbsmax, NF4Tensor
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_nf4 import repack_nf4
-from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.formats.weight import Repacked
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import NestedAbsmax, NF4Tensor, QuantizedTensor, RepackedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
@@ -73,9 +70,9 @@ def random_weight(
     return QuantizedTensor(kind, data, inputs)
 
 
-def repacked(weight: QuantizedTensor | NF4Tensor) -> Repacked:
+def repacked(weight: QuantizedTensor | NF4Tensor) -> RepackedTensor:
     """The same for the kernels."""
-    return repack_nf4(weight) if isinstance(weight, NF4Tensor) else repack(weight)
+    return repack(weight)
 
 
 def _random_nf4(

@@ -1,4 +1,4 @@
-"""Paged attention in plain torch."""
+"""Attention in plain torch: norm and RoPE of queries and keys, then paged attention."""
 
 from __future__ import annotations
 
@@ -7,13 +7,33 @@ from typing import cast
 import torch
 from torch.nn import functional
 
-from ..kv_cache.hadamard import hadamard_reference
-from ..kv_cache.kv_pages import KVPages
-from ..kv_cache.quantize_kv_heads import dequantize_heads_reference
-from ..kv_cache.quantized_kv_pages import QuantizedKVPages
+from ..elementwise.rms_norm import rms_norm_reference
+from ..elementwise.rope import rope_reference
+from ..kv_cache.kv_append import dequantize_heads_reference, hadamard_reference
+from ..kv_cache.kv_pages import KVPages, QuantizedKVPages
+from .attention_input import AttentionInput
 
 
-def paged_attention(
+def norm_rope_reference(
+    x: AttentionInput,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values of `x` after norm and RoPE, in their own type.
+
+    Changed heads are new tensors or changed in place.
+    """
+    biased = x.key if x.key_bias is None else (x.key.float() + x.key_bias).to(x.key.dtype)
+    query = _normalized(x.query, x.query_norm, x.epsilon)
+    key = _normalized(biased, x.key_norm, x.epsilon)
+    if x.cosine is not None and x.sine is not None:
+        rope_reference(query, key, x.cosine, x.sine)
+    return query, key, x.value
+
+
+def _normalized(heads: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> torch.Tensor:
+    return heads if weight is None else rms_norm_reference(heads, weight, epsilon, heads.dtype)
+
+
+def paged_attention_reference(
     query: torch.Tensor,
     key_pages: KVPages,
     value_pages: KVPages,
@@ -37,33 +57,6 @@ def paged_attention(
 
     Quantised keys and values are those of rotated heads: queries are rotated too, and outputs are
     rotated back. The bias that quantised keys are stored without is included in the scores.
-    """
-    return paged_attention_reference(
-        query,
-        key_pages,
-        value_pages,
-        block_tables,
-        context_lengths,
-        query_starts,
-        scale=scale,
-        window=window,
-        soft_cap=soft_cap,
-    )
-
-
-def paged_attention_reference(
-    query: torch.Tensor,
-    key_pages: KVPages,
-    value_pages: KVPages,
-    block_tables: torch.Tensor,
-    context_lengths: torch.Tensor,
-    query_starts: torch.Tensor,
-    *,
-    scale: float,
-    window: int | None = None,
-    soft_cap: float | None = None,
-) -> torch.Tensor:
-    """See `paged_attention`.
 
     Computes one sequence after the other, so that a result does not depend on the rest of the
     batch.

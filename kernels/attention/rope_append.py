@@ -9,10 +9,8 @@ from dataclasses import replace
 import torch
 
 from ..elementwise.rope import rope_reference
-from ..kv_cache.hadamard import hadamard_reference
-from ..kv_cache.kv_append import kv_append_reference
-from ..kv_cache.kv_pages import KVPages
-from ..kv_cache.quantized_kv_pages import QuantizedKVPages
+from ..kv_cache.kv_append import hadamard_reference, kv_append_reference
+from ..kv_cache.kv_pages import KVPages, QuantizedKVPages
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary

@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 import torch
 
-from ..kv_cache.kv_pages import KVPages
-from ..kv_cache.quantized_kv_pages import QuantizedKVPages
+from ..kv_cache.kv_pages import KVPages, QuantizedKVPages
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import pointer
-from ..launch.triton_library import TritonLibrary
-from .attention_metadata import AttentionMetadata
-from .attention_partials import AttentionPartials
+from ..launch.kernel_library import TritonLibrary
+from .attention_combine import AttentionPartials
+from .attention_input import AttentionMetadata
 from .attention_variant import (
     AttentionKernel,
     AttentionVariant,

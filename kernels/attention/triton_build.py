@@ -9,6 +9,8 @@ import importlib
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +25,9 @@ SHARED_BYTES: Mapping[str, int] = MappingProxyType(
 
 # The same on every other architecture since sm_80.
 _SHARED_BYTES_ANYWHERE = 101376
+
+# All text that determines the result: the kernels, and how Triton compiles them.
+_TEXTS = ("attention_kernels.py", "triton_build.py")
 
 _PARAMETER = re.compile(r"^\s*\.param \.\w+", re.MULTILINE)
 
@@ -50,7 +55,7 @@ def compile_attention(variant: AttentionVariant, architecture: str) -> CompiledK
             f"{architecture}."
         )
     if metadata.global_scratch_size or metadata.profile_scratch_size:
-        raise CompileFailed(f"{variant.name} wants memory of Triton's own, which nobody gives it.")
+        raise CompileFailed(f"{variant.name} wants memory of Triton's own, which it is not given.")
     return CompiledKernel(
         name=variant.name,
         architecture=architecture,
@@ -109,3 +114,25 @@ def _triton() -> Any:
         raise CompileFailed(
             f"Triton is not installed: {error}.", hint="Install the extra `cuda`."
         ) from error
+
+
+@dataclass(frozen=True)
+class CompilableAttention:
+    """An `AttentionVariant` as a `KernelVariant`."""
+
+    variant: AttentionVariant
+
+    @property
+    def name(self) -> str:
+        """See `KernelVariant`."""
+        return self.variant.name
+
+    def source(self, architecture: str) -> str:
+        """See `KernelVariant`."""
+        constants, shape = self.variant.constants(architecture), self.variant.shape(architecture)
+        texts = (Path(__file__).with_name(name).read_text() for name in _TEXTS)
+        return "\0".join((*texts, repr((self.variant.parameters, constants, shape))))
+
+    def compile(self, architecture: str) -> CompiledKernel:
+        """See `KernelVariant`."""
+        return compile_attention(self.variant, architecture)

@@ -7,11 +7,14 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .compiled_kernel import CompiledKernel
-from .compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
+from .compiled_kernel import (
+    CompiledKernel,
+    KernelVariant,
+    read_compiled_kernel,
+    write_compiled_kernel,
+)
 from .cuda_compilers import Compiler, CubinCache, find_compiler
 from .kernel_source import NO_DEFINES, digest, kernel_source
-from .kernel_variant import KernelVariant
 
 PREBUILT = Path(__file__).parents[1] / "cubins"
 """The folder of cubins that were compiled with the package; a checkout may have none."""

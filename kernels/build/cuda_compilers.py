@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import CompileFailed
-from .atomic_write import write_atomically
+from .compiled_kernel import write_atomically
 from .kernel_source import NO_DEFINES, digest, kernel_source
 
 # RTX 30, RTX 40, H100 and H200, RTX 50.

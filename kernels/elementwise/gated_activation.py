@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from ctypes import c_int
+from types import MappingProxyType
 from typing import Literal
 
 import torch
 from torch.nn import functional
+
+from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
+from ..launch.kernel_library import KernelLibrary
+from .activations import GROUP, ActivationForms, Activations, q8_tiles
 
 GateActivation = Literal["silu", "gelu_tanh"]
 
@@ -13,7 +20,7 @@ GateActivation = Literal["silu", "gelu_tanh"]
 def gated_activation_reference(
     gate: torch.Tensor, up: torch.Tensor, activation: GateActivation
 ) -> torch.Tensor:
-    """The product, computed in fp32 and returned in the type of `gate`."""
+    """`activation(gate) * up`, both (tokens, width), in fp32; returned in the type of `gate`."""
     exact = gate.float()
     if activation == "silu":
         active = functional.silu(exact)
@@ -22,8 +29,54 @@ def gated_activation_reference(
     return (active * up.float()).to(gate.dtype)
 
 
-def gated_activation(
-    gate: torch.Tensor, up: torch.Tensor, activation: GateActivation
-) -> torch.Tensor:
-    """`activation(gate) * up`, both (tokens, width): SwiGLU or, by `gelu_tanh`, GeGLU."""
-    return gated_activation_reference(gate, up, activation)
+GATES: Mapping[GateActivation, int] = MappingProxyType({"silu": 0, "gelu_tanh": 1})
+"""The numbers of the activations in csrc/gate.cuh."""
+
+
+class GateQuantize:
+    """Gates rows with the kernel of csrc/gated_activation.cuh in `library`.
+
+    The int8 values are quantised from the float32 results, before these are rounded to a dense
+    type.
+    """
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self._library = library
+
+    def __call__(
+        self,
+        gate: torch.Tensor,
+        up: torch.Tensor,
+        activation: GateActivation,
+        wanted: ActivationForms,
+    ) -> Activations:
+        """`activation(gate) * up` of rows (tokens, size) of one float type.
+
+        Both may be slices of wider rows, such as the halves of one tensor. Raises `ValueError` if
+        shapes do not fit.
+        """
+        tokens, size = gate.shape
+        _check(gate, up, wanted)
+        dense = None if wanted.dense is None else gate.new_empty(tokens, size, dtype=wanted.dense)
+        tiles = q8_tiles(tokens, size, gate.device) if wanted.tiles else None
+        numbers = (
+            *(gate.stride(0), up.stride(0), ELEMENT_TYPES[gate.dtype]),
+            *(0 if dense is None else ELEMENT_TYPES[dense.dtype], size, GATES[activation]),
+        )
+        arguments = *map(pointer, (gate, up, dense, tiles)), *map(c_int, numbers)
+        grid = (tokens, -(-size // 512), 1)
+        name = "gated_activation"
+        self._library.launch(f"{name}.cuh", name, grid, (128, 1, 1), arguments)
+        return Activations(size, dense, tiles)
+
+
+def _check(gate: torch.Tensor, up: torch.Tensor, wanted: ActivationForms) -> None:
+    if gate.shape != up.shape or gate.dtype != up.dtype:
+        raise ValueError(
+            f"{tuple(up.shape)} {up.dtype} is no partner of {tuple(gate.shape)} {gate.dtype}."
+        )
+    if gate.shape[1] % (GROUP if wanted.tiles else 4):
+        raise ValueError(f"Rows of {gate.shape[1]} elements cannot be gated.")
+    for each in (gate, up):
+        if each.stride(1) != 1 or each.stride(0) % 4 or each.data_ptr() % (4 * each.element_size()):
+            raise ValueError(f"Rows of strides {each.stride()} are not aligned.")

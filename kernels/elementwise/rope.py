@@ -1,8 +1,13 @@
-"""Rotary position embedding (RoPE) of queries and keys, with pairs half a rotation apart (NeoX)."""
+"""Rotary position embedding (RoPE) with pairs half a rotation apart (NeoX), and its tables."""
 
 from __future__ import annotations
 
+from ctypes import c_float, c_int
+
 import torch
+
+from ..launch.kernel_arguments import pointer
+from ..launch.kernel_library import KernelLibrary
 
 
 def rotary_tables(
@@ -21,7 +26,11 @@ def rotary_tables(
 def rope_reference(
     query: torch.Tensor, key: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
 ) -> None:
-    """Rotate both in place, computed in fp32."""
+    """Rotate the first `2 * pairs` elements of every head, in place and computed in fp32.
+
+    `query` is (tokens, heads, head_size), `key` (tokens, kv_heads, head_size); `cosine` and `sine`
+    are (tokens, pairs) fp32. The other elements stay as they are.
+    """
     pairs = cosine.shape[1]
     cosine, sine = cosine[:, None, :], sine[:, None, :]
     for heads in (query, key):
@@ -30,10 +39,47 @@ def rope_reference(
         heads[..., : 2 * pairs] = turned.to(heads.dtype)
 
 
-def rope(query: torch.Tensor, key: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> None:
-    """Rotate the first `2 * pairs` elements of every head, in place.
+_WARPS = 4
 
-    `query` is (tokens, heads, head_size), `key` (tokens, kv_heads, head_size); `cosine` and `sine`
-    are (tokens, pairs) fp32. The other elements stay as they are.
-    """
-    rope_reference(query, key, cosine, sine)
+
+class RotaryTables:
+    """`rope.rotary_tables` in one launch, within 3e-7 of `scale`: csrc/rotary_tables.cuh."""
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self._library = library
+
+    def __call__(
+        self,
+        positions: torch.Tensor,
+        frequencies: torch.Tensor,
+        scale: float,
+        *,
+        out: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosine and sine (tokens, pairs) fp32 of `positions` (tokens,) int64.
+
+        `frequencies` are (pairs,) fp32. Raises `ValueError` if shapes do not fit.
+        """
+        tokens, pairs = len(positions), len(frequencies)
+        if positions.dtype != torch.int64 or frequencies.dtype != torch.float32:
+            raise ValueError(f"{positions.dtype} by {frequencies.dtype} are no angles.")
+        if out is None:
+            cosine, sine = torch.empty(
+                2, tokens, pairs, dtype=torch.float32, device=positions.device
+            )
+        else:
+            cosine, sine = out
+        for table in (cosine, sine):
+            fits = table.dtype == torch.float32 and table.is_contiguous()
+            if table.shape != (tokens, pairs) or not fits:
+                raise ValueError(f"{tuple(table.shape)} is no room for {tokens} by {pairs} angles.")
+        arguments = (
+            *(pointer(each) for each in (positions, frequencies, cosine, sine)),
+            *(c_int(tokens), c_int(pairs), c_float(scale)),
+        )
+        grid = (-(-tokens // _WARPS), 1, 1)
+        if tokens:
+            self._library.launch(
+                "rotary_tables.cuh", "rotary_tables", grid, (32 * _WARPS, 1, 1), arguments
+            )
+        return cosine, sine

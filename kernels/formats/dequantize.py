@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
-from .codecs import CODECS
+from .codecs import DEQUANTIZERS
 from .nf4 import dequantize_nf4
-from .nf4_tensor import NF4Tensor
-from .quantized_tensor import QuantizedTensor
+from .weight import NF4Tensor, QuantizedTensor
 from .weight_format import GGML_FORMATS, WeightFormat
 
 # Elements dequantised at once: few enough for the cache of a CPU; on a GPU, so many that launches
@@ -27,12 +26,12 @@ def dequantize(
     """
     if isinstance(weight, NF4Tensor):
         return dequantize_nf4(weight, dtype)
-    form, codec = _format_of(weight), CODECS[weight.type]
+    form, convert = _format_of(weight), DEQUANTIZERS[weight.type]
     rows, columns = weight.shape
     out = torch.empty(rows, columns, dtype=dtype, device=weight.data.device)
     for part in row_chunks(rows, columns, weight.data.device):
         blocks = weight.data[part].reshape(-1, form.block_bytes)
-        out[part] = codec.dequantize(blocks).view(-1, columns)
+        out[part] = convert(blocks).view(-1, columns)
     return out
 
 

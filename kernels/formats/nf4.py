@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from .nf4_tensor import NestedAbsmax, NF4Tensor
+from .weight import NestedAbsmax, NF4Tensor
 
 # Quantiles of the normal distribution, so that each code is about as frequent as the others.
 NF4_VALUES = (

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import torch
 
+from ..build.compiled_kernel import KernelVariant
 from ..build.cubin_finder import PREBUILT, CubinFinder
 from ..build.kernel_source import NO_DEFINES
-from ..build.kernel_variant import KernelVariant
 from ..errors import LaunchFailed
 from .cuda_driver import Argument, CudaDriver, CudaModule, Grid
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ctypes import c_void_p
 from types import MappingProxyType
+from typing import Literal
 
 import torch
 
@@ -12,6 +13,11 @@ ELEMENT_TYPES: Mapping[torch.dtype, int] = MappingProxyType(
     {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 )
 """The numbers of the dtypes in csrc/elements.cuh."""
+
+DTYPE_NAMES: Mapping[torch.dtype, Literal["f16", "bf16"]] = MappingProxyType(
+    {torch.float16: "f16", torch.bfloat16: "bf16"}
+)
+"""The 16-bit dtypes in names of kernels."""
 
 
 def pointer(tensor: torch.Tensor | None) -> c_void_p:

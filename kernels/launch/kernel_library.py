@@ -1,4 +1,4 @@
-"""The compiled CUDA kernels of one device: a GPU, or the CPU in tests."""
+"""The kernels of one device: CUDA C++ and Triton ones, on a GPU or, in tests, on the CPU."""
 
 from __future__ import annotations
 
@@ -40,5 +40,30 @@ class KernelLibrary(Protocol):
         `overlap` lets it begin before the previous one has ended, if the GPU supports that: the
         kernel itself waits (`wait_for_previous_kernel`) before it reads what that one writes, or
         overwrites what that one reads. Raises `CompileFailed` or `LaunchFailed`.
+        """
+        ...
+
+
+class TritonLibrary(Protocol):
+    """Finds kernels by the names of their variants and launches them, in the order of the calls.
+
+    On a GPU they go to torch's current stream, so that a graph can record them.
+    """
+
+    @property
+    def architecture(self) -> str:
+        """The architecture, such as `sm_90`, or `host`."""
+        ...
+
+    @property
+    def num_sms(self) -> int:
+        """The number of streaming multiprocessors."""
+        ...
+
+    def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
+        """Launch the variant `name` with the arguments that `CompiledKernel.parameters` lists.
+
+        Threads, shared memory, hidden pointers and overlap are those of the `CompiledKernel`.
+        Raises `LaunchFailed`, also if the variant was not compiled.
         """
         ...

@@ -1,4 +1,4 @@
-"""Dequantise rows of repacked weights: csrc/dequantize_rows.cuh."""
+"""Dequantise rows of repacked weights, alone or for matrix products: csrc/dequantize_rows.cuh."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from ctypes import c_float, c_int
 
 import torch
 
-from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.weight import Repacked, format_of
+from ..formats.weight import RepackedTensor
 from ..launch.cuda_driver import Argument, Grid
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
@@ -16,6 +15,8 @@ _SOURCE = "dequantize_rows.cuh"
 # Weights of a thread, so many that it loads and stores in 16-byte words.
 _WEIGHTS = 16
 _MOST_THREADS = 256
+# The most rows of a tensor core tile, so that parts of whole tiles waste no work.
+_TENSOR_CORE_ROWS = 256
 
 
 class DequantizeRows:
@@ -26,7 +27,7 @@ class DequantizeRows:
 
     def gather(
         self,
-        weight: Repacked | torch.Tensor,
+        weight: RepackedTensor | torch.Tensor,
         row_ids: torch.Tensor,
         *,
         scale: float = 1.0,
@@ -52,7 +53,7 @@ class DequantizeRows:
             self._launch_repacked("gather_rows", weight, len(row_ids), arguments)
         return out
 
-    def following(self, weight: Repacked, first: int, out: torch.Tensor) -> torch.Tensor:
+    def following(self, weight: RepackedTensor, first: int, out: torch.Tensor) -> torch.Tensor:
         """Write rows of `weight` from `first` on to `out` (rows, columns) of any dtype."""
         rows, columns = weight.shape
         if not 0 <= first <= first + len(out) <= rows:
@@ -65,15 +66,12 @@ class DequantizeRows:
     def _launch_repacked(
         self,
         operation: str,
-        weight: Repacked,
+        weight: RepackedTensor,
         rows: int,
         arguments: list[Argument],
     ) -> None:
-        if isinstance(weight, RepackedNF4):
-            nested = weight.nested
-            arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
-        name = format_of(weight).kernel
-        self._launch(f"{operation}_{name}", rows, weight.shape[1], arguments)
+        arguments += map(pointer, weight.tables)
+        self._launch(f"{operation}_{weight.format.kernel}", rows, weight.columns, arguments)
 
     def _launch(self, kernel: str, rows: int, columns: int, arguments: list[Argument]) -> None:
         if rows:
@@ -99,3 +97,53 @@ def _shape(rows: int, columns: int) -> tuple[Grid, Grid]:
     blocks = -(-wanted // _MOST_THREADS)
     warps = -(-wanted // (32 * blocks))
     return (rows, -(-wanted // (32 * warps)), 1), (32 * warps, 1, 1)
+
+
+class DequantizedGemm:
+    """Linear layers for prefill, for which multiplying takes far longer than dequantising.
+
+    Its workspace of `scratch_bytes` is allocated once on `device`, so only one stream can use it.
+    `dtype` is that of activations and outputs, float16 or bfloat16.
+    """
+
+    def __init__(
+        self,
+        library: KernelLibrary,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        scratch_bytes: int = 64 << 20,
+    ) -> None:
+        self._rows = DequantizeRows(library)
+        self._scratch = torch.empty(scratch_bytes // dtype.itemsize, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        weight: RepackedTensor,
+        bias: torch.Tensor | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`x` (tokens, inputs) by the transpose of `weight` (outputs, inputs), plus `bias`.
+
+        `out` (tokens, outputs) has x's dtype and may be a slice of wider rows. `bias` (outputs,) is
+        float32. Raises `ValueError` if one row exceeds the workspace.
+        """
+        outputs, inputs = weight.shape
+        if out is None:
+            out = x.new_empty(len(x), outputs)
+        step = self._part(inputs)
+        for first in range(0, outputs, step):
+            part = slice(first, min(first + step, outputs))
+            count = part.stop - part.start
+            dense = self._scratch[: count * inputs].view(count, inputs)
+            self._rows.following(weight, first, dense)
+            torch.mm(x, dense.T, out=out[:, part])
+        return out if bias is None else out.add_(bias)
+
+    def _part(self, inputs: int) -> int:
+        """The number of rows that fit into the workspace: whole tiles if at least one fits."""
+        rows = len(self._scratch) // inputs
+        if not rows:
+            raise ValueError(f"Scratch memory has no room for a row of {inputs} values.")
+        return rows - rows % _TENSOR_CORE_ROWS or rows

@@ -13,33 +13,14 @@ from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 _ADD = 3
 
 
-def store_products(
-    out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None
+def epilogue_arguments(
+    out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None, add: float | None
 ) -> Sequence[Argument]:
     """Store outputs plus `bias` to `out` (columns, rows) of any dtype.
 
-    `out` may be a slice of wider rows; `bias` is (rows,) float32. Raises `ValueError` if shapes do
-    not fit.
+    If `add` is set, `add` times that is added to `out` instead, which is float32 then. `out` may be
+    a slice of wider rows; `bias` is (rows,) float32. Raises `ValueError` if shapes do not fit.
     """
-    _check(out, columns, rows, bias)
-    number = ELEMENT_TYPES[out.dtype]
-    return pointer(out), pointer(bias), c_float(1), c_int(out.stride(0)), c_int(number)
-
-
-def add_products(
-    residual: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None, scale: float
-) -> Sequence[Argument]:
-    """Add `scale` times (outputs + `bias`) to `residual` (columns, rows) float32.
-
-    Raises `ValueError` if shapes do not fit.
-    """
-    _check(residual, columns, rows, bias)
-    if residual.dtype != torch.float32:
-        raise ValueError(f"A residual stream is float32, not {residual.dtype}.")
-    return pointer(residual), pointer(bias), c_float(scale), c_int(residual.stride(0)), c_int(_ADD)
-
-
-def _check(out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None) -> None:
     if out.shape != (columns, rows) or (rows > 1 and out.stride(1) != 1):
         raise ValueError(
             f"{columns} by {rows} products do not fit {tuple(out.shape)} of strides {out.stride()}."
@@ -48,3 +29,8 @@ def _check(out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None
         bias.shape != (rows,) or bias.dtype != torch.float32 or not bias.is_contiguous()
     ):
         raise ValueError(f"{tuple(bias.shape)} {bias.dtype} is no bias of {rows} rows.")
+    if add is not None and out.dtype != torch.float32:
+        raise ValueError(f"A residual stream is float32, not {out.dtype}.")
+    number = ELEMENT_TYPES[out.dtype] if add is None else _ADD
+    scale = c_float(1.0 if add is None else add)
+    return pointer(out), pointer(bias), scale, c_int(out.stride(0)), c_int(number)

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from ctypes import c_int
 from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 
-from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.weight import Repacked, format_of
-from ..launch.cuda_driver import Argument
+from ..formats.weight import RepackedTensor
+from ..formats.weight_format import WEIGHT_FORMATS
 from ..launch.kernel_arguments import pointer
 from ..launch.kernel_library import KernelLibrary
-from .epilogue import add_products, store_products
-from .gemm_shape import GEMM_SHAPES, ROWS, SLAB
+from .epilogue import epilogue_arguments
+
+ROWS = 128
+"""Matrix rows of a block."""
+SLAB = 128
+"""Inputs that a block multiplies at a time."""
+_GROUPS, _SCALE_BYTES = 4, 48
+_ROW_BYTES: Mapping[str, int] = MappingProxyType(
+    {form.kernel: form.gemm_row_bytes for form in WEIGHT_FORMATS.values() if form.has_kernels}
+)
+# Shared memory of an SM for all its blocks, each of which takes 1 KB more than it requests.
+_SHARED_BYTES: Mapping[str, int] = MappingProxyType({"sm_90": 228 << 10})
+_SHARED_BYTES_ELSEWHERE, _SHARED_BYTES_OF_A_BLOCK = 100 << 10, 1 << 10
+
+
+class GemmShape(NamedTuple):
+    """The batch rows ("columns") of a block: so many warps, each with so many tiles of eight.
+
+    `stages` slabs fit into shared memory; `blocks` fit into an SM's registers.
+    """
+
+    column_tiles: int
+    column_warps: int
+    stages: int
+    blocks: int
+
+    @property
+    def columns(self) -> int:
+        """Batch rows of a block."""
+        return 8 * self.column_tiles * self.column_warps
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * self.column_warps
+
+    def shared_bytes(self, source: str) -> int:
+        """Dynamic shared memory of a block, in bytes, for weights of the kernel `source`."""
+        values, facts = 2 * (16 * self.columns + 64) + 16, 8 * self.columns + 32
+        stage = ROWS * _ROW_BYTES[source] + _GROUPS * (values + facts)
+        return self.stages * stage + self.threads * _SCALE_BYTES
+
+    def resident_blocks(self, source: str, architecture: str) -> int:
+        """The blocks that an SM runs at a time."""
+        shared = _SHARED_BYTES.get(architecture, _SHARED_BYTES_ELSEWHERE)
+        return min(self.blocks, shared // (self.shared_bytes(source) + _SHARED_BYTES_OF_A_BLOCK))
+
+
+GEMM_SHAPES: Mapping[int, GemmShape] = MappingProxyType(
+    {
+        shape.columns: shape
+        for shape in (
+            GemmShape(1, 1, 4, 4),
+            GemmShape(2, 1, 4, 3),
+            GemmShape(4, 1, 3, 2),
+            GemmShape(8, 1, 2, 2),
+            GemmShape(8, 2, 2, 1),
+        )
+    }
+)
+"""The shapes by batch rows, as csrc/gemm.cuh compiles them."""
 
 # With fewer slabs, a block spends most of its time in its prologue and epilogue.
 _LEAST_SLABS = 4
@@ -56,78 +114,47 @@ class QuantizedGemm:
 
     def multiply(
         self,
-        weight: Repacked,
+        weight: RepackedTensor,
         tiles: torch.Tensor,
         out: torch.Tensor,
-        bias: torch.Tensor | None = None,
         *,
+        bias: torch.Tensor | None = None,
+        add: float | None = None,
         plan: GemmPlan | None = None,
     ) -> torch.Tensor:
         """Write outputs plus `bias` (rows,) float32 to `out` (columns, rows) of any dtype.
 
-        `tiles` (tiles, columns, 1536) are quantised activations. `out` may be a slice of wider
-        rows. Raises `ValueError` if shapes do not fit.
+        If `add` is set, `add` times that is added to `out` float32. `tiles` (tiles, columns, 1536)
+        are quantised activations. `out` may be a slice of wider rows. Raises `ValueError` if shapes
+        do not fit.
         """
-        epilogue = store_products(out, tiles.shape[1], weight.shape[0], bias)
-        self._launch(weight, tiles, epilogue, plan)
-        return out
-
-    def multiply_add(
-        self,
-        weight: Repacked,
-        tiles: torch.Tensor,
-        residual: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        scale: float = 1.0,
-        *,
-        plan: GemmPlan | None = None,
-    ) -> None:
-        """Add `scale` times (outputs + `bias`) to `residual` (columns, rows) float32.
-
-        See `multiply`.
-        """
-        epilogue = add_products(residual, tiles.shape[1], weight.shape[0], bias, scale)
-        self._launch(weight, tiles, epilogue, plan)
-
-    def plan(self, weight: Repacked, columns: int) -> GemmPlan:
-        """The cheapest shape for so many batch rows, with enough blocks to fill the GPU."""
-        rows, inputs = weight.shape
-        wide = min(self._costs, key=lambda each: (-(-columns // each) * self._costs[each], each))
-        slabs = -(-rows // ROWS) * -(-columns // wide) * -(-inputs // SLAB)
-        blocks = GEMM_SHAPES[wide].resident_blocks(
-            format_of(weight).kernel, self._library.architecture
-        )
-        return GemmPlan(wide, max(1, min(self._library.num_sms * blocks, slabs // _LEAST_SLABS)))
-
-    def _launch(
-        self,
-        weight: Repacked,
-        tiles: torch.Tensor,
-        epilogue: Sequence[Argument],
-        plan: GemmPlan | None,
-    ) -> None:
-        rows, inputs = weight.shape
-        columns = tiles.shape[1]
+        (rows, inputs), columns = weight.shape, tiles.shape[1]
+        epilogue = epilogue_arguments(out, columns, rows, bias, add)
         if len(tiles) != -(-inputs // 1024) or not tiles.is_contiguous():
             raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
         wide, blocks = plan or self.plan(weight, columns)
-        shape, source = GEMM_SHAPES[wide], format_of(weight).kernel
+        shape, source = GEMM_SHAPES[wide], weight.format.kernel
         if blocks > len(self._arrivals) or blocks * wide * 2 * ROWS > len(self._partials):
             raise ValueError(f"There is no room for the sums of {blocks} blocks.")
-        sizes = (c_int(n) for n in (rows, inputs, weight.data.shape[1], columns))
-        memory = (pointer(self._partials), pointer(self._arrivals))
-        arguments: list[Argument] = [
-            *(pointer(weight.data), pointer(tiles)),
-            *(*memory, *sizes, *epilogue),
-        ]
-        if isinstance(weight, RepackedNF4):
-            nested = weight.nested
-            arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
         self._library.launch(
             f"{source}_gemm.cuh",
             f"{source}_gemm_c{wide}",
             (blocks, 1, 1),
             (shape.threads, 1, 1),
-            arguments,
+            [
+                *map(pointer, (weight.data, tiles, self._partials, self._arrivals)),
+                *map(c_int, (rows, inputs, weight.data.shape[1], columns)),
+                *epilogue,
+                *map(pointer, weight.tables),
+            ],
             shared_bytes=shape.shared_bytes(source),
         )
+        return out
+
+    def plan(self, weight: RepackedTensor, columns: int) -> GemmPlan:
+        """The cheapest shape for so many batch rows, with enough blocks to fill the GPU."""
+        rows, inputs = weight.shape
+        wide = min(self._costs, key=lambda each: (-(-columns // each) * self._costs[each], each))
+        slabs = -(-rows // ROWS) * -(-columns // wide) * -(-inputs // SLAB)
+        blocks = GEMM_SHAPES[wide].resident_blocks(weight.format.kernel, self._library.architecture)
+        return GemmPlan(wide, max(1, min(self._library.num_sms * blocks, slabs // _LEAST_SLABS)))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from ctypes import c_int
 from typing import NamedTuple
 
 import torch
 
-from ..elementwise.q8_activations import GROUP, dequantize_q8, q8_tiles
+from ..elementwise.activations import GROUP, dequantize_q8, q8_tiles
 from ..formats.dequantize import dequantize
-from ..formats.nf4_tensor import NF4Tensor
-from ..formats.quantized_tensor import QuantizedTensor
-from ..formats.repacked_nf4 import RepackedNF4
-from ..formats.weight import Repacked, format_of
-from ..launch.cuda_driver import Argument, Grid
+from ..formats.weight import NF4Tensor, QuantizedTensor, RepackedTensor
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
-from .epilogue import add_products, store_products
+from .epilogue import epilogue_arguments
 
 MOST_COLUMNS = 8
 _WARPS = 4
@@ -30,6 +25,11 @@ class GemvVariant(NamedTuple):
 
     rows: int
     split: int
+
+    @property
+    def block_rows(self) -> int:
+        """Weight rows of a block."""
+        return self.rows * (_WARPS // self.split)
 
 
 def quantized_gemv_reference(
@@ -61,70 +61,87 @@ class QuantizedGemv:
 
     def multiply(
         self,
-        weight: Repacked,
+        weight: RepackedTensor,
         tiles: torch.Tensor,
         out: torch.Tensor,
         *,
         bias: torch.Tensor | None = None,
+        add: float | None = None,
         variant: GemvVariant | None = None,
         exact: bool = False,
     ) -> torch.Tensor:
         """Write outputs plus `bias` (rows,) float32 to `out` (columns, rows) of any dtype.
 
-        `out` may be a slice of wider rows. `exact` represents a value of NF4 by two bytes instead
-        of one. Raises `ValueError` if shapes do not fit.
+        If `add` is set, `add` times that is added to `out` float32. `out` may be a slice of wider
+        rows. `exact` represents a value of NF4 by two bytes instead of one. Raises `ValueError` if
+        shapes do not fit.
         """
-        epilogue = store_products(out, tiles.shape[1], weight.shape[0], bias)
-        self._launch(weight, tiles, epilogue, variant, exact=exact)
+        (rows, inputs), columns = weight.shape, tiles.shape[1]
+        epilogue = epilogue_arguments(out, columns, rows, bias, add)
+        check_tiles(tiles, inputs)
+        chosen = variant or self.variant(rows)
+        name = "nf4_exact" if exact and weight.nested is not None else weight.format.kernel
+        arguments = [
+            *map(pointer, (weight.data, tiles)),
+            *map(c_int, (rows, inputs, weight.data.shape[1])),
+            *epilogue,
+            *map(pointer, weight.tables),
+        ]
+        kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
+        grid = (-(-rows // chosen.block_rows), 1, 1)
+        self._library.launch(f"{name}.cuh", kernel, grid, (32 * _WARPS, 1, 1), arguments)
         return out
 
-    def multiply_add(
+    def multiply_pair(
         self,
-        weight: Repacked,
+        first: RepackedTensor,
+        second: RepackedTensor,
         tiles: torch.Tensor,
-        residual: torch.Tensor,
+        out: torch.Tensor,
         *,
-        bias: torch.Tensor | None = None,
-        scale: float = 1.0,
+        biases: tuple[torch.Tensor | None, torch.Tensor | None] = (None, None),
         variant: GemvVariant | None = None,
-        exact: bool = False,
-    ) -> None:
-        """Add `scale` times (outputs + `bias`) to `residual` (columns, rows) float32.
+    ) -> torch.Tensor:
+        """Multiply by two matrices of different formats in one launch: csrc/paired_gemv.cuh.
 
-        See `multiply`.
+        Writes outputs plus biases (rows,) float32 to `out` (columns, rows of both) of any dtype.
+        Raises `ValueError` if shapes do not fit, or without a common kernel: see `can_pair`.
         """
-        epilogue = add_products(residual, tiles.shape[1], weight.shape[0], bias, scale)
-        self._launch(weight, tiles, epilogue, variant, exact=exact)
+        (rows, inputs), columns = first.shape, tiles.shape[1]
+        second_rows = second.shape[0]
+        check_tiles(tiles, inputs)
+        if not can_pair(first, second) or second.columns != inputs:
+            raise ValueError(f"{first.type} {first.shape} and {second.type} have no common kernel.")
+        if out.shape[1] != rows + second_rows:
+            raise ValueError(f"{rows} and {second_rows} rows do not fit {tuple(out.shape)}.")
+        ends = out[:, :rows], out[:, rows:]
+        epilogue = epilogue_arguments(ends[0], columns, rows, biases[0], None)
+        epilogue_arguments(ends[1], columns, second_rows, biases[1], None)
+        chosen = variant or self.variant(rows + second_rows)
+        blocks = -(-rows // chosen.block_rows), -(-second_rows // chosen.block_rows)
+        strides = first.data.shape[1], second.data.shape[1]
+        arguments = (
+            *map(pointer, (first.data, second.data, tiles)),
+            *map(c_int, (rows, second_rows, inputs, *strides, blocks[0])),
+            *(*epilogue, pointer(ends[1]), pointer(biases[1])),
+        )
+        source = f"{first.format.kernel}_{second.format.kernel}"
+        kernel = f"{source}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
+        block = (32 * _WARPS, 1, 1)
+        self._library.launch(f"{source}.cuh", kernel, (sum(blocks), 1, 1), block, arguments)
+        return out
 
     def variant(self, rows: int) -> GemvVariant:
         """Two rows a warp, shared by four warps if there are few rows."""
         return GemvVariant(2, 1 if rows / 2 >= _WARPS_WANTED * self._library.num_sms else 4)
 
-    def _launch(
-        self,
-        weight: Repacked,
-        tiles: torch.Tensor,
-        epilogue: Sequence[Argument],
-        variant: GemvVariant | None,
-        *,
-        exact: bool,
-    ) -> None:
-        rows, inputs = weight.shape
-        columns = tiles.shape[1]
-        if columns > MOST_COLUMNS or len(tiles) != -(-inputs // 1024):
-            raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
-        chosen = variant or self.variant(rows)
-        sizes = (c_int(n) for n in (rows, inputs, weight.data.shape[1]))
-        arguments: list[Argument] = [pointer(weight.data), pointer(tiles), *sizes, *epilogue]
-        name = format_of(weight).kernel
-        if isinstance(weight, RepackedNF4):
-            name = "nf4_exact" if exact else name
-            nested = weight.nested
-            arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
-        kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
-        block = (32 * _WARPS, 1, 1)
-        self._library.launch(f"{name}.cuh", kernel, _grid(rows, chosen), block, arguments)
+
+def check_tiles(tiles: torch.Tensor, inputs: int) -> None:
+    """Raise `ValueError` unless they are quantised activations of at most eight batch rows."""
+    if tiles.shape[1] > MOST_COLUMNS or len(tiles) != -(-inputs // 1024):
+        raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
 
 
-def _grid(rows: int, variant: GemvVariant) -> Grid:
-    return -(-rows // (variant.rows * (_WARPS // variant.split))), 1, 1
+def can_pair(first: RepackedTensor, second: RepackedTensor) -> bool:
+    """Whether one kernel multiplies by both."""
+    return second.type in first.format.paired_with

@@ -8,9 +8,8 @@ from itertools import accumulate, groupby, pairwise
 
 import torch
 
-from ..formats.repacked_tensor import RepackedTensor
-from ..formats.weight import PreparedWeight
-from .linear_layer import LinearLayer
+from ..formats.weight import PreparedWeight, RepackedTensor
+from .linear import LinearLayer
 
 
 def stack_layers(layers: Sequence[LinearLayer]) -> tuple[LinearLayer, ...]:
@@ -38,7 +37,9 @@ def _kind(weight: PreparedWeight) -> tuple[object, ...] | None:
     """A key that is equal for weights which fit into one tensor; None if they cannot be joined."""
     if isinstance(weight, torch.Tensor):
         return weight.dtype, weight.shape[1]
-    return (weight.type, weight.columns) if isinstance(weight, RepackedTensor) else None
+    if isinstance(weight, RepackedTensor) and weight.nested is None:
+        return weight.type, weight.columns
+    return None
 
 
 def _together(layers: Sequence[LinearLayer]) -> list[LinearLayer]:

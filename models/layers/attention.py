@@ -8,7 +8,7 @@ import torch
 
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.matmul.linear_layer import LinearLayer
+from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig
 from ..families.family import QueryKeyNorm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.matmul.linear_layer import LinearLayer
+from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig
 from ..families.family import Family, NormPlacement

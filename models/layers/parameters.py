@@ -8,7 +8,7 @@ import torch
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import PreparedWeight
-from ingle.kernels.matmul.linear_layer import LinearLayer
+from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import Operations
 
 from ..errors import InvalidModel, UnsupportedModel

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.matmul.linear_layer import LinearLayer
+from ingle.kernels.kv_cache.kv_pages import KeyBias
+from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import Operations
 
 from ..config.model_config import ModelConfig

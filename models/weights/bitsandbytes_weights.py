@@ -9,8 +9,7 @@ from typing import Any, NoReturn, cast
 import torch
 
 from ingle.kernels.formats.nf4 import NF4_VALUES, dequantize_nf4_blocks
-from ingle.kernels.formats.nf4_tensor import NestedAbsmax, NF4Tensor
-from ingle.kernels.formats.weight import Weight
+from ingle.kernels.formats.weight import NestedAbsmax, NF4Tensor, Weight
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..safetensors.safetensors_header import parse_json_object

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import torch
 
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight import QuantizedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 from ..errors import InvalidModel, UnsupportedModel

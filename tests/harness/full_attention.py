@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.norm_rope import norm_rope_reference
+from ingle.kernels.attention.paged_attention_reference import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
 from ingle.models.config.model_config import ModelConfig
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight import QuantizedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 from .csrc.limits_record import SOURCES, changed

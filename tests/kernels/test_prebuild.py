@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingle.kernels.attention.attention_variant import AttentionVariant, attention_variants
-from ingle.kernels.attention.compilable_attention import CompilableAttention
+from ingle.kernels.attention.triton_build import CompilableAttention
 from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
 from ingle.kernels.build.cuda_compilers import Compiler
 from ingle.kernels.build.kernel_source import kernel_source, kernel_sources

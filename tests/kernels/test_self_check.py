@@ -11,13 +11,10 @@ from gpu.weights import random_weight
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.formats.weight import PreparedWeight, format_name
-from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_append import kv_append
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import PreparedWeight, QuantizedTensor, format_name
+from ingle.kernels.kv_cache.kv_append import kv_append_reference
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
 
@@ -104,7 +101,7 @@ class Forgetful(ReferenceOperations):
         if self._wrong == "the window":
             how["window"] = 8
         if self._wrong == "a slot":
-            kv_append(x.key * 0, x.value, key_pages, value_pages, step.slot_mapping)
+            kv_append_reference(x.key * 0, x.value, key_pages, value_pages, step.slot_mapping)
             step.slot_mapping[-1] = 0
         return super().attend(x, key_pages, value_pages, step, **how)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.attention.attention_metadata import AttentionMetadata
+from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.models.fit.paged_fit import PAGE_SIZE
 
 from ...engine.batch import Batch, ScheduledChunk

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ingle.backends.cuda.kv_pool import KVPool
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import QuantizedKVPages
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 

@@ -15,7 +15,7 @@ from ingle.backends.cuda.descriptor import TENSOR_TYPES
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_choice import choose_engine
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
-from ingle.kernels.formats.codecs import CODECS
+from ingle.kernels.formats.codecs import DEQUANTIZERS
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.kv_type import KVType
@@ -160,7 +160,7 @@ def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
 
 
 def test_the_types_are_those_of_the_kernels() -> None:
-    assert CODECS.keys() == TENSOR_TYPES
+    assert DEQUANTIZERS.keys() == TENSOR_TYPES
 
 
 def test_pytorch_is_found_without_being_imported() -> None:

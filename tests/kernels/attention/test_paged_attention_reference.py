@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from ingle.kernels.attention.paged_attention_reference import paged_attention
-from ingle.kernels.kv_cache.kv_append import kv_append
+from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
+from ingle.kernels.kv_cache.kv_append import kv_append_reference
 
 PAGE, SIZE = 32, 16
 SCALE = 1 / math.sqrt(SIZE)
@@ -30,7 +30,7 @@ class Problem:
     query_starts: torch.Tensor
 
     def attend(self, *, window: int | None = None, soft_cap: float | None = None) -> torch.Tensor:
-        return paged_attention(
+        return paged_attention_reference(
             self.query,
             self.key_pages,
             self.value_pages,
@@ -102,7 +102,7 @@ def make(
         slots = tables[index, places // PAGE].long() * PAGE + places % PAGE
         key = torch.randn(length, kv_heads, SIZE, generator=generator)
         value = torch.randn(length, kv_heads, SIZE, generator=generator)
-        kv_append(key, value, key_pages, value_pages, slots)
+        kv_append_reference(key, value, key_pages, value_pages, slots)
         keys.append(key.to(dtype))
         values.append(value.to(dtype))
     starts = torch.tensor([0, *(tokens for tokens, _ in chunks)]).cumsum(0).int()

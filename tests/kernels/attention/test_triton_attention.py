@@ -13,18 +13,15 @@ import pytest
 import torch
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
 
-from ingle.kernels.attention.attention_metadata import AttentionMetadata
-from ingle.kernels.attention.attention_partials import AttentionPartials, combine_partials_reference
+from ingle.kernels.attention.attention_combine import AttentionPartials, combine_partials_reference
+from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
 from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.kv_cache.hadamard import hadamard_reference
-from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_append import kv_append_reference
+from ingle.kernels.kv_cache.kv_append import hadamard_reference, kv_append_reference
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 pytestmark = pytest.mark.usefixtures("single_thread")

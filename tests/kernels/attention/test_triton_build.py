@@ -17,10 +17,13 @@ from ingle.kernels.attention.attention_variant import (
     LaunchShape,
     attention_variants,
 )
-from ingle.kernels.attention.compilable_attention import CompilableAttention
-from ingle.kernels.attention.triton_build import SHARED_BYTES, compile_attention, triton_version
-from ingle.kernels.build.atomic_write import write_atomically
-from ingle.kernels.build.compiled_kernel import CompiledKernel
+from ingle.kernels.attention.triton_build import (
+    SHARED_BYTES,
+    CompilableAttention,
+    compile_attention,
+    triton_version,
+)
+from ingle.kernels.build.compiled_kernel import CompiledKernel, write_atomically
 from ingle.kernels.build.cuda_compilers import ARCHITECTURES
 from ingle.kernels.build.kernel_source import digest
 from ingle.kernels.errors import CompileFailed

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import QuantizedTensor
 
 from .replay import Case
 

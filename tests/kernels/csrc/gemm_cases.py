@@ -11,9 +11,8 @@ import torch
 from gpu.weights import random_weight, repacked
 from numpy.typing import NDArray
 
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
-from ingle.kernels.formats.repacked_nf4 import RepackedNF4
-from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES
+from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES
 
 from .replay import Case
 
@@ -30,7 +29,7 @@ def _cases(kind: str, inputs: int) -> Sequence[Case]:
     partials = np.full(_BLOCKS * 2 * 128 * _WIDE, np.nan, np.float32)
     out, bias = np.full((_COLUMNS, _ROWS), np.nan, np.float32), np.ones(_ROWS, np.float32)
     extra: tuple[NDArray[np.generic], ...] = ()
-    if isinstance(packed, RepackedNF4):
+    if packed.nested is not None:
         nested = packed.nested
         extra = nested.values.numpy(), nested.absmax.numpy(), nested.offset.numpy().reshape(1)
     arguments = (

@@ -12,18 +12,14 @@ from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
 
 from ingle.kernels.attention.attention_combine import AttentionCombine
-from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.attention_metadata import AttentionMetadata
+from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.rope_append import RopeAppend
 from ingle.kernels.attention.triton_attention import TritonAttention
-from ingle.kernels.elementwise.q8_activations import dequantize_q8
-from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.elementwise.rotary_tables import RotaryTables
-from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.elementwise.activations import dequantize_q8
+from ingle.kernels.elementwise.rope import RotaryTables, rotary_tables
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.reference_operations import ReferenceOperations
 
 MakeLibrary = Callable[..., CPUKernelLibrary]

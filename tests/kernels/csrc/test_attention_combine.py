@@ -10,10 +10,13 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
-from ingle.kernels.attention.attention_combine import AttentionCombine, attention_combine_reference
-from ingle.kernels.attention.attention_partials import AttentionPartials
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
-from ingle.kernels.kv_cache.hadamard import hadamard
+from ingle.kernels.attention.attention_combine import (
+    AttentionCombine,
+    AttentionPartials,
+    attention_combine_reference,
+)
+from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.kv_cache.kv_append import hadamard_reference
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -64,7 +67,7 @@ def test_parts_of_any_number_and_size(combine: Combine, splits: int, size: int) 
     for rotated in (False, True):
         partials = make(splits, size=size)
         expected = exact(partials)
-        expected = (hadamard(expected) if rotated else expected).flatten(1)
+        expected = (hadamard_reference(expected) if rotated else expected).flatten(1)
         found = combine()(partials, rotated=rotated, tiles=True)
         assert found.dense is not None
         assert found.tiles is not None
@@ -109,7 +112,7 @@ def test_rows_that_are_whole_come_from_where_they_are(combine: Combine, rotated:
         partials.log_sums[0, token, head] = torch.inf
     before = partials.dense.clone()
     found = combine()(partials, rotated=rotated, tiles=True)
-    expected = hadamard(whole) if rotated else whole
+    expected = hadamard_reference(whole) if rotated else whole
     assert torch.equal(partials.dense[1, 0], expected[0])
     assert torch.equal(partials.dense[2, 1], expected[1])
     assert found.tiles is not None
@@ -131,7 +134,7 @@ def test_all_rows_may_be_whole(combine: Combine, dtype: torch.dtype) -> None:
     assert wanted is not None
     assert torch.equal(groups(found.tiles, 256), groups(wanted, 256))
     combine()(partials, rotated=True)
-    assert torch.equal(partials.dense, hadamard(rows).to(dtype))
+    assert torch.equal(partials.dense, hadamard_reference(rows).to(dtype))
     untouched = AttentionPartials(rows)
     assert combine()(untouched, rotated=False).dense is not None
 
@@ -160,7 +163,7 @@ def test_the_reference_by_the_definition() -> None:
     found = attention_combine_reference(partials, rotated=True, tiles=True)
     assert found.dense is not None
     assert found.tiles is not None
-    assert float((found.dense - hadamard(exact(partials)).flatten(1)).abs().max()) < 2e-6
+    assert float((found.dense - hadamard_reference(exact(partials)).flatten(1)).abs().max()) < 2e-6
     assert torch.equal(found.tiles, quantize_q8_reference(found.dense))
 
 

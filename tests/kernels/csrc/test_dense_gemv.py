@@ -65,7 +65,7 @@ def test_products_are_added_to_a_residual(make_library: MakeLibrary, variant: De
     weight, x, expected = operands(37, 264, 3, torch.float16)
     gemv, residual, bias = DenseGemv(make_library(seed=5)), torch.randn(3, 37), torch.randn(37)
     wanted = residual.double() + 0.3 * (expected + bias)
-    gemv.multiply_add(weight, x, residual, bias=bias, scale=0.3, variant=variant)
+    gemv.multiply(weight, x, residual, bias=bias, add=0.3, variant=variant)
     assert error(residual, wanted) < 5e-6
 
 

@@ -8,19 +8,18 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
+from ingle.kernels.formats.codecs import PACKERS
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import quantize_nf4
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
-from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, RepackedTensor
 from ingle.kernels.matmul.dequantize_rows import DequantizeRows
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
-MakeWeight = Callable[..., tuple[torch.Tensor, RepackedTensor | RepackedNF4]]
+MakeWeight = Callable[..., tuple[torch.Tensor, RepackedTensor]]
 
-KINDS = [*sorted(REPACKED_TYPES), "NF4"]
+KINDS = [*sorted(PACKERS), "NF4"]
 # A part of a tile; whole tiles; whole tiles and a part; more than one block of threads.
 WIDTHS = {"NF4": (64, 1024, 1216, 4160)}
 SUPER, SMALL = (256, 1024, 1280, 4352), (32, 1024, 1184, 4128)
@@ -35,13 +34,11 @@ def widths(kind: str) -> tuple[int, ...]:
 def make_weight(make_quantized: MakeQuantized) -> MakeWeight:
     """Values that plain torch finds, and the same weights for the kernels."""
 
-    def make(
-        kind: str, rows: int, columns: int
-    ) -> tuple[torch.Tensor, RepackedTensor | RepackedNF4]:
+    def make(kind: str, rows: int, columns: int) -> tuple[torch.Tensor, RepackedTensor]:
         if kind == "NF4":
             generator = torch.Generator().manual_seed(columns)
             weight: NF4Tensor = quantize_nf4(torch.randn(rows, columns, generator=generator))
-            return dequantize(weight), repack_nf4(weight)
+            return dequantize(weight), repack(weight)
         plain = make_quantized(kind, rows, columns, seed=columns, tame=True)
         return dequantize(plain), repack(plain)
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
-from ingle.kernels.elementwise.gate_quantize import GateQuantize
-from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.elementwise.norm_quantize import ActivationForms
-from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
+from ingle.kernels.elementwise.gated_activation import (
+    GateActivation,
+    GateQuantize,
+    gated_activation_reference,
+)
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 BOTH = ActivationForms(torch.float32, tiles=True)

@@ -6,15 +6,18 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
+from ingle.kernels.elementwise.activations import (
+    ActivationForms,
+    dequantize_q8,
+    q8_groups,
+    quantize_q8_reference,
+)
 from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.elementwise.norm_quantize import ActivationForms
-from ingle.kernels.elementwise.q8_activations import dequantize_q8, q8_groups, quantize_q8_reference
 from ingle.kernels.formats.nf4 import dequantize_nf4_blocks, quantize_nf4
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_nf4 import repack_nf4
-from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer, can_fuse
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor
+from ingle.kernels.matmul.gated_gemv import GatedGemv, can_fuse
+from ingle.kernels.matmul.linear import GatedLayer
 from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -126,21 +129,13 @@ def test_biases(make_library: MakeLibrary, make_quantized: MakeQuantized) -> Non
     assert error(found, gated_activation_reference(sums[0], sums[1], "silu")) < 2e-6
 
 
-def test_types_without_a_common_kernel_take_three_launches(
+def test_types_without_a_common_kernel_are_refused(
     make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
-    gate, up = (make_quantized(kind, 64, 512, tame=True) for kind in ("Q4_K", "Q6_K"))
-    tiles, gemv = tiles_of(3, 512), GatedGemv(make_library(seed=2))
-    layer = GatedLayer(repack(gate), repack(up), "gelu_tanh", torch.ones(64))
-    assert not can_fuse(layer.gate, layer.up)
-    found = gemv.multiply(layer, tiles, BOTH)
-    first = quantized_gemv_reference(gate, tiles) + 1
-    second = quantized_gemv_reference(up, tiles)
-    assert found.dense is not None
-    assert found.tiles is not None
-    assert error(found.dense, gated_activation_reference(first, second, "gelu_tanh")) < 2e-6
-    quantised = quantize_q8_reference(found.dense)
-    assert torch.equal(q8_groups(found.tiles, 64), q8_groups(quantised, 64))
+    gate, up = (repack(make_quantized(kind, 64, 512, tame=True)) for kind in ("Q4_K", "Q6_K"))
+    assert not can_fuse(gate, up)
+    with pytest.raises(ValueError, match="has no partner"):
+        GatedGemv(make_library()).multiply(GatedLayer(gate, up, "silu"), tiles_of(3, 512), BOTH)
 
 
 def rounded(weight: NF4Tensor) -> torch.Tensor:
@@ -160,7 +155,7 @@ def test_nf4(make_library: MakeLibrary, rows: int, inputs: int, columns: int, sp
         quantize_nf4(torch.randn(rows, inputs, generator=generator) * size) for size in (0.05, 0.2)
     )
     tiles, gemv = tiles_of(columns, inputs), GatedGemv(make_library(seed=columns))
-    layer = GatedLayer(repack_nf4(gate), repack_nf4(up), "silu")
+    layer = GatedLayer(repack(gate), repack(up), "silu")
     assert can_fuse(layer.gate, layer.up)
     found = gemv.multiply(layer, tiles, BOTH, split=split)
     x = dequantize_q8(tiles, inputs)
@@ -170,17 +165,6 @@ def test_nf4(make_library: MakeLibrary, rows: int, inputs: int, columns: int, sp
     assert error(found.dense, emulated) < 2e-6
     quantised = quantize_q8_reference(found.dense)
     assert torch.equal(q8_groups(found.tiles, rows), q8_groups(quantised, rows))
-
-
-def test_exact_nf4_takes_three_launches(make_library: MakeLibrary) -> None:
-    generator = torch.Generator().manual_seed(0)
-    gate, up = (quantize_nf4(torch.randn(32, 128, generator=generator) * 0.05) for _ in range(2))
-    tiles = tiles_of(3, 128)
-    layer = GatedLayer(repack_nf4(gate), repack_nf4(up), "silu")
-    found = GatedGemv(make_library()).multiply(layer, tiles, BOTH, exact=True)
-    first, second = (quantized_gemv_reference(each, tiles) for each in (gate, up))
-    assert found.dense is not None
-    assert error(found.dense, gated_activation_reference(first, second, "silu")) < 1e-3
 
 
 def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:

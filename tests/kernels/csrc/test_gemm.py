@@ -11,16 +11,14 @@ from kernel_harness.host_build import HostModule, build_host_library
 from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.build.kernel_source import kernel_source
-from ingle.kernels.elementwise.q8_activations import TILE, dequantize_q8, quantize_q8_reference
+from ingle.kernels.elementwise.activations import TILE, dequantize_q8, quantize_q8_reference
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import dequantize_nf4_blocks, quantize_nf4
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_nf4 import repack_nf4
-from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
-from ingle.kernels.matmul.quantized_gemm import GemmPlan, QuantizedGemm
+from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES, GemmPlan, QuantizedGemm
 from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -141,7 +139,7 @@ def test_parts_of_rows_and_biases(
     weight, tiles = make_quantized("Q4_K", 70, 512, tame=True), poisoned_tiles(vectors(18, 512))
     bias, wide = torch.randn(70), products(100, 18, dtype)
     out = wide[:, 20:90]
-    QuantizedGemm(make_library()).multiply(repack(weight), tiles, out, bias)
+    QuantizedGemm(make_library()).multiply(repack(weight), tiles, out, bias=bias)
     expected = (quantized_gemv_reference(weight, tiles) + bias).float().to(dtype)
     assert torch.allclose(out, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-3)
     assert bool(wide[:, :20].isnan().all() and wide[:, 90:].isnan().all())
@@ -153,7 +151,9 @@ def test_products_are_added_to_a_residual_stream(
     weight, tiles = make_quantized("Q6_K", 140, 768, tame=True), poisoned_tiles(vectors(11, 768))
     bias, residual = torch.randn(140), torch.randn(11, 140)
     expected = residual + 0.25 * (quantized_gemv_reference(weight, tiles) + bias)
-    QuantizedGemm(make_library(seed=3)).multiply_add(repack(weight), tiles, residual, bias, 0.25)
+    QuantizedGemm(make_library(seed=3)).multiply(
+        repack(weight), tiles, residual, bias=bias, add=0.25
+    )
     assert error(residual, expected) < 1e-6
 
 
@@ -214,7 +214,7 @@ def test_nf4(
     weight, x = normal(rows, inputs), vectors(columns, inputs)
     tiles = poisoned_tiles(x)
     gemm = QuantizedGemm(make_library(seed=rows))
-    found = gemm.multiply(repack_nf4(weight), tiles, products(rows, columns), plan=plan)
+    found = gemm.multiply(repack(weight), tiles, products(rows, columns), plan=plan)
     assert error(found, with_rounded_values(weight, tiles)) < 1e-6
     if rows > 1:
         assert error(found, x.double() @ dequantize(weight).double().T) ** 2 < 5e-4
@@ -233,7 +233,7 @@ def test_plans(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None
 
 
 def test_blocks_fit_into_every_processor() -> None:
-    for source in GEMM_SOURCES:
+    for source in (form.kernel for form in WEIGHT_FORMATS.values() if form.has_kernels):
         for shape in GEMM_SHAPES.values():
             assert shape.resident_blocks(source, "sm_89") >= 1
             assert shape.resident_blocks(source, "sm_90") >= min(shape.blocks, 2)

@@ -9,20 +9,19 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType, quants
 
-from ingle.kernels.elementwise.q8_activations import dequantize_q8
+from ingle.kernels.elementwise.activations import dequantize_q8
+from ingle.kernels.formats.codecs import PACKERS
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
-from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, RepackedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 MakeGemv = Callable[..., QuantizedGemv]
 MakeQuantized = Callable[..., QuantizedTensor]
 
-KINDS = sorted(REPACKED_TYPES)
+KINDS = sorted(PACKERS)
 SUPER_BLOCKS = [kind for kind in KINDS if kind.endswith("K")]
 SMALL_BLOCKS = [kind for kind in KINDS if kind not in SUPER_BLOCKS]
 # Rows that are no multiple of what a block takes; blocks that fill tiles, and that do not.
@@ -44,7 +43,7 @@ def vectors(columns: int, inputs: int) -> torch.Tensor:
 
 def multiply(
     gemv: QuantizedGemv,
-    weight: RepackedTensor | RepackedNF4,
+    weight: RepackedTensor,
     tiles: torch.Tensor,
     split: int = 1,
     dtype: torch.dtype = torch.float32,
@@ -167,7 +166,7 @@ def test_products_are_added_to_a_residual(
     variant = GemvVariant(2, split)
     gemv.multiply(repack(weight), tiles, products, bias=bias, variant=variant)
     for target in (residual, wide[:, :37]):
-        gemv.multiply_add(repack(weight), tiles, target, bias=bias, scale=0.3, variant=variant)
+        gemv.multiply(repack(weight), tiles, target, bias=bias, add=0.3, variant=variant)
         assert torch.equal(target, before + torch.tensor(0.3) * products)
     assert bool((wide[:, 37:] == -7).all())
 
@@ -194,7 +193,7 @@ def test_nf4(make_gemv: MakeGemv, rows: int, inputs: int, columns: int, split: i
     tiles = gemv.quantize(x)
     float_products = x.double() @ dequantize(weight).double().T
     for exact, scale in ((False, 112.03), (True, 32512)):
-        found = multiply(gemv, repack_nf4(weight), tiles, split, exact=exact)
+        found = multiply(gemv, repack(weight), tiles, split, exact=exact)
         assert error(found, emulated(weight, tiles, scale)) < 1e-6
         if rows > 1:
             assert error(found, float_products) ** 2 < 5e-4
@@ -212,7 +211,7 @@ def test_the_tables_of_nf4_are_its_values(
     for start in (0, 8):
         unit.zero_()
         unit[torch.arange(8), torch.arange(start, start + 8)] = 1
-        found = multiply(gemv, repack_nf4(weight), gemv.quantize(unit), exact=exact)[:, 0]
+        found = multiply(gemv, repack(weight), gemv.quantize(unit), exact=exact)[:, 0]
         wanted = torch.tensor(NF4_VALUES[start : start + 8])
         assert float((found - wanted).abs().max()) < tolerance
 
@@ -233,7 +232,7 @@ def test_shapes_that_do_not_fit(make_gemv: MakeGemv, make_quantized: MakeQuantiz
     with pytest.raises(ValueError, match=r"\(5,\) torch.float32 is no bias of 4 rows"):
         gemv.multiply(weight, tiles, torch.empty(2, 4), bias=torch.zeros(5))
     with pytest.raises(ValueError, match="A residual stream is float32"):
-        gemv.multiply_add(weight, tiles, torch.empty(2, 4, dtype=torch.float16))
+        gemv.multiply(weight, tiles, torch.empty(2, 4, dtype=torch.float16), add=1.0)
     with pytest.raises(ValueError, match="do not fit 512 inputs"):
         gemv.multiply(weight, gemv.quantize(vectors(9, 512)), torch.empty(9, 4))
     with pytest.raises(ValueError, match="type Q3_K have no layout"):

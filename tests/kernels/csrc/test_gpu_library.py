@@ -14,16 +14,14 @@ import pytest
 import torch
 from kernel_harness.host_build import build_host_library
 
-from ingle.kernels.build.compiled_kernel import CompiledKernel
-from ingle.kernels.build.compiled_kernel_file import write_compiled_kernel
+from ingle.kernels.build.compiled_kernel import CompiledKernel, write_compiled_kernel
 from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.elementwise.activations import quantize_q8_reference
 from ingle.kernels.errors import CompileFailed, LaunchFailed
 from ingle.kernels.launch.cuda_driver import CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary, current_stream
-from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.launch.triton_library import TritonLibrary
+from ingle.kernels.launch.kernel_library import KernelLibrary, TritonLibrary
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 SOURCES = ("quantize_q8.cuh", "conformance.cuh")

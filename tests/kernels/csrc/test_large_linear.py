@@ -9,9 +9,9 @@ import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import QuantizedTensor
+from ingle.kernels.matmul.dequantize_rows import DequantizedGemm
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from kernel_harness.host_build import build_host_library
 
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.elementwise.activations import quantize_q8_reference
 from ingle.kernels.errors import DriverUnavailable, LaunchFailed
 from ingle.kernels.launch.cuda_driver import CudaDriver, CudaModule
 

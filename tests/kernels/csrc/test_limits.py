@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kernel_harness.cubin_report import KernelReport, cubin_report
 
-from ingle.kernels.build.atomic_write import write_atomically
+from ingle.kernels.build.compiled_kernel import write_atomically
 from ingle.kernels.build.cuda_compilers import ARCHITECTURES, CubinCache, NvrtcCompiler
 from ingle.kernels.build.kernel_source import kernel_sources
 

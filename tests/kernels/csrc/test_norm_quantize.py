@@ -6,9 +6,8 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
-from ingle.kernels.elementwise.norm_quantize import ActivationForms, NormQuantize
-from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
-from ingle.kernels.elementwise.rms_norm import rms_norm_reference
+from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
+from ingle.kernels.elementwise.rms_norm import NormQuantize, rms_norm_reference
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 BOTH = ActivationForms(torch.float32, tiles=True)

@@ -6,11 +6,15 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.matmul.paired_gemv import PairedGemv, source_of
-from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_reference
+from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import QuantizedTensor
+from ingle.kernels.matmul.quantized_gemv import (
+    GemvVariant,
+    QuantizedGemv,
+    can_pair,
+    quantized_gemv_reference,
+)
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
@@ -41,13 +45,13 @@ def test_both_matrices(
 ) -> None:  # fmt: skip
     first = make_quantized("Q4_K", rows, inputs, seed=1, tame=True)
     second = make_quantized("Q6_K", second_rows, inputs, seed=2, tame=True)
-    assert source_of(repack(first), repack(second)) == "q4_k_q6_k"
-    tiles, gemv = tiles_of(columns, inputs), PairedGemv(make_library(seed=columns + split))
+    assert can_pair(repack(first), repack(second))
+    tiles, gemv = tiles_of(columns, inputs), QuantizedGemv(make_library(seed=columns + split))
     wide = torch.full((columns, rows + second_rows + 2), torch.nan)
     bias = torch.randn(rows + second_rows) * biased
     biases = (bias[:rows], bias[rows:]) if biased else (None, None)
     out, variant = wide[:, :-2], GemvVariant(2, split)
-    gemv.multiply(repack(first), repack(second), tiles, out, biases=biases, variant=variant)
+    gemv.multiply_pair(repack(first), repack(second), tiles, out, biases=biases, variant=variant)
     assert error(out, expected(first, second, tiles) + bias) < 1e-6
     assert bool(wide[:, -2:].isnan().all())
 
@@ -60,29 +64,31 @@ def test_every_number_of_columns(
     second = make_quantized("Q6_K", 6, 768, seed=2, tame=True)
     tiles, out = tiles_of(columns, 768), torch.full((columns, 19), torch.nan, dtype=torch.bfloat16)
     variant = GemvVariant(2, 1)
-    PairedGemv(make_library()).multiply(repack(first), repack(second), tiles, out, variant=variant)
+    QuantizedGemv(make_library()).multiply_pair(
+        repack(first), repack(second), tiles, out, variant=variant
+    )
     assert error(out, expected(first, second, tiles)) < 4e-3
 
 
-def test_other_types_take_two_launches(
+def test_other_types_have_no_common_kernel(
     make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
     first = make_quantized("Q6_K", 13, 768, seed=1, tame=True)
     second = make_quantized("Q4_K", 6, 768, seed=2, tame=True)
     tiles, out = tiles_of(3, 768), torch.full((3, 19), torch.nan)
-    assert source_of(repack(first), repack(second)) is None
-    PairedGemv(make_library()).multiply(repack(first), repack(second), tiles, out)
-    assert error(out, expected(first, second, tiles)) < 1e-6
+    assert not can_pair(repack(first), repack(second))
+    with pytest.raises(ValueError, match="have no common kernel"):
+        QuantizedGemv(make_library()).multiply_pair(repack(first), repack(second), tiles, out)
 
 
 def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
-    gemv = PairedGemv(make_library())
+    gemv = QuantizedGemv(make_library())
     first, second = (repack(make_quantized(kind, 8, 512, tame=True)) for kind in ("Q4_K", "Q6_K"))
-    with pytest.raises(ValueError, match="do not fit 512 inputs of both"):
-        gemv.multiply(first, second, tiles_of(9, 512), torch.empty(9, 16))
+    with pytest.raises(ValueError, match="do not fit 512 inputs"):
+        gemv.multiply_pair(first, second, tiles_of(9, 512), torch.empty(9, 16))
     with pytest.raises(ValueError, match=r"8 and 8 rows do not fit \(2, 15\)"):
-        gemv.multiply(first, second, tiles_of(2, 512), torch.empty(2, 15))
+        gemv.multiply_pair(first, second, tiles_of(2, 512), torch.empty(2, 15))
     with pytest.raises(ValueError, match="is no bias of 8 rows"):
-        gemv.multiply(
+        gemv.multiply_pair(
             first, second, tiles_of(2, 512), torch.empty(2, 16), biases=(None, torch.zeros(7))
         )

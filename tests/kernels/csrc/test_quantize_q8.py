@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.elementwise.q8_activations import (
+from ingle.kernels.elementwise.activations import (
     TILE,
     dequantize_q8,
     q8_groups,

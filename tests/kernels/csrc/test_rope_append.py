@@ -13,13 +13,13 @@ from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 from ingle.kernels.elementwise.rope import rope_reference, rotary_tables
-from ingle.kernels.kv_cache.hadamard import hadamard
-from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_append import kv_append
+from ingle.kernels.kv_cache.kv_append import (
+    dequantize_heads_reference,
+    hadamard_reference,
+    kv_append_reference,
+)
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantize_kv_heads import dequantize_heads_reference
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 
@@ -229,9 +229,9 @@ def test_the_reference_is_norm_rotation_and_append(kind: str) -> None:
     assert x.sine is not None
     rope_append_reference(*problem.arguments())
     rope_reference(x.query, x.key, x.cosine, x.sine)
-    kv_append(x.key, x.value, *separate.arguments()[1:])
+    kv_append_reference(x.key, x.value, *separate.arguments()[1:])
     if kind[0] == "q":
-        x.query.copy_(hadamard(x.query))
+        x.query.copy_(hadamard_reference(x.query))
     for ours, theirs in zip(problem.planes(), separate.planes(), strict=True):
         assert torch.equal(ours, theirs)
     normed = make("f32", 80, pairs=0, norm=True)
@@ -255,7 +255,7 @@ def test_the_bias_query_gives_what_the_bias_adds_to_scores(
     bias_query = rope_append(*problem.arguments())
     assert bias_query is not None
     assert bias_query.shape == (3, 6, 2 * pairs)
-    query = hadamard(problem.x.query).double()  # back as it was
+    query = hadamard_reference(problem.x.query).double()  # back as it was
     every = torch.arange(300)
     keys = bias.at(every).double().repeat_interleave(3, 1)
     scores = torch.einsum("thd,nhd->thn", query, keys)
@@ -279,7 +279,7 @@ def test_keys_are_those_of_the_pages_and_the_bias(rope_append: RopeAppend) -> No
     rope_reference(key[:, :0], key, x.cosine, x.sine)
     rope_append(*problem.arguments())
     codes, scales = (p.flatten(0, 1)[problem.slots] for p in (pages.codes, pages.scales))
-    stored = hadamard(dequantize_heads_reference(codes, scales, pages.format))
+    stored = hadamard_reference(dequantize_heads_reference(codes, scales, pages.format))
     assert float((stored - key).abs().max()) < float(key.abs().max()) / 100
 
 

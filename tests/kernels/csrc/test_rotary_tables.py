@@ -8,8 +8,7 @@ import pytest
 import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
-from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.elementwise.rotary_tables import RotaryTables
+from ingle.kernels.elementwise.rope import RotaryTables, rotary_tables
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 

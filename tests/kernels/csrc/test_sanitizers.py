@@ -16,11 +16,11 @@ from kernel_harness.host_build import HostModule, build_host_library
 from numpy.typing import NDArray
 
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
-from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.formats.codecs import PACKERS
 from ingle.kernels.formats.nf4 import quantize_nf4
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_nf4 import repack_nf4
-from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, repack
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import QuantizedTensor
 
 from .attention_cases import ATTENTION_CASES
 from .dense_gemv_cases import dense_gated_cases, dense_gemv_cases
@@ -46,7 +46,7 @@ CASES = {
     "dense_gemv": dense_gemv_cases,
     "dense_gated": dense_gated_cases,
 }
-PRODUCTS = [*(kind.lower() for kind in sorted(REPACKED_TYPES)), "nf4"]
+PRODUCTS = [*(kind.lower() for kind in sorted(PACKERS)), "nf4"]
 
 
 def runtimes() -> str:
@@ -90,7 +90,7 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     tiles = quantize_q8_reference(x).numpy()
     extra: tuple[NDArray[np.generic], ...] = ()
     if name == "nf4":
-        packed = repack_nf4(quantize_nf4(torch.randn(ROWS, inputs)))
+        packed = repack(quantize_nf4(torch.randn(ROWS, inputs)))
         nested = packed.nested
         extra = nested.values.numpy(), nested.absmax.numpy(), nested.offset.numpy().reshape(1)
         data = packed.data

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingle.kernels.formats.dequantize import dequantize, row_chunks
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight import QuantizedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.models.gguf.ggml_types import TENSOR_TYPES
 from ingle.models.gguf.gguf_header import TensorInfo, read_header

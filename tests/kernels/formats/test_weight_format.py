@@ -6,14 +6,13 @@ import sys
 import pytest
 
 from ingle.kernels.build.kernel_source import kernel_sources
-from ingle.kernels.formats.codecs import CODECS
+from ingle.kernels.formats.codecs import DEQUANTIZERS, PACKERS
 from ingle.kernels.formats.weight_format import GGML_FORMATS, WEIGHT_FORMATS, WeightFormat
 
 
 def test_every_gguf_format_has_a_codec() -> None:
-    assert CODECS.keys() == GGML_FORMATS.keys()
-    repacked = {name for name, codec in CODECS.items() if codec.repacking is not None}
-    assert repacked == {form.name for form in GGML_FORMATS.values() if form.has_kernels}
+    assert DEQUANTIZERS.keys() == GGML_FORMATS.keys()
+    assert PACKERS.keys() == {form.name for form in GGML_FORMATS.values() if form.has_kernels}
 
 
 @pytest.mark.parametrize("form", [form for form in WEIGHT_FORMATS.values() if form.has_kernels])

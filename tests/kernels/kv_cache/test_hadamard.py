@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ingle.kernels.kv_cache.hadamard import hadamard
+from ingle.kernels.kv_cache.kv_append import hadamard_reference
 from ingle.kernels.kv_cache.kv_page_format import block_size
 
 SIZES = [8, 16, 64, 80, 96, 128, 256]
@@ -34,27 +34,29 @@ def test_it_is_the_product_with_an_orthonormal_matrix(size: int) -> None:
     torch.testing.assert_close(rotation @ rotation.T, torch.eye(size, dtype=torch.float64))
     heads = random_heads(7, 3, size)
     expected = heads.double() @ rotation
-    torch.testing.assert_close(hadamard(heads).double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(hadamard_reference(heads).double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_scores_of_rotated_heads_are_those_of_the_heads(size: int) -> None:
     query, keys = random_heads(4, size), 10 * random_heads(40, size, seed=1)
     scores = query.double() @ keys.double().T
-    rotated = hadamard(query) @ hadamard(keys).T
+    rotated = hadamard_reference(query) @ hadamard_reference(keys).T
     assert float((rotated.double() - scores).abs().max()) < 1e-5 * float(scores.abs().max())
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_rotating_twice_does_nothing(size: int) -> None:
     heads = random_heads(5, 2, size)
-    torch.testing.assert_close(hadamard(hadamard(heads)), heads, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        hadamard_reference(hadamard_reference(heads)), heads, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_one_large_element_is_shared_by_its_block() -> None:
     heads = torch.zeros(1, 96)
     heads[0, 40] = 8.0
-    rotated = hadamard(heads)[0]
+    rotated = hadamard_reference(heads)[0]
     torch.testing.assert_close(rotated[32:64].abs(), torch.full((32,), 8 / math.sqrt(32)))
     assert not rotated[:32].any()
     assert not rotated[64:].any()
@@ -63,16 +65,18 @@ def test_one_large_element_is_shared_by_its_block() -> None:
 def test_no_head_depends_on_its_company() -> None:
     """To the last bit: rounding to codes would make more of it."""
     heads = random_heads(33, 4, 80)
-    together = hadamard(heads)
+    together = hadamard_reference(heads)
     assert all(
-        torch.equal(hadamard(heads[i, j]), together[i, j]) for i in range(33) for j in (0, 3)
+        torch.equal(hadamard_reference(heads[i, j]), together[i, j])
+        for i in range(33)
+        for j in (0, 3)
     )
 
 
 def test_the_result_is_float32_and_no_view() -> None:
     heads = random_heads(3, 64).bfloat16()
-    rotated = hadamard(heads)
+    rotated = hadamard_reference(heads)
     assert rotated.dtype is torch.float32
-    torch.testing.assert_close(rotated, hadamard(heads.float()))
+    torch.testing.assert_close(rotated, hadamard_reference(heads.float()))
     views = random_heads(3, 2, 128)[:, 1]
-    torch.testing.assert_close(hadamard(views), hadamard(views.clone()))
+    torch.testing.assert_close(hadamard_reference(views), hadamard_reference(views.clone()))

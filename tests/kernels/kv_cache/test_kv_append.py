@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ingle.kernels.kv_cache.kv_append import kv_append
+from ingle.kernels.kv_cache.kv_append import kv_append_reference
 
 PAGE, HEADS, SIZE = 32, 2, 8
 
@@ -18,7 +18,7 @@ def test_tokens_go_to_their_slots_and_nowhere_else(dtype: torch.dtype) -> None:
     slots = torch.tensor([0, 31, 32, 3 * PAGE + 7, 2 * PAGE + 31])
     key = torch.randn(len(slots), HEADS, SIZE, generator=generator)
     value = torch.randn(len(slots), HEADS, SIZE, generator=generator)
-    kv_append(key, value, keys, values, slots)
+    kv_append_reference(key, value, keys, values, slots)
     for new, pages in ((key, keys), (value, values)):
         flat = pages.view(-1, HEADS, SIZE)
         assert torch.equal(flat[slots], new.to(dtype))
@@ -30,6 +30,6 @@ def test_tokens_go_to_their_slots_and_nowhere_else(dtype: torch.dtype) -> None:
 def test_pages_of_a_larger_tensor_are_written_in_place() -> None:
     pool = torch.zeros(2, 2, 3, PAGE, HEADS, SIZE)
     new = torch.ones(1, HEADS, SIZE)
-    kv_append(new, new, pool[1, 0], pool[1, 1], torch.tensor([PAGE + 1]))
+    kv_append_reference(new, new, pool[1, 0], pool[1, 1], torch.tensor([PAGE + 1]))
     assert pool.sum() == 2 * HEADS * SIZE
     assert pool[1, :, 1, 1].sum() == 2 * HEADS * SIZE

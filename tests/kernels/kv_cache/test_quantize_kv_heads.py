@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ingle.kernels.kv_cache.kv_append import dequantize_heads_reference, quantize_heads_reference
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.quantize_kv_heads import (
-    dequantize_heads_reference,
-    quantize_heads_reference,
-)
 
 SIZES = [16, 24, 64, 80, 96, 128, 256]
 FORMS = [KVPageFormat(bits, size) for bits in (8, 4) for size in SIZES]

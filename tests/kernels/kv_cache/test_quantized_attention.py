@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from ingle.kernels.attention.paged_attention_reference import paged_attention
+from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.kv_cache.hadamard import hadamard
-from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_append import kv_append
-from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KVPages
-from ingle.kernels.kv_cache.quantize_kv_heads import (
+from ingle.kernels.kv_cache.kv_append import (
     dequantize_heads_reference,
+    hadamard_reference,
+    kv_append_reference,
     quantize_heads_reference,
 )
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 
 PAGE, KV_HEADS, GROUP = 32, 2, 3
 NMSE = {8: 1e-4, 4: 2e-2}
@@ -110,10 +108,10 @@ def attend(
         given += needed[row]
         places = torch.arange(len(keys))
         slots = tables[row, places // PAGE].long() * PAGE + places % PAGE
-        kv_append(keys, values, key_pages, value_pages, slots, places)
+        kv_append_reference(keys, values, key_pages, value_pages, slots, places)
     starts = torch.tensor([0, *(tokens for tokens, _ in problem.chunks)]).cumsum(0).int()
     lengths = torch.tensor([length for _, length in problem.chunks], dtype=torch.int32)
-    return paged_attention(
+    return paged_attention_reference(
         problem.query,
         key_pages,
         value_pages,
@@ -241,7 +239,7 @@ def test_tokens_go_to_their_slots_and_nowhere_else(bits: int) -> None:
     pages = [make_pages(bits, 4, 64) for _ in range(2)]
     slots = torch.tensor([0, 31, 32, 3 * PAGE + 7, 2 * PAGE + 31])
     heads = make([(0, len(slots))])
-    kv_append(heads.keys[0], heads.values[0], pages[0], pages[1], slots)
+    kv_append_reference(heads.keys[0], heads.values[0], pages[0], pages[1], slots)
     for new, stored in zip((heads.keys[0], heads.values[0]), pages, strict=True):
         assert isinstance(stored, QuantizedKVPages)
         assert stored.shape == (4, PAGE, KV_HEADS, 64)
@@ -251,4 +249,4 @@ def test_tokens_go_to_their_slots_and_nowhere_else(bits: int) -> None:
         assert (stored.codes.flatten(0, 1)[others] == 77).all()
         codes, scales = (plane.flatten(0, 1)[slots] for plane in (stored.codes, stored.scales))
         found = dequantize_heads_reference(codes, scales, stored.format)
-        assert nmse(hadamard(found), new.double()) < NMSE[bits] / 2
+        assert nmse(hadamard_reference(found), new.double()) < NMSE[bits] / 2

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.matmul.embedding_lookup import embedding
+from ingle.kernels.formats.weight import QuantizedTensor
+from ingle.kernels.matmul.linear import embedding_reference
 
 MakeQuantized = Callable[..., QuantizedTensor]
 
@@ -19,10 +19,13 @@ def test_rows_are_those_of_the_whole_matrix(
     weight = make_quantized("Q6_K", 300, 512, tame=True)
     tokens = torch.tensor([299, 0, 7, 7])
     expected = dequantize(weight, dtype)[tokens]
-    assert torch.equal(embedding(tokens, weight, dtype), expected)
-    assert torch.equal(embedding(tokens, dequantize(weight), dtype), expected)
+    assert torch.equal(embedding_reference(tokens, weight, dtype), expected)
+    assert torch.equal(embedding_reference(tokens, dequantize(weight), dtype), expected)
 
 
 def test_no_tokens(make_quantized: MakeQuantized) -> None:
     none = torch.empty(0, dtype=torch.int64)
-    assert embedding(none, make_quantized("Q4_K", 4, 256), torch.float32).shape == (0, 256)
+    assert embedding_reference(none, make_quantized("Q4_K", 4, 256), torch.float32).shape == (
+        0,
+        256,
+    )

@@ -6,10 +6,9 @@ import pytest
 import torch
 from gpu.weights import random_weight
 
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.repacked_tensor import RepackedTensor, repack
-from ingle.kernels.formats.weight import PreparedWeight
-from ingle.kernels.matmul.linear_layer import LinearLayer
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import PreparedWeight, QuantizedTensor, RepackedTensor
+from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.matmul.stacked_layers import join_layers, stack_layers
 
 CPU = torch.device("cpu")

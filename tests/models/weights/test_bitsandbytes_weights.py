@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingle.kernels.formats.nf4 import dequantize_nf4
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
+from ingle.kernels.formats.weight import NF4Tensor
 from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights

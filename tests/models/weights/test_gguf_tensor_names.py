@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 import torch
 
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight import QuantizedTensor
 from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.errors import InvalidModel
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames

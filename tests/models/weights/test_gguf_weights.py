@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight import QuantizedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.models.errors import InvalidModel, ModelNotFound, UnsupportedModel
 from ingle.models.gguf.ggml_types import TENSOR_TYPES
