@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from ingle.kernels.errors import LaunchFailed
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 _SOURCE = Path(attention.__file__).with_name("attention_kernels.py")
+_HELPERS = "ingle.kernels.attention.key_bias_scores"
 _BUILDER = interpreter.InterpreterBuilder
 _TYPES = {
     "fp32": tl.float32,
@@ -57,7 +59,7 @@ class InterpretedTritonLibrary:
         """See `TritonLibrary`; the kernel has ended when this returns."""
         variant = self._variants.get(name)
         if variant is None:
-            raise LaunchFailed(f"Nobody compiled the kernel {name}.")
+            raise LaunchFailed(f"There is no compiled kernel {name}.")
         check_shape(name, grid)
         given = [
             _argument(each, kind)
@@ -88,7 +90,14 @@ def _load() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # The module that it imports becomes interpreted, too; others get the compiled one.
+    compiled = sys.modules.pop(_HELPERS, None)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[_HELPERS]
+        if compiled is not None:
+            sys.modules[_HELPERS] = compiled
     return module
 
 

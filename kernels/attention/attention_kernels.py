@@ -1,6 +1,6 @@
 """Attention over pages in Triton: split over the keys for few queries, and for chunks of prompts.
 
-Only what compiles or interprets kernels imports this; see `attention` for what launches them.
+Only what compiles or interprets kernels imports this; `triton_attention` launches them.
 """
 
 # The language has types, constants and rules of its own, which checkers of Python do not know.
@@ -12,6 +12,8 @@ Only what compiles or interprets kernels imports this; see `attention` for what 
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from .key_bias_scores import bias_scores
 
 PAGE_BITS = tl.constexpr(5)
 PAGE = tl.constexpr(32)
@@ -66,10 +68,8 @@ def attend_split(
     if (count > limit) | (block * per_block >= count):
         return
     length = tl.load(context_lengths + sequence)
-    row = tl.arange(0, ROWS)
-    token = tl.minimum(block * per_block + row // group, count - 1)
-    owned = (row < per_block * group) & (block * per_block + row // group < count)
-    position = length - count + token
+    owned, position, rows, out = _block_rows(start, count, length, block, per_block, group,
+                                             query_heads, kv_heads, ROWS)  # fmt: skip
     first = tl.maximum(length - count + block * per_block - window + 1, 0)
     last = length - count + tl.minimum((block + 1) * per_block, count)
     origin = first & -PAGE
@@ -78,36 +78,27 @@ def attend_split(
     begin = tl.program_id(2) * share
     end = tl.minimum(begin + share, tiles)
 
-    head = tl.program_id(1)
-    place = (start + token).to(tl.int64)
-    query_head = head * group + row % group
-    out = place * (kv_heads * group) + query_head
     split = tl.program_id(2).to(tl.int64) * tokens * (kv_heads * group)
     if (begin >= end) & (tl.num_programs(2) > 1):
         tl.store(log_sums + split + out, tl.full([ROWS], float("-inf"), tl.float32), mask=owned)
         return
     low, high, total, most = _start(ROWS, PADDED, BITS)
-    factor = scale * LOG2E
-    if soft_cap > 0:
-        factor = scale / soft_cap
-    q_low, q_high = _load_query(query, place * query_heads + query_head, owned, HEAD, PADDED, BITS,
-                                keys.dtype.element_ty)  # fmt: skip
+    factor = _score_factor(scale, soft_cap)
+    q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
     table = block_tables + sequence.to(tl.int64) * table_width
     for tile in range(begin, end):
         low, high, total, most = _attend_tile(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
             keys, key_scales, values, value_scales, cosine, sine, table,
-            origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+            origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
             HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
         )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
-    # A row may have seen no key of this part.
-    inverse = 1.0 / tl.where(total == 0.0, 1.0, total)
     if tl.num_programs(2) == 1:
-        _store(dense, out, owned, low, high, inverse, HEAD, PADDED, BITS)
+        _store(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
     else:
-        _store(outputs, split + out, owned, low, high, inverse, HEAD, PADDED, BITS)
+        _store(outputs, split + out, owned, low, high, total, HEAD, PADDED, BITS)
         tl.store(log_sums + split + out, (most + tl.log2(total)) * LN2, mask=owned)
 
 
@@ -135,10 +126,8 @@ def attend_chunk(
     if (count <= limit) | (block * per_block >= count):
         return
     length = tl.load(context_lengths + sequence)
-    row = tl.arange(0, ROWS)
-    token = tl.minimum(block * per_block + row // group, count - 1)
-    owned = (row < per_block * group) & (block * per_block + row // group < count)
-    position = length - count + token
+    owned, position, rows, out = _block_rows(start, count, length, block, per_block, group,
+                                             query_heads, kv_heads, ROWS)  # fmt: skip
     earliest = length - count + block * per_block
     last = length - count + tl.minimum((block + 1) * per_block, count)
     origin = tl.maximum(earliest - window + 1, 0) & -PAGE
@@ -146,27 +135,19 @@ def attend_chunk(
     # All rows see all keys of the tiles between `inner` and `outer`, and need no mask.
     outer = tl.maximum(earliest + 1 - origin, 0) // TILE
     inner = tl.minimum(tl.cdiv(tl.maximum(last - window - origin, 0), TILE), outer)
-    if PAIRS > 0:
-        # There are no registers for two loops.
+    if PAIRS > 0:  # there are no registers for two loops
         outer = inner
 
-    head = tl.program_id(1)
-    place = (start + token).to(tl.int64)
-    query_head = head * group + row % group
-    out = place * (kv_heads * group) + query_head
     low, high, total, most = _start(ROWS, PADDED, BITS)
-    factor = scale * LOG2E
-    if soft_cap > 0:
-        factor = scale / soft_cap
-    q_low, q_high = _load_query(query, place * query_heads + query_head, owned, HEAD, PADDED, BITS,
-                                keys.dtype.element_ty)  # fmt: skip
+    factor = _score_factor(scale, soft_cap)
+    q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
     table = block_tables + sequence.to(tl.int64) * table_width
     if PAIRS == 0:
         for tile in range(inner, outer):
             low, high, total, most = _attend_tile(
                 low, high, total, most, q_low, q_high, bias_query, out, owned,
                 keys, key_scales, values, value_scales, cosine, sine, table,
-                origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+                origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
                 HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, False,
             )  # fmt: skip
     for step in range(0, inner + tiles - outer):
@@ -174,13 +155,12 @@ def attend_chunk(
         low, high, total, most = _attend_tile(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
             keys, key_scales, values, value_scales, cosine, sine, table,
-            origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+            origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
             HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
         )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
-    inverse = 1.0 / tl.where(total == 0.0, 1.0, total)
-    _store(dense, out, owned, low, high, inverse, HEAD, PADDED, BITS)
+    _store(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
     if limit > 0:
         tl.store(log_sums + out, tl.full([ROWS], float("inf"), tl.float32), mask=owned)
 
@@ -204,6 +184,29 @@ def _find_sequence(query_starts, sequences, wanted, per_block):
 
 
 @triton.jit
+def _block_rows(
+    start, count, length, block, per_block, group, query_heads, kv_heads, ROWS: tl.constexpr
+):
+    """Of each row: has it a query, its position, and its places in `query` and in the outputs."""
+    row = tl.arange(0, ROWS)
+    token = tl.minimum(block * per_block + row // group, count - 1)
+    owned = (row < per_block * group) & (block * per_block + row // group < count)
+    place = (start + token).to(tl.int64)
+    head = tl.program_id(1) * group + row % group
+    position = length - count + token
+    return owned, position, place * query_heads + head, place * (kv_heads * group) + head
+
+
+@triton.jit
+def _score_factor(scale, soft_cap):
+    """The factor of products of queries and keys, in powers of two or before the soft cap."""
+    factor = scale * LOG2E
+    if soft_cap > 0:
+        factor = scale / soft_cap
+    return factor
+
+
+@triton.jit
 def _start(ROWS: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr):
     """Outputs (of codes of 4 bits in two halves), sums and maxima of no key at all."""
     WIDTH: tl.constexpr = PADDED // 2 if BITS == 4 else PADDED
@@ -217,27 +220,21 @@ def _load_query(
     query, heads, owned, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, stored
 ):
     """Rows in the type of the products, and for codes of 4 bits the second halves of heads, too."""
+    WIDTH: tl.constexpr = HEAD // 2 if BITS == 4 else HEAD
+    column = tl.arange(0, PADDED // 2 if BITS == 4 else PADDED)
+    mask = owned[:, None] & (column < WIDTH)[None, :]
+    where = heads[:, None] * HEAD + column[None, :]
+    low = tl.load(query + where, mask=mask, other=0.0).to(stored if BITS == 16 else tl.float16)
     if BITS == 4:
-        HALF: tl.constexpr = PADDED // 2
-        column = tl.arange(0, HALF)
-        mask = owned[:, None] & (column < HEAD // 2)[None, :]
-        where = heads[:, None] * HEAD + column[None, :]
-        low = tl.load(query + where, mask=mask, other=0.0).to(tl.float16)
-        high = tl.load(query + where + HEAD // 2, mask=mask, other=0.0).to(tl.float16)
-        return low, high
-    else:
-        column = tl.arange(0, PADDED)
-        mask = owned[:, None] & (column < HEAD)[None, :]
-        rows = tl.load(query + heads[:, None] * HEAD + column[None, :], mask=mask, other=0.0)
-        rows = rows.to(tl.float16 if BITS == 8 else stored)
-        return rows, rows
+        return low, tl.load(query + where + WIDTH, mask=mask, other=0.0).to(tl.float16)
+    return low, low
 
 
 @triton.jit
 def _attend_tile(
     low, high, total, most, q_low, q_high, bias_query, out, owned,
     keys, key_scales, values, value_scales, cosine, sine, table,
-    begin, last, position, window, kv_heads, head, factor, soft_cap,
+    begin, last, position, window, kv_heads, factor, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, TILE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
@@ -246,7 +243,7 @@ def _attend_tile(
     stored = key < last
     page = tl.load(table + (key >> PAGE_BITS), mask=stored, other=0)
     # Heads of all tokens in the pool can be counted in 32 bits; their elements cannot.
-    slot = ((page << PAGE_BITS) + (key & (PAGE - 1))) * kv_heads + head
+    slot = ((page << PAGE_BITS) + (key & (PAGE - 1))) * kv_heads + tl.program_id(1)
     slot = slot.to(tl.int64)
     key_rows = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
     # Values are on their way while there is something to do with keys.
@@ -257,7 +254,7 @@ def _attend_tile(
         scores = tl.dot(q_high, tl.trans(k_high), scores)
     scores *= factor
     if PAIRS > 0:
-        scores += _bias_scores(
+        scores += bias_scores(
             bias_query, out, owned, cosine, sine, begin, last, factor, PAIRS, TILE
         )
     elif soft_cap > 0:
@@ -357,91 +354,17 @@ def _scaled(FORM: tl.constexpr, codes, scale):
 
 
 @triton.jit
-def _bias_scores(
-    bias_query, out, owned, cosine, sine, begin, last, factor, PAIRS: tl.constexpr,
-    TILE: tl.constexpr,
-):  # fmt: skip
-    """What a bias that keys are stored without adds to the scores of the keys from `begin`."""
-    SOME: tl.constexpr = 32
-    # Tables may have a factor, which is in all of their numbers.
-    factor = factor / tl.load(cosine)
-    scores = tl.zeros([owned.shape[0], TILE], tl.float32)
-    if owned.shape[0] == 16:
-        for chunk in tl.static_range(PAIRS // SOME):
-            scores = _bias_part(scores, bias_query, out, owned, cosine, sine, begin, last, factor,
-                                chunk * SOME, SOME, PAIRS, TILE)  # fmt: skip
-    else:
-        # There are no registers for more than one part at a time.
-        for chunk in range(PAIRS // SOME):
-            scores = _bias_part(scores, bias_query, out, owned, cosine, sine, begin, last, factor,
-                                chunk * SOME, SOME, PAIRS, TILE)  # fmt: skip
-    return scores
-
-
-@triton.jit
-def _bias_part(
-    scores, bias_query, out, owned, cosine, sine, begin, last, factor, first,
-    SOME: tl.constexpr, PAIRS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Of the pairs from `first`.
-
-    Queries are rotated to the first key, which leaves rotations by less than a tile: those that all
-    tiles and layers read, so that they come from the cache.
-    """
-    # Keys are never negative, so this adds nothing, but no compiler knows it: what is the same for
-    # all tiles would be kept in registers that are not there.
-    pair = first + tl.arange(0, SOME) + (begin >> 31) * SOME
-    rows = bias_query + out[:, None] * (2 * PAIRS) + pair[None, :]
-    first = tl.load(rows, mask=owned[:, None], other=0.0) * factor
-    second = tl.load(rows + PAIRS, mask=owned[:, None], other=0.0) * factor
-    place = begin.to(tl.int64) * PAIRS + pair
-    to_cosine = tl.load(cosine + place)[None, :]
-    to_sine = tl.load(sine + place)[None, :]
-    key = tl.arange(0, TILE)
-    turned = key[:, None] * PAIRS + pair[None, :]
-    mask = (key < last)[:, None]
-    near_cosine = tl.load(cosine + turned, mask=mask, other=0.0)
-    near_sine = tl.load(sine + turned, mask=mask, other=0.0)
-    scores = _precise_dot(first * to_cosine + second * to_sine, near_cosine, scores)
-    return _precise_dot(second * to_cosine - first * to_sine, near_sine, scores)
-
-
-@triton.jit
-def _precise_dot(rows, columns, sums):
-    """Products of rows with rows as those of float32: off by 2^-22 of them.
-
-    Biases are hundreds of times what the rest of a key is, so that sixteen bits of a number are not
-    enough: every number is two of them.
-    """
-    rows_high, rows_low = _halves(rows)
-    columns_high, columns_low = _halves(columns)
-    sums = tl.dot(rows_low, tl.trans(columns_high), sums)
-    sums = tl.dot(rows_high, tl.trans(columns_low), sums)
-    return tl.dot(rows_high, tl.trans(columns_high), sums)
-
-
-@triton.jit
-def _halves(numbers):
-    """Numbers in float32 as sums of two in float16."""
-    high = numbers.to(tl.float16)
-    return high, (numbers - high.to(tl.float32)).to(tl.float16)
-
-
-@triton.jit
 def _store(
-    target, out, owned, low, high, inverse, HEAD: tl.constexpr, PADDED: tl.constexpr,
+    target, out, owned, low, high, total, HEAD: tl.constexpr, PADDED: tl.constexpr,
     BITS: tl.constexpr,
 ):  # fmt: skip
-    """Rows of heads in the type of `target`."""
+    """Rows of heads, divided by `total`, in the type of `target`."""
+    # A row may have seen no key of its part.
+    inverse = 1.0 / tl.where(total == 0.0, 1.0, total)
+    WIDTH: tl.constexpr = HEAD // 2 if BITS == 4 else HEAD
+    column = tl.arange(0, PADDED // 2 if BITS == 4 else PADDED)
+    mask = owned[:, None] & (column < WIDTH)[None, :]
+    where = target + out[:, None] * HEAD + column[None, :]
+    tl.store(where, (low * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
     if BITS == 4:
-        HALF: tl.constexpr = HEAD // 2
-        column = tl.arange(0, PADDED // 2)
-        mask = owned[:, None] & (column < HALF)[None, :]
-        where = target + out[:, None] * HEAD + column[None, :]
-        tl.store(where, (low * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
-        tl.store(where + HALF, (high * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
-    else:
-        column = tl.arange(0, PADDED)
-        mask = owned[:, None] & (column < HEAD)[None, :]
-        where = target + out[:, None] * HEAD + column[None, :]
-        tl.store(where, (low * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
+        tl.store(where + WIDTH, (high * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
