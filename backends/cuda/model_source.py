@@ -32,6 +32,6 @@ def open_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
         from ..text.tokenization.hf_tokenizer import HFTokenizer
 
         return HFTokenizer(path, vocab_size)
-    from ..llama_cpp.vocabulary import LlamaVocabulary
+    from ..llama_cpp.llama_tokenizer import LlamaVocabulary
 
     return LlamaVocabulary(path)

@@ -12,8 +12,7 @@ from ..engine.batch import Sampled, ScheduledChunk
 from ..engine.constraint import Constraint
 from ..engine.logprobs import token_logprobs
 from ..engine.sequence import Sequence
-from .dry_samplers import DrySamplers
-from .sampler_chain import SamplerChain
+from .sampler_chain import DrySamplers, SamplerChain
 
 Logits = NDArray[np.float32]
 
@@ -50,7 +49,7 @@ class LlamaBatchSampler:
         tokens: list[int] = []
         logprobs: list[TokenLogprobs] | None = None if wanted is None else []
         for offset, row in enumerate(logits):
-            token = self._draw(sequence, row, position + offset)
+            token = self._sample_row(sequence, row, position + offset)
             tokens.append(token)
             if logprobs is not None:
                 logprobs.append(token_logprobs(row, token, wanted or 0))
@@ -74,15 +73,15 @@ class LlamaBatchSampler:
         self._chains.clear()
         self._dry_samplers.close()
 
-    def _draw(self, sequence: Sequence, row: Logits, position: int) -> int:
+    def _sample_row(self, sequence: Sequence, row: Logits, position: int) -> int:
         constraint = sequence.constraint
         if constraint is not None:
-            return self._draw_constrained(sequence, constraint, row)
+            return self._sample_constrained(sequence, constraint, row)
         if sequence.sampling.is_plain_greedy:
             return int(row.argmax())
         return self._chain(sequence).sample(self._context, position)
 
-    def _draw_constrained(self, sequence: Sequence, constraint: Constraint, row: Logits) -> int:
+    def _sample_constrained(self, sequence: Sequence, constraint: Constraint, row: Logits) -> int:
         """Sample an allowed token; after the constraint fails, the token is meaningless."""
         best = int(row.argmax())
         greedy = sequence.sampling.is_plain_greedy

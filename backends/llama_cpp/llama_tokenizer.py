@@ -6,6 +6,7 @@ import ctypes
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 
 import llama_cpp
 
@@ -13,6 +14,7 @@ from ..base.errors import LoadFailed
 from ..text.tokenization.rerank_pairs import PairMarks
 from ..text.tokenization.tokenizer import END_OF_FILE_TOKENS, InfillToken
 from .llama_model import LlamaModel
+from .native_log import NativeLog
 
 _LONG = 2**14
 """Characters above which a text with control tokens is tokenised in segments."""
@@ -155,6 +157,22 @@ class LlamaTokenizer:
         return self._piece(token_id, special=True).decode("utf-8", "replace")
 
 
+class LlamaVocabulary(LlamaTokenizer):
+    """llama.cpp's tokenizer for a file whose weights another engine loads."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the vocabulary; raises `LoadFailed`."""
+        log = NativeLog()
+        try:
+            super().__init__(LlamaModel(path, vocab_only=True, log=log))
+        finally:
+            log.close()
+
+    def close(self) -> None:
+        """Free the vocabulary; it cannot be used afterwards."""
+        self._model.close()
+
+
 def _token_id(value: object) -> int:
     """Narrow what the binding annotates as a C type and ctypes returns as an int."""
     assert isinstance(value, int)
@@ -162,10 +180,10 @@ def _token_id(value: object) -> int:
 
 
 def check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:
-    """Raise `LoadFailed` for a vocabulary over which llama.cpp would end at some texts.
+    """Raise `LoadFailed` for a vocabulary without tokens for all bytes.
 
-    It writes what no token spells byte by byte, and does not ask whether there is a token of a
-    byte: the first text that needs a missing one ends the process.
+    llama.cpp encodes what no token spells byte by byte without checking that the byte has a token:
+    the first text that needs a missing one ends the process.
     """
     if llama_cpp.llama_vocab_type(vocab) != llama_cpp.LLAMA_VOCAB_TYPE_SPM:
         return

@@ -9,6 +9,8 @@ from collections import deque
 
 import llama_cpp
 
+from ..base.load_spec import LoadSpec
+
 # ggml's log levels; a continuation extends the previous line.
 _WARN, _ERROR, _CONTINUATION = 3, 4, 5
 
@@ -89,3 +91,27 @@ class NativeLog:
         if (match := _NOT_LOCKED.search(text)) is not None:
             reason: bytes = match[1] or match[2]
             self.lock_failure = reason.decode("utf-8", "replace").strip()
+
+
+def load_warnings(spec: LoadSpec, log: NativeLog, layers: int) -> list[str]:
+    """Return a sentence for each setting of `spec` that llama.cpp did not apply.
+
+    llama.cpp continues without a GPU, without locked memory and without flash attention. `layers`
+    is the most that a GPU could take.
+    """
+    warnings: list[str] = []
+    if log.layers_on_gpu < min(spec.gpu_layers, layers):
+        found = (
+            f"{log.layers_on_gpu} are on a GPU; the others run on the CPU"
+            if log.gpus
+            else "llama.cpp finds no GPU it can use; all layers run on the CPU"
+        )
+        warnings.append(f"gpu_layers is {spec.gpu_layers}, but {found}.")
+    if spec.mlock and log.lock_failure:
+        warnings.append(
+            f"The weights are not locked in memory ({log.lock_failure}) and may be swapped out; "
+            "raise the limit of locked memory (ulimit -l) and load the model again."
+        )
+    if spec.flash_attention == "on" and not log.flash_attention:
+        warnings.append("llama.cpp has no flash attention for this model; it computes without.")
+    return warnings

@@ -1,9 +1,11 @@
-"""llama.cpp sampler chains, one per sequence."""
+"""llama.cpp sampler chains, one per sequence, and the cache of their DRY samplers."""
 
 from __future__ import annotations
 
 import ctypes
 import secrets
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -12,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.sampling_params import SamplingParams, active_options
-from .dry_samplers import DrySamplers
 
 # The largest 32-bit number is llama.cpp's code for a random seed, so it is excluded.
 _SEEDS = 2**32 - 1
@@ -30,6 +31,10 @@ CHAIN_OPTIONS = frozenset(
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 Sampler: TypeAlias = "llama_cpp.llama_sampler_p"
+
+_KEPT_DRY = 8
+
+_DryKey = tuple[tuple[str, ...], float, float, int, int]
 
 
 class SamplerChain:
@@ -173,3 +178,56 @@ def _logit_bias(bias: dict[int, float], vocab_size: int) -> Sampler:
         entry.token = token
         entry.bias = value
     return llama_cpp.llama_sampler_init_logit_bias(vocab_size, len(bias), entries)
+
+
+class DrySamplers:
+    """Keeps the most recent DRY samplers, from which new ones are cloned; thread-safe.
+
+    Creating one searches the vocabulary for 10 to 60 ms per sequence breaker; a clone takes
+    microseconds.
+    """
+
+    def __init__(self, vocab: llama_cpp.llama_vocab_p, *, window: int) -> None:
+        """No sampler looks back further than `window` tokens."""
+        self._vocab = vocab
+        self._max_window = window
+        self._made: OrderedDict[_DryKey, Sampler] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Create the sampler for these parameters, if they need one, before it is used."""
+        if params.has_dry:
+            with self._lock:
+                self._prototype(params)
+
+    def new(self, params: SamplingParams) -> Sampler:
+        """Return a sampler without history; the caller frees it."""
+        with self._lock:
+            return llama_cpp.llama_sampler_clone(self._prototype(params))
+
+    def close(self) -> None:
+        """Free the cached samplers."""
+        while self._made:
+            llama_cpp.llama_sampler_free(self._made.popitem()[1])
+
+    def _prototype(self, params: SamplingParams) -> Sampler:
+        breakers = tuple(dict.fromkeys(params.dry_sequence_breakers))
+        # llama.cpp allocates the whole look-back window.
+        last_n = params.dry_penalty_last_n
+        window = self._max_window if last_n < 0 else min(last_n, self._max_window)
+        numbers = (params.dry_multiplier, params.dry_base, params.dry_allowed_length, window)
+        key = (breakers, *numbers)
+        sampler = self._made.get(key)
+        if sampler is None:
+            texts = [text.encode("utf-8", "replace") for text in breakers]
+            array = (ctypes.c_char_p * len(texts))(*texts)
+            sampler = llama_cpp.llama_sampler_init_dry(  # pyright: ignore[reportUnknownMemberType]
+                self._vocab, *numbers, array, len(texts)
+            )
+            if not sampler:
+                raise MemoryError("llama.cpp made no sampler")
+            self._made[key] = sampler
+            if len(self._made) > _KEPT_DRY:
+                llama_cpp.llama_sampler_free(self._made.popitem(last=False)[1])
+        self._made.move_to_end(key)
+        return sampler

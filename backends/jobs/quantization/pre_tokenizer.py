@@ -13,7 +13,7 @@ from pathlib import Path
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_writer import Value, encode_header, encode_pair
 
-from ...llama_cpp.vocabulary import LlamaVocabulary
+from ...llama_cpp.llama_tokenizer import LlamaVocabulary
 from ...text.tokenization.hf_tokenizer import HFTokenizer
 
 KEY = "tokenizer.ggml.pre"

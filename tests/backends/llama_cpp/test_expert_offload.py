@@ -7,8 +7,7 @@ import gguf
 import numpy as np
 import pytest
 
-from ingle.backends.llama_cpp.expert_offload import experts_pattern
-from ingle.backends.llama_cpp.llama_model import LlamaModel
+from ingle.backends.llama_cpp.llama_model import LlamaModel, experts_pattern
 from ingle.backends.llama_cpp.native_log import NativeLog
 
 BLOCKS, EXPERTS, WIDTH, INSIDE, VOCAB = 2, 4, 64, 32, 32

@@ -13,7 +13,7 @@ import llama_cpp
 import pytest
 
 from ingle.backends.hardware.thread_plan import CpuInventory, LogicalCpu, plan_threads
-from ingle.backends.llama_cpp import model_runner
+from ingle.backends.llama_cpp import llama_context
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 
 pytestmark = pytest.mark.model
@@ -27,7 +27,7 @@ def test_the_device_tells_the_threads(smollm2_path: Path, load_model: LoadModel)
     assert runner.info().device == "CPU, 1 thread"
     context = runner._ctx  # pyright: ignore[reportPrivateUsage]
     assert llama_cpp.llama_n_threads(context) == llama_cpp.llama_n_threads_batch(context) == 1
-    automatic = plan_threads(model_runner.read_inventory())
+    automatic = plan_threads(llama_context.read_inventory())
     assert load_model(smollm2_path).info().device == f"CPU, {automatic}"
 
 
@@ -42,7 +42,7 @@ def test_a_hybrid_processor_computes_on_its_fast_cores(
     fast = max(before)
     cpus = tuple(LogicalCpu(cpu, cpu, cpu == fast) for cpu in before)
     hybrid = CpuInventory(cpus, can_pin=True)
-    monkeypatch.setattr(model_runner, "read_inventory", lambda: hybrid)
+    monkeypatch.setattr(llama_context, "read_inventory", lambda: hybrid)
     runner = load_model(smollm2_path)
     try:
         assert runner.info().device == "CPU, 1 P-core"

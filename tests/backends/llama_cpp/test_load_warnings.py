@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.backends.llama_cpp.load_warnings import load_warnings
-from ingle.backends.llama_cpp.native_log import NativeLog
+from ingle.backends.llama_cpp.native_log import NativeLog, load_warnings
 
 LAYERS = 31
 

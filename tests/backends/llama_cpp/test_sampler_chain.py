@@ -13,11 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.backends.llama_cpp.dry_samplers import DrySamplers
 from ingle.backends.llama_cpp.llama_model import LlamaModel
 from ingle.backends.llama_cpp.llama_tokenizer import LlamaTokenizer
 from ingle.backends.llama_cpp.native_log import NativeLog
-from ingle.backends.llama_cpp.sampler_chain import SamplerChain
+from ingle.backends.llama_cpp.sampler_chain import DrySamplers, SamplerChain
 
 pytestmark = pytest.mark.model
 

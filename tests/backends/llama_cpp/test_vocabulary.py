@@ -12,8 +12,8 @@ import pytest
 
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
+from ingle.backends.llama_cpp.llama_tokenizer import LlamaVocabulary
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 
 ReadVectors = Callable[[str], list[tuple[str, list[int]]]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
+from ingle.backends.llama_cpp.llama_tokenizer import LlamaVocabulary
 from ingle.backends.text.tokenization.hf_tokenizer import HFTokenizer
 
 ReadVectors = Callable[[str], list[tuple[str, list[int]]]]

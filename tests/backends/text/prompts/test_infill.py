@@ -12,7 +12,7 @@ from ingle.backends.base.events import Delta, Started
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
+from ingle.backends.llama_cpp.llama_tokenizer import LlamaVocabulary
 from ingle.backends.testing.byte_tokenizer import BOS, FILE, MIDDLE, PREFIX, SUFFIX, ByteTokenizer
 from ingle.backends.text.prompts.infill import NEAR_TOKENS, InfillMarks, InfillPrompts, find_marks
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder

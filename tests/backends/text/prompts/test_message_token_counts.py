@@ -11,7 +11,7 @@ import pytest
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall
 from ingle.backends.base.requests import GenerateRequest
-from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
+from ingle.backends.llama_cpp.llama_tokenizer import LlamaVocabulary
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.prompts.message_marks import MessageMarks
 from ingle.backends.text.prompts.message_token_counts import MessageCounter, MessageTokens
