@@ -20,8 +20,8 @@ from ingle.models.store.model_store import ModelStore
 
 from ..benchmark.bench_report import BenchReport
 from ..cli.command_errors import CommandError
-from ..client.api_types import LoadedModel
 from ..client.client_errors import ClientError
+from ..client.model_types import LoadedModel
 from ..client.sync_client import DaemonClient
 from ..library.model_places import model_places
 from ..settings.config import Config
@@ -32,9 +32,9 @@ _SIZES = (1, 2, 4, 8, 14, 32, 70, 120)
 _BITS = 4.85
 _ALONE = ("baseline", "clients=1")
 """The benchmark variants that measure a single answer with the settings as they are."""
-_LEAST_WRITTEN = 128
+_LEAST_GENERATED = 128
 """Tokens; shorter answers are dominated by noise."""
-_MOST_GUESSED = 0.1
+_MOST_DRAFTED = 0.1
 """Share of tokens; with more accepted draft tokens, the rate says little about the model."""
 _MUCH_BETTER = 0.5
 """Doublings of size that are worth mentioning."""
@@ -87,8 +87,8 @@ def advise_for_machine(
     capacity = capacity_of(
         machine,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        own=frozenset(each["pid"] for each in loaded if each["pid"]),
-        own_memory=sum(each["rss"] for each in loaded),
+        own=frozenset(each.pid for each in loaded if each.pid),
+        own_memory=sum(each.rss for each in loaded),
     )
     measured = [*measured_speeds(loaded), *_benched(benches)]
     capacity = calibrate(capacity, candidates, measured)
@@ -192,7 +192,7 @@ def _loaded(config: Config) -> list[LoadedModel]:
     """Return the daemon's loaded models; none if it does not run."""
     client = DaemonClient(config.socket)
     try:
-        return client.status()["models"] if client.answers() else []
+        return client.status().models if client.answers() else []
     except ClientError:
         return []
 
@@ -200,12 +200,12 @@ def _loaded(config: Config) -> list[LoadedModel]:
 def measured_speeds(models: Iterable[LoadedModel]) -> Iterator[MeasuredSpeed]:
     """Yield the rates of loaded models that have generated enough tokens."""
     for model in models:
-        written, guessed = model["completion_tokens_total"], model["accepted_tokens_total"]
-        if written >= _LEAST_WRITTEN and guessed <= _MOST_GUESSED * written:
+        generated, drafted = model.completion_tokens_total, model.accepted_tokens_total
+        if generated >= _LEAST_GENERATED and drafted <= _MOST_DRAFTED * generated:
             yield MeasuredSpeed(
-                name=model["name"],
-                decode=float(model["decode_rate"]),
-                on_gpu=bool(model["layers"]) and model["layers_on_gpu"] >= model["layers"],
+                name=model.name,
+                decode=model.decode_rate,
+                on_gpu=0 < model.layers <= model.layers_on_gpu,
             )
 
 

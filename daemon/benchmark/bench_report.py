@@ -65,6 +65,11 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, str]
     measurements: list[Measurement]
 
+    @property
+    def workload(self) -> tuple[int, int]:
+        """What every variant computes: tokens of a prompt and of an answer."""
+        return self.prompt_tokens, self.answer_tokens
+
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """How one figure of one variant differs from an earlier report's.

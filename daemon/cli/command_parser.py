@@ -1,17 +1,23 @@
-"""The argument parser of commands."""
+"""The argument parser of commands, types of arguments, and subcommands."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from typing import NoReturn
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from .command_errors import UsageError
 
 
 class CommandParser(ArgumentParser):
-    """Raises `UsageError`, while argparse would print its usage and exit."""
+    """Raises `UsageError`, while argparse would print its usage and exit.
 
-    def __init__(self, command: str, description: str, *, examples: str = "") -> None:
+    Commands that print facts have the option `--json`.
+    """
+
+    def __init__(
+        self, command: str, description: str, *, examples: str = "", json: bool = True
+    ) -> None:
         super().__init__(
             prog=f"ingle {command}",
             description=description,
@@ -19,12 +25,56 @@ class CommandParser(ArgumentParser):
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        if json:
+            self.add_argument("--json", action="store_true", help="print JSON for programs")
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a sentence."""
         sentence = message[:1].upper() + message[1:].rstrip(".") + "."
         raise UsageError(sentence, f"`{self.prog} --help` shows the options.")
 
-    def add_json(self) -> None:
-        """Add the flag of every command that prints facts."""
-        self.add_argument("--json", action="store_true", help="print JSON for programs")
+
+def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return the type of an argument: a number from `low` to `high`, by default below 2^31."""
+    expected = f"a whole number, {low} or more"
+    if high is not None:
+        expected = f"a whole number from {low} to {high}"
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= (2**31 - 1 if high is None else high):
+            raise ArgumentTypeError(f"it must be {expected}, not '{text}'")
+        return value
+
+    return parse
+
+
+def given(options: Namespace, *names: str) -> dict[str, Any]:
+    """Return those of these options that have a value."""
+    values = {name: getattr(options, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def run_subcommand(
+    command: str,
+    usage: str,
+    subcommands: Mapping[str, Callable[[Sequence[str]], int]],
+    arguments: Sequence[str],
+) -> int:
+    """Run the subcommand that the first argument names; the one named "" takes only options.
+
+    Raises `UsageError` if there is no such subcommand.
+    """
+    name = arguments[0] if arguments else ""
+    if name in {"-h", "--help"}:
+        print(usage, end="")
+        return 0
+    if "" in subcommands and (not name or name.startswith("-")):
+        return subcommands[""](arguments)
+    if name not in subcommands:
+        what = f"There is no `ingle {command} {name}`." if name else "A subcommand is missing."
+        raise UsageError(what, f"Subcommands: {', '.join(filter(None, subcommands))}.")
+    return subcommands[name](arguments[1:])

@@ -11,15 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..client.client_errors import ConnectionLost, DaemonUnreachable
-from ..client.sync_client import DaemonClient
+from ..client.client_errors import DaemonUnreachable
 from ..settings.config import Config
 from ..stores.log_files import open_log
 from ..terminal.terminal_output import print_status
 from .command_errors import CommandError
-from .server.version import installed_version
+
+if TYPE_CHECKING:
+    from ..client.sync_client import DaemonClient
 
 SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
 """`-P` keeps the working folder off the path, where a user's folders could hide other packages.
@@ -43,7 +46,7 @@ def ensure_daemon(
 
     Concurrent commands are safe: one starts the daemon, the others wait for it.
     """
-    client = DaemonClient(config.socket)
+    client = _client(config)
     if client.answers() and not _may_be_replaced(client, say):
         return client
     config.paths.make_private()
@@ -63,7 +66,7 @@ def ensure_daemon(
                 pid = _start(config, client, command, deadline)
                 if pid is not None:
                     say(f"Started the ingle daemon (pid {pid}).")
-                    _tell_of_taken_port(config, client, say)
+                    _warn_of_taken_port(config, client, say)
                 break
             _pause_until(deadline, config)
     return client
@@ -73,15 +76,21 @@ def running_daemon(config: Config) -> DaemonClient | None:
     """Return a client of the daemon if it runs, else None; raises `CommandError` if it does not
     answer.
     """
-    client = DaemonClient(config.socket)
+    client = _client(config)
     return client if client.answers() else None
 
 
-def _tell_of_taken_port(config: Config, client: DaemonClient, say: Callable[[str], None]) -> None:
+def _client(config: Config) -> DaemonClient:
+    from ..client.sync_client import DaemonClient
+
+    return DaemonClient(config.socket)
+
+
+def _warn_of_taken_port(config: Config, client: DaemonClient, say: Callable[[str], None]) -> None:
     """Warn of a port in use: commands work without TCP, but an editor would reach the other
     program.
     """
-    if config.port >= 0 and client.status()["address"] is None:
+    if config.port >= 0 and client.status().address is None:
         say(f"Another program uses port {config.port}: only ingle's own commands reach the daemon.")
         say("For editors set INGLE_PORT to a free one (0 takes any), then `ingle stop`.")
 
@@ -91,17 +100,17 @@ def _may_be_replaced(client: DaemonClient, say: Callable[[str], None]) -> bool:
 
     A newer one belongs to another installation, and stays. One that is ending is replaced, too.
     """
-    installed = installed_version()
+    installed = metadata.version("ingle")
     try:
         status = client.status()
-        running = status["version"]
+        running = status.version
         if running == installed:
             return False
-        pulls = client.pulls()
-    except (ConnectionLost, DaemonUnreachable):
+        pulls = client.models().pulls
+    except DaemonUnreachable:
         return True
     say(f"The running daemon is ingle {running}, this command is {installed}.")
-    busy = any(model["running"] or model["waiting"] for model in status["models"])
+    busy = any(model.running or model.waiting for model in status.models)
     if _number(running) < _number(installed) and not busy and not pulls:
         return True
     say("`ingle stop` ends the old one; the next command starts the new one.")

@@ -7,9 +7,12 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..client.api_types import ModelEntry
 from .command_errors import CommandError
+
+if TYPE_CHECKING:
+    from ..client.model_types import ModelEntry
 
 _HUB = re.compile(r"(https://)?(www\.)?(hf\.co|huggingface\.co)/", re.IGNORECASE)
 
@@ -42,8 +45,8 @@ def matching_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry |
     Installed models come first in the list, so they take precedence over those of the catalog.
     """
     wanted = reference.lower()
-    exact = [entry for entry in models if entry["name"].lower() == wanted]
-    family = [entry for entry in models if entry["name"].lower().partition(":")[0] == wanted]
+    exact = [entry for entry in models if entry.name.lower() == wanted]
+    family = [entry for entry in models if entry.name.lower().partition(":")[0] == wanted]
     found = exact or family
     return found[0] if found else None
 
@@ -52,7 +55,7 @@ def find_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry:
     """Like `matching_entry`; raises `CommandError` with the most similar name."""
     if entry := matching_entry(models, reference):
         return entry
-    names = [entry["name"] for entry in models]
+    names = [entry.name for entry in models]
     nearest = get_close_matches(reference, names + [n.partition(":")[0] for n in names], n=1)
     raise CommandError(
         f"There is no model '{reference}' here or in the catalog.",

@@ -6,10 +6,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
-from ..client.api_types import PullProgress
 from ..terminal.terminal_output import format_bytes, format_seconds, strip_control_characters
+
+if TYPE_CHECKING:
+    from ..client.model_types import PullProgress
 
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines."""
@@ -18,7 +20,10 @@ _ERASE_TO_END = "\x1b[K"
 
 
 class ProgressReport:
-    """Shows progress on `stream`; call `close` before printing anything else."""
+    """Shows progress on `stream`, and erases its line at the end of a `with` block.
+
+    Call `close` before anything else is printed.
+    """
 
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -30,12 +35,18 @@ class ProgressReport:
         self._last_status = ""
         self._last_time = float("-inf")
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.erase()
+
     def show(self, progress: PullProgress) -> None:
         """Show the progress of a pull."""
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
             self._rewrite(progress_bar(progress, columns - 1, self._fill()))
-        elif self._is_due(progress["status"]):
+        elif self._is_due(progress.status):
             print(progress_line(progress), file=self._stream, flush=True)
 
     def show_loading(self, model: str, fraction: float | None = None) -> None:
@@ -51,15 +62,15 @@ class ProgressReport:
 
     def erase(self) -> None:
         """Erase the line in a terminal."""
-        if self._open:
-            self._stream.write(f"\r{_ERASE_TO_END}")
-            self._stream.flush()
-            self._open = False
+        self._end(f"\r{_ERASE_TO_END}")
 
     def close(self) -> None:
         """Keep the line in a terminal, and start a new one."""
+        self._end("\n")
+
+    def _end(self, text: str) -> None:
         if self._open:
-            self._stream.write("\n")
+            self._stream.write(text)
             self._stream.flush()
             self._open = False
 
@@ -84,12 +95,12 @@ def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str
     """Return name, bar, share, size, speed and time left in `columns` cells; what does not fit is
     left out.
     """
-    name = strip_control_characters(progress["model"])
+    name = strip_control_characters(progress.model)
     facts = _facts(progress)
-    total = progress["total"]
-    if not total or progress["status"] == "resolving":
-        return f"{name}  {progress['status']}  {'  '.join(facts)}".rstrip()[:columns]
-    share = min(1.0, progress["received"] / total)
+    total = progress.total
+    if not total or progress.status == "resolving":
+        return f"{name}  {progress.status}  {'  '.join(facts)}".rstrip()[:columns]
+    share = min(1.0, progress.received / total)
     while facts and len(name) + len("  ".join(facts)) + 20 > columns:
         facts.pop()
     text = "  ".join([f"{share:4.0%}", *facts])
@@ -102,23 +113,23 @@ def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str
 
 def progress_line(progress: PullProgress) -> str:
     """Return the same as one plain line for logs."""
-    total = progress["total"]
+    total = progress.total
     facts = _facts(progress)
     if total:
-        facts.insert(0, f"{min(1.0, progress['received'] / total):.0%}")
-    text = strip_control_characters(f"{progress['model']}: {progress['status']}")
+        facts.insert(0, f"{min(1.0, progress.received / total):.0%}")
+    text = strip_control_characters(f"{progress.model}: {progress.status}")
     return f"{text}, {', '.join(facts)}" if facts else text
 
 
 def _facts(progress: PullProgress) -> list[str]:
     """Return the facts, most important first."""
-    received, total, eta = progress["received"], progress["total"], progress["eta"]
+    received, total, eta = progress.received, progress.total, progress.eta
     facts: list[str] = []
     if received or total:
         size = format_bytes(received) if received else "0 B"
         facts.append(f"{size} of {format_bytes(total)}" if total else size)
-    if progress["status"] == "downloading" and progress["bytes_per_second"] > 0:
-        facts.append(f"{format_bytes(progress['bytes_per_second'])}/s")
+    if progress.status == "downloading" and progress.bytes_per_second > 0:
+        facts.append(f"{format_bytes(progress.bytes_per_second)}/s")
         if eta is not None:
             facts.append(f"{format_seconds(max(1.0, eta))} left")
     return facts

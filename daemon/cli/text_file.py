@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..terminal.terminal_output import strip_control_characters
 from .command_errors import UsageError
 
 _LARGEST = 1 << 24
@@ -15,17 +14,16 @@ def read_text_file(name: str, what: str, *, if_too_long: str) -> str:
 
     Raises `UsageError`, whose hint is `if_too_long` for a longer one.
     """
-    shown = strip_control_characters(name)
     try:
         with Path(name).open("rb") as file:
             raw = file.read(_LARGEST + 1)
     except OSError as error:
-        raise UsageError(f"{what} {shown} cannot be read: {error.strerror}.") from error
+        raise UsageError(f"{what} {name} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # a NUL in the name
-        raise UsageError(f"{shown} cannot be the name of a file.") from error
+        raise UsageError(f"{name} cannot be the name of a file.") from error
     if len(raw) > _LARGEST:
-        raise UsageError(f"{what} {shown} is longer than {_LARGEST >> 20} MiB.", if_too_long)
+        raise UsageError(f"{what} {name} is longer than {_LARGEST >> 20} MiB.", if_too_long)
     try:
         return raw.decode("utf-8-sig")
     except ValueError as error:
-        raise UsageError(f"{shown} is not UTF-8 text.", "Convert it first.") from error
+        raise UsageError(f"{name} is not UTF-8 text.", "Convert it first.") from error

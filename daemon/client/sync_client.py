@@ -5,7 +5,6 @@ Built on `http.client`, because importing httpx takes longer than most commands 
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
@@ -14,9 +13,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
 from pathlib import Path
-from typing import Any, cast
+from typing import TypeVar, cast
 
-from .api_types import ModelEntry, Status
+import msgspec
+
+from .answer import tolerant
 from .client_errors import (
     ClientError,
     ConnectionLost,
@@ -24,9 +25,12 @@ from .client_errors import (
     DaemonSilent,
     DaemonUnreachable,
 )
+from .daemon_types import Status
+from .error_types import read_error
+from .model_types import ModelEntries
 from .sse_parser import ServerSentEvent, ServerSentEventParser
 
-JsonObject = dict[str, Any]
+T = TypeVar("T")
 
 STREAM_SILENCE = 60.0
 """Seconds after which a stream counts as dead; the daemon sends a comment every 15."""
@@ -41,7 +45,7 @@ class UnixConnection(HTTPConnection):
         self._timeout = timeout
 
     def connect(self) -> None:
-        """Connect and check who answers; raises `OSError` or `ClientError`."""
+        """Connect, and check the user of the listener; raises `OSError` or `ClientError`."""
         if sys.platform == "win32":
             raise ClientError(
                 "The command line talks to the daemon over a unix socket, which this system lacks.",
@@ -54,7 +58,7 @@ class UnixConnection(HTTPConnection):
             self._check_listener()
 
     def _check_listener(self) -> None:
-        """Refuse a stranger's socket: what is typed here must not reach another user."""
+        """Refuse another user's socket: what is typed here must not reach them."""
         credentials = struct.Struct("3i")
         packed = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
         pid, uid, _ = cast("tuple[int, int, int]", credentials.unpack(packed))
@@ -72,71 +76,77 @@ class DaemonClient:
         self.socket_path = socket_path
 
     def answers(self, timeout: float = 5.0) -> bool:
-        """True when the daemon is alive, False when there is none or it just ends.
+        """Whether a daemon answers; False also if it is just ending.
 
-        Raises `ClientError`, where it is silent or not ours.
+        Raises `ClientError` if it is silent or belongs to another user.
         """
         try:
-            self.get("/health", timeout=timeout)
-        except (DaemonUnreachable, ConnectionLost):
+            self.get("/health", dict, timeout=timeout)
+        except DaemonUnreachable:
             return False
         return True
 
     def status(self) -> Status:
-        """The state of the daemon and its loaded models."""
-        return cast("Status", self.get("/ingle/v1/status"))
+        """Return the state of the daemon and its loaded models."""
+        return self.get("/ingle/v1/status", Status)
 
-    def models(self) -> list[ModelEntry]:
-        """Installed models, then those of the catalog."""
-        return cast("list[ModelEntry]", self.get("/ingle/v1/models")["models"])
+    def models(self, *, compare: bool = False) -> ModelEntries:
+        """Return installed models, those of the catalog, running downloads.
 
-    def pulls(self) -> list[JsonObject]:
-        """The downloads that run."""
-        return cast("list[JsonObject]", self.get("/ingle/v1/models").get("pulls") or [])
+        With `compare` the daemon reads files of the same length first, which may take minutes.
+        """
+        if compare:
+            return self.get("/ingle/v1/models?compare=true", ModelEntries, timeout=None)
+        return self.get("/ingle/v1/models", ModelEntries)
 
-    def get(self, path: str, *, timeout: float | None = 30.0) -> JsonObject:
-        """The JSON object at `path`; raises `ClientError`."""
-        return self._request("GET", path, None, timeout)
+    def get(self, path: str, kind: type[T], *, timeout: float | None = 30.0) -> T:
+        """Return the answer as `kind`; raises `ClientError`, as all methods do."""
+        return self._request("GET", path, None, kind, timeout)
 
-    def post(self, path: str, body: JsonObject, *, timeout: float | None = 30.0) -> JsonObject:
-        """The daemon's answer to `body`; raises `ClientError`."""
-        return self._request("POST", path, body, timeout)
+    def post(
+        self,
+        path: str,
+        body: object,
+        kind: type[T],
+        *,
+        timeout: float | None = 30.0,
+    ) -> T:
+        """Send `body` as JSON, and return the answer as `kind`."""
+        return self._request("POST", path, body, kind, timeout)
 
-    def delete(self, path: str, *, timeout: float | None = 30.0) -> JsonObject:
-        """The daemon's answer; raises `ClientError`."""
-        return self._request("DELETE", path, None, timeout)
+    def delete(self, path: str, kind: type[T], *, timeout: float | None = 30.0) -> T:
+        """Return the answer to a deletion as `kind`."""
+        return self._request("DELETE", path, None, kind, timeout)
 
-    def events(
-        self, method: str, path: str, body: JsonObject | None = None
-    ) -> Iterator[tuple[str, JsonObject]]:
-        """Yield (event, data) until the stream ends; an `error` event raises `DaemonError`."""
+    def events(self, method: str, path: str, body: object = None) -> Iterator[ServerSentEvent]:
+        """Yield events until the stream ends; an `error` event raises `DaemonError`."""
         with self._response(method, path, body, STREAM_SILENCE) as response:
             parser = ServerSentEventParser()
             while chunk := response.read1(65536):
                 for event in parser.feed(chunk):
                     if event.event == "error":
                         raise _daemon_error(event.data, 0)
-                    yield event.event, _json_object(event)
+                    yield event
 
     def _request(
-        self, method: str, path: str, body: JsonObject | None, timeout: float | None
-    ) -> JsonObject:
+        self, method: str, path: str, body: object, kind: type[T], timeout: float | None
+    ) -> T:
         with self._response(method, path, body, timeout) as response:
             content = response.read()
             if not content and response.getheader("Content-Length") != "0":
                 # `http.client` takes a head that was cut off for a whole one.
                 raise RemoteDisconnected("the connection closed within the answer")
-        return _json_object(ServerSentEvent(path, content.decode("utf-8", "replace") or "{}"))
+        return _decode(content or b"{}", kind, path)
 
     @contextmanager
     def _response(
-        self, method: str, path: str, body: JsonObject | None, timeout: float | None
+        self, method: str, path: str, body: object, timeout: float | None
     ) -> Generator[HTTPResponse, None, None]:
         connection = UnixConnection(self.socket_path, timeout)
         headers = {"Accept": "application/json, text/event-stream"}
         content = None
         if body is not None:
-            content = json.dumps(body).encode()
+            content = msgspec.json.encode(body)
             headers["Content-Type"] = "application/json"
         try:
             self._connect(connection)
@@ -155,7 +165,7 @@ class DaemonClient:
         except (OSError, HTTPException) as error:
             raise ConnectionLost(
                 "The daemon went away in the middle of an answer.",
-                "Try again: the next command starts it. Its log tells what happened.",
+                "Try again: the next command starts it. Its log shows what happened.",
             ) from error
         finally:
             connection.close()
@@ -165,7 +175,7 @@ class DaemonClient:
             connection.connect()
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
             raise DaemonUnreachable(
-                f"The daemon is not running: nobody listens on {self.socket_path}.",
+                f"The daemon is not running: nothing listens on {self.socket_path}.",
                 "`ingle serve` runs it in the foreground.",
             ) from error
         except PermissionError as error:
@@ -175,22 +185,22 @@ class DaemonClient:
             ) from error
 
 
-def _json_object(event: ServerSentEvent) -> JsonObject:
+def read_event(event: ServerSentEvent, kind: type[T]) -> T:
+    """Return the data of an event as `kind`; raises `ClientError`."""
+    return _decode(event.data, kind, event.event)
+
+
+def _decode(content: bytes | str, kind: type[T], what: str) -> T:
     try:
-        value: object = json.loads(event.data)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
+        return msgspec.json.decode(content, type=tolerant(kind))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ClientError(
-            f"The daemon's answer ({event.event}) is not a JSON object.",
-            "Perhaps another program listens on the socket: `ingle ps` says where it is.",
-        )
-    return cast("JsonObject", value)
+            f"The daemon's answer ({what}) was not understood: {error}.",
+            "Its version may be another one, or another program listens on the socket: "
+            "`ingle ps` shows both.",
+        ) from error
 
 
 def _daemon_error(content: bytes | str, status: int) -> DaemonError:
-    # Commands that succeed do without msgspec, which is slow to import.
-    from .error_types import read_error
-
     error = read_error(content, status)
     return DaemonError(error.message, error.hint, error.code, status=status)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from ..client.model_types import ModelEntry
 from .client_program import ClientProgram
 
 _CODER = re.compile(r"cod(?:e|er|ing|estral)(?![a-z])|starcoder|devstral", re.IGNORECASE)
@@ -14,23 +14,19 @@ _ROOM = 1.25
 
 
 def choose_model(
-    client: ClientProgram, entries: Sequence[Mapping[str, Any]], default: str
+    client: ClientProgram, entries: Sequence[ModelEntry], default: str
 ) -> tuple[str, str | None]:
     """Return the default model, or an installed coding model for a program that writes code.
 
     With a sentence that says so, if it is not the default.
     """
     coders = [
-        entry
-        for entry in entries
-        if entry["installed"] and entry["chat"] and _CODER.search(entry["name"])
+        entry for entry in entries if entry.installed and entry.chat and _CODER.search(entry.name)
     ]
     if not client.codes or not coders or _CODER.search(default):
         return default, None
-    best = max(coders, key=lambda entry: entry["parameters"])
-    return best["name"], (
-        f"{best['name']} is used, the largest installed model for code; `--model` selects another."
-    )
+    best = max(coders, key=lambda entry: entry.parameters).name
+    return best, f"{best} is used, the largest installed model for code; `--model` selects another."
 
 
 def warn_of_context(client: ClientProgram, model: str, context: int) -> str | None:

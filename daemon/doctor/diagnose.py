@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from ..client.doctor_types import Diagnostic, DoctorFindings
 from .daemon_checks import (
     check_daemon,
@@ -55,37 +53,14 @@ CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
 _ORDER = ("broken", "warning", "note")
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
-    """The findings, most severe first, and the names of the checks that passed."""
-
-    findings: list[Diagnostic]
-    fine: list[str]
-
-    @property
-    def broken(self) -> bool:
-        """Whether something does not work."""
-        return any(finding.severity == "broken" for finding in self.findings)
-
-
 class DoctorReport(DoctorFindings, frozen=True, kw_only=True):
     """The state of the system, and the problems found in it; `ok` if nothing is broken."""
 
     situation: SystemState
 
-    @classmethod
-    def of(cls, situation: SystemState) -> DoctorReport:
-        """The report of all checks."""
-        diagnosis = diagnose(situation)
-        return cls(
-            ok=not diagnosis.broken,
-            findings=diagnosis.findings,
-            fine=diagnosis.fine,
-            situation=situation,
-        )
 
-
-def diagnose(situation: SystemState) -> Diagnosis:
-    """Read the system state and check it."""
+def diagnose(situation: SystemState) -> DoctorReport:
+    """Run all checks; the findings are sorted, most severe first."""
     findings: list[Diagnostic] = []
     fine: list[str] = []
     for name, check in CHECKS.items():
@@ -93,4 +68,9 @@ def diagnose(situation: SystemState) -> Diagnosis:
         findings += found
         if not found:
             fine.append(name)
-    return Diagnosis(sorted(findings, key=lambda each: _ORDER.index(each.severity)), fine)
+    return DoctorReport(
+        ok=all(finding.severity != "broken" for finding in findings),
+        findings=sorted(findings, key=lambda each: _ORDER.index(each.severity)),
+        fine=fine,
+        situation=situation,
+    )

@@ -1,23 +1,29 @@
-"""Checks of GPUs and the software that uses them."""
+"""Checks of GPUs and the software that uses them, and the commands that repair it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software
 from ingle.backends.registry.cuda_availability import OLDEST_CAPABILITY, is_capable
 
 from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_output import format_bytes
-from .repair_commands import (
-    install_cuda_extra,
-    install_nvidia_driver,
-    rebuild_llama_cpp,
-    reinstall_llama_cpp,
-    reinstall_torch,
-)
 from .system_state import SystemState
 
+_LLAMA_CPP = "llama-cpp-python"
+_PACKAGE_MANAGERS = (
+    ("Ubuntu", "sudo ubuntu-drivers install"),
+    ("Mint", "sudo ubuntu-drivers install"),
+    ("Pop!_OS", "sudo apt install system76-driver-nvidia"),
+    ("Debian", "sudo apt install nvidia-driver"),
+    ("Fedora", "sudo dnf install akmod-nvidia"),
+    ("Arch", "sudo pacman -Syu nvidia-open"),
+    ("Manjaro", "sudo mhwd -a pci nonfree 0300"),
+    ("openSUSE", "sudo zypper install-new-recommends --repo NVIDIA"),
+)
 _DRIVERS = {"11": "450.80", "12": "525.60", "13": "580.65"}
 """The oldest driver for each major CUDA version; it runs builds for any minor version of it."""
 _HELD = 0.3
@@ -55,7 +61,7 @@ def _silent_driver(gpu: Gpu, software: Software) -> Diagnostic:
         what=what,
         why="It is not installed, or was updated since the machine was last started.",
         mend="If it was updated, restart; else install it, then restart:",
-        commands=install_nvidia_driver(software),
+        commands=_install_nvidia_driver(software),
     )
 
 
@@ -68,7 +74,7 @@ def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Diagnost
         commands = ["wsl.exe --shutdown"] if software.wsl else []
     else:
         mend = "Install a newer driver and restart, or let uv choose a PyTorch for the old one:"
-        commands = [*install_nvidia_driver(software), reinstall_torch(software)]
+        commands = [*_install_nvidia_driver(software), _reinstall_torch(software)]
     return Diagnostic(
         code="driver-too-old",
         severity="broken",
@@ -102,7 +108,7 @@ def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
             what=f"ingle's own engine is not installed, and the {capable[0].name} could run it.",
             why="It is the fastest way to run a model that fits into the GPU's memory.",
             mend="Install ingle's extra `cuda` (PyTorch, about 3 GB):",
-            commands=[install_cuda_extra(software)],
+            commands=[_install_cuda_extra(software)],
         )
     elif capable and software.torch is not None and not software.torch.cuda:
         yield Diagnostic(
@@ -111,7 +117,7 @@ def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
             what=f"PyTorch {software.torch.version} was built without CUDA.",
             why=f"ingle's own engine would run on the processor, not on the {capable[0].name}.",
             mend="Install the build for this driver:",
-            commands=[reinstall_torch(software)],
+            commands=[_reinstall_torch(software)],
         )
 
 
@@ -151,7 +157,7 @@ def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
         if shared
         else "It also runs what ingle's own engine does not, and models that only partly fit.",
         mend=_how_to_build(best, software),
-        commands=[rebuild_llama_cpp(software, _option(best, software))],
+        commands=[_rebuild_llama_cpp(software, _option(best, software))],
     )
 
 
@@ -165,7 +171,7 @@ def _unusable_build(build: LlamaBuild | None, software: Software) -> Diagnostic:
         what=what,
         why=build.error if build is not None else "",
         mend="Reinstall it:",
-        commands=[reinstall_llama_cpp(software)],
+        commands=[_reinstall_llama_cpp(software)],
     )
 
 
@@ -222,3 +228,67 @@ def _nvidia(situation: SystemState) -> list[Gpu]:
 def _version(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
     return int(major) if major.isdecimal() else 0, int(minor) if minor.isdecimal() else 0
+
+
+def _rebuild_llama_cpp(software: Software, option: str) -> str:
+    """Return a command that rebuilds llama.cpp with a CMake option such as "GGML_CUDA", in this
+    environment.
+    """
+    build = software.llama_cpp
+    requirement = f"{_LLAMA_CPP}=={build.version}" if build and build.version else _LLAMA_CPP
+    if software.installer == "uv":
+        flags = f"--no-cache --reinstall-package {_LLAMA_CPP} --no-binary {_LLAMA_CPP}"
+    else:
+        flags = f"--no-cache-dir --force-reinstall --no-deps --no-binary {_LLAMA_CPP}"
+    install = f"{_installer(software)} {flags} {requirement}"
+    if software.system == "Windows":
+        return f'$env:CMAKE_ARGS="-D{option}=on"; {install}'
+    return f'CMAKE_ARGS="-D{option}=on" {install}'
+
+
+def _reinstall_llama_cpp(software: Software) -> str:
+    """Return a command that reinstalls llama.cpp."""
+    if software.installer == "uv":
+        return f"{_installer(software)} --no-cache --reinstall-package {_LLAMA_CPP} {_LLAMA_CPP}"
+    return f"{_installer(software)} --no-cache-dir --force-reinstall --no-deps {_LLAMA_CPP}"
+
+
+def _install_cuda_extra(software: Software) -> str:
+    """Return a command that installs what the CUDA engine needs."""
+    origin = f"-e {_quoted(software.checkout + '[cuda]')}" if software.checkout else "'ingle[cuda]'"
+    return f"{_installer(software)} {origin}"
+
+
+def _reinstall_torch(software: Software) -> str:
+    """Return a command in which uv selects the PyTorch build for this machine's driver."""
+    executable = _quoted(_short(software.executable))
+    choice = "--torch-backend=auto --reinstall-package torch 'torch>=2.13,<2.14'"
+    return f"uv pip install --python {executable} {choice}"
+
+
+def _installer(software: Software) -> str:
+    """Return the start of a command that installs packages where this ingle runs."""
+    executable = _quoted(_short(software.executable or "python3"))
+    if software.system == "Windows" and software.installer == "pip":
+        return f"& {executable} -m pip install"
+    if software.installer == "uv":
+        return f"uv pip install --python {executable}"
+    return f"{executable} -m pip install"
+
+
+def _install_nvidia_driver(software: Software) -> list[str]:
+    """Return the distribution's commands; none for an unknown distribution."""
+    return [command for name, command in _PACKAGE_MANAGERS if name in software.release][:1]
+
+
+def _short(path: str) -> str:
+    """Return the path with the home folder abbreviated as in a shell."""
+    home = str(Path.home())
+    return "~" + path.removeprefix(home) if path.startswith(home + "/") else path
+
+
+def _quoted(path: str) -> str:
+    """Quote a path if a shell would misread it; a leading `~/` stays unquoted."""
+    if path.startswith("~/"):
+        return "~/" + shlex.quote(path[2:])
+    return shlex.quote(path)

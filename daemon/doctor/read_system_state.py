@@ -1,4 +1,4 @@
-"""Reads the state of ingle on this machine, with or without a daemon."""
+"""Reads the state of ingle on this machine, and of other programs that run models on it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.read_machine import read_machine
 
+from ..client.client_errors import ClientError
+from ..client.sync_client import DaemonClient
 from ..settings.config import Config
 from ..settings.paths import FolderUnusable, Paths, UnsafeFolder
-from .other_servers import find_neighbours
 from .system_state import (
     ClockState,
     DaemonState,
     FolderState,
     FolderUse,
+    OtherServer,
     PortState,
     ProcessLimits,
     SystemState,
@@ -28,6 +32,51 @@ from .system_state import (
 
 _PATIENCE = 0.5
 """Seconds that a local listener may take to accept."""
+_PROGRAMS = (
+    ("ollama", "Ollama"),
+    ("lm studio", "LM Studio"),
+    ("lm-studio", "LM Studio"),
+    ("lmstudio", "LM Studio"),
+    ("llama-server", "llama-server"),
+    ("llamafile", "llamafile"),
+    ("koboldcpp", "koboldcpp"),
+    ("vllm", "vLLM"),
+    ("sglang", "SGLang"),
+    ("jan", "Jan"),
+)
+"""Prefixes of their process names, in lower case."""
+_NAME_ALONE = ("jan",)
+"""Too short for a prefix: only the whole name counts."""
+
+Process = tuple[int, str, int]
+"""Process id, name, and memory in bytes."""
+
+
+def find_daemon(config: Config) -> DaemonState:
+    """Return the daemon's own status, or why it does not answer."""
+    client = DaemonClient(config.socket)
+    place = str(config.socket)
+    moved = config.paths.socket_moved and config.socket == config.paths.socket
+    try:
+        if not client.answers():
+            return DaemonState(socket=place, socket_moved=moved)
+        status = client.status()
+    except ClientError as error:
+        return DaemonState(
+            state="silent",
+            socket=place,
+            socket_moved=moved,
+            error=error.message,
+            hint=error.hint or "",
+        )
+    return DaemonState(
+        state="running",
+        version=status.version,
+        pid=status.pid,
+        address=status.address or "",
+        socket=status.socket,
+        socket_moved=moved,
+    )
 
 
 def read_system_state(
@@ -165,3 +214,51 @@ def _family(pid: int) -> list[int]:
         return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     except psutil.Error:
         return []
+
+
+def find_neighbours(gpus: Iterable[Gpu], own: Collection[int]) -> list[OtherServer]:
+    """Return those that run now, except the processes in `own`."""
+    return group_neighbours(_processes(), gpus, own)
+
+
+def group_neighbours(
+    processes: Iterable[Process], gpus: Iterable[Gpu], own: Collection[int]
+) -> list[OtherServer]:
+    """Return one entry per program, with the memory of all its processes; the pid is the largest
+    one's.
+    """
+    on_gpu: dict[int, int] = {}
+    for process in (process for gpu in gpus for process in gpu.processes):
+        on_gpu[process.pid] = on_gpu.get(process.pid, 0) + (process.memory or 0)
+    found: dict[str, list[Process]] = {}
+    for process in processes:
+        pid, name, _ = process
+        program = _program(name)
+        if program is not None and pid not in own:
+            found.setdefault(program, []).append(process)
+    return [
+        OtherServer(
+            program=program,
+            pid=max(group, key=lambda each: on_gpu.get(each[0], 0) + each[2])[0],
+            memory=sum(memory for _, _, memory in group),
+            gpu_memory=sum(on_gpu.get(pid, 0) for pid, _, _ in group) if on_gpu else None,
+        )
+        for program, group in found.items()
+    ]
+
+
+def _program(name: str) -> str | None:
+    lowered = name.lower().removesuffix(".exe")
+    for beginning, program in _PROGRAMS:
+        if lowered == beginning or (beginning not in _NAME_ALONE and lowered.startswith(beginning)):
+            return program
+    return None
+
+
+def _processes() -> Iterable[Process]:
+    with suppress(OSError):  # a sandbox may hide other processes
+        for process in psutil.process_iter():
+            try:
+                yield process.pid, process.name(), process.memory_info().rss
+            except psutil.Error:  # it has ended, or belongs to another user
+                continue

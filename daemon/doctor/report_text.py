@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
 from ingle.backends.hardware.machine import Gpu, Machine
@@ -12,7 +13,7 @@ from ingle.backends.registry.engines import all_engines
 from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_colors import Colour, TerminalColors
 from ..terminal.terminal_output import format_bytes, strip_control_characters
-from .diagnose import Diagnosis
+from .diagnose import DoctorReport
 from .system_state import SystemState
 
 _NAME_WIDTH = 11
@@ -24,28 +25,25 @@ _MARKS: dict[str, tuple[str, Colour]] = {
 }
 
 
-def report(
-    situation: SystemState, diagnosis: Diagnosis, *, columns: int, paint: TerminalColors
-) -> str:
+def report_text(report: DoctorReport, *, columns: int, paint: TerminalColors) -> str:
     """Return the report in lines of at most `columns` characters, except for longer words."""
     width = max(_NARROWEST, columns)
-    lines: list[str] = []
+    situation, lines = report.situation, list[str]()
     for title, facts in (
-        ("Machine", machine_facts(situation.machine)),
-        ("Engines", engine_facts(situation.machine)),
-        ("Daemon", daemon_facts(situation)),
+        ("Machine", _machine_facts(situation.machine)),
+        ("Engines", _engine_facts(situation.machine)),
+        ("Daemon", _daemon_facts(situation)),
     ):
         lines += [paint.bold(title), *_facts(facts, width), ""]
-    lines += [paint.bold(_headline(diagnosis))]
-    for finding in diagnosis.findings:
+    lines += [paint.bold(_headline(report.findings))]
+    for finding in report.findings:
         lines += _finding(finding, width, paint)
-    fine = f"Fine: {', '.join(diagnosis.fine)}."
-    marks = chain([f"  {paint.colour('✓', 'green')} "], repeat("    "))
-    lines += [mark + part for mark, part in zip(marks, _wrapped(fine, width - 4), strict=False)]
+    fine = f"Fine: {', '.join(report.fine)}."
+    lines += _marked(paint.colour("✓", "green"), _wrapped(fine, width - 4))
     return "\n".join(lines)
 
 
-def machine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
+def _machine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
     """Return what the machine has, in a few words each."""
     memory, software = machine.memory, machine.software
     available = f"{format_bytes(memory.usable_total)}, {format_bytes(memory.usable)} free"
@@ -122,7 +120,7 @@ def _graphics(gpu: Gpu) -> list[str]:
     return lines
 
 
-def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
+def _engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
     """Return the installed engines, and what they were built for."""
     return [
         (each.title.removesuffix(" engine"), [each.describe_installation(machine.software)])
@@ -130,7 +128,7 @@ def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
     ]
 
 
-def daemon_facts(situation: SystemState) -> list[tuple[str, list[str]]]:
+def _daemon_facts(situation: SystemState) -> list[tuple[str, list[str]]]:
     """Return whether the daemon runs, and where it listens."""
     daemon, software = situation.daemon, situation.machine.software
     if daemon.state != "running":
@@ -158,29 +156,22 @@ def _facts(facts: Sequence[tuple[str, list[str]]], width: int) -> Iterator[str]:
                 label = ""
 
 
-def _headline(diagnosis: Diagnosis) -> str:
-    count = {"broken": 0, "warning": 0, "note": 0}
-    for finding in diagnosis.findings:
-        count[finding.severity] += 1
-    words = [
-        f"{count['broken']} broken" if count["broken"] else "",
-        f"{count['warning']} to look at" if count["warning"] else "",
-        f"{count['note']} to know" if count["note"] else "",
-    ]
-    said = ", ".join(word for word in words if word)
-    return f"Checks: {said}" if said else "Checks: all is well"
+def _headline(findings: Sequence[Diagnostic]) -> str:
+    count = Counter(finding.severity for finding in findings)
+    words = {"broken": "broken", "warning": "to look at", "note": "to know"}
+    parts = [f"{count[kind]} {word}" for kind, word in words.items() if count[kind]]
+    return f"Checks: {', '.join(parts) or 'all is well'}"
+
+
+def _marked(mark: str, lines: Iterable[str]) -> Iterator[str]:
+    marks = chain([f"  {mark} "], repeat("    "))
+    return (mark + line for mark, line in zip(marks, lines, strict=False))
 
 
 def _finding(finding: Diagnostic, width: int, paint: TerminalColors) -> Iterator[str]:
     mark, colour = _MARKS[finding.severity]
-    first = True
-    for part in _wrapped(strip_control_characters(finding.what), width - 4):
-        yield (
-            f"  {paint.colour(mark, colour)} {paint.bold(part)}"
-            if first
-            else (f"    {paint.bold(part)}")
-        )
-        first = False
+    what = _wrapped(strip_control_characters(finding.what), width - 4)
+    yield from _marked(paint.colour(mark, colour), map(paint.bold, what))
     for text in (finding.why, finding.mend):
         yield from ("    " + part for part in _wrapped(strip_control_characters(text), width - 4))
     for command in finding.commands:

@@ -6,8 +6,11 @@ itself wrote.
 
 from __future__ import annotations
 
+import getpass
 import io
 import json
+import os
+import platform
 import re
 import tarfile
 from collections.abc import Iterator
@@ -18,10 +21,14 @@ from typing import Any
 
 import msgspec
 
+from ingle.models.catalog import Catalog
+from ingle.models.store.model_store import ModelStore
+
 from ..retention.data_inventory import DATA_INVENTORY, measure
+from ..routing.policy.policy_file import FILE_NAME, PolicyError, load_policy
 from ..settings.config import Config
 from ..stores.log_files import KEPT, rotated
-from .diagnose import Diagnosis
+from .diagnose import DoctorReport
 from .redactor import Redactor
 from .system_state import SystemState
 
@@ -45,27 +52,38 @@ Everything is text; read it before you send it.
 
 
 def make_bundle(
-    config: Config,
-    situation: SystemState,
-    diagnosis: Diagnosis,
-    redactor: Redactor,
-    models: list[dict[str, Any]],
-) -> dict[str, bytes]:
-    """Return the files of the bundle by name; `models` are facts about the installed ones."""
+    config: Config, report: DoctorReport, *, with_models: bool
+) -> tuple[dict[str, bytes], int]:
+    """Return the files of the bundle by name, and the number of redactions."""
+    catalog = Catalog.load()
+    store = ModelStore(config.paths.models, catalog)
+    secrets = _secrets(config)
+    if not with_models:
+        own = [model.name for model in store.list() if catalog.find(model.name) is None]
+        secrets |= {name: f"(model {number})" for number, name in enumerate(own, 1)}
+    redactor = Redactor(secrets, _words(config))
     documents: dict[str, Any] = {
-        "versions.json": versions(situation),
-        "machine.json": machine(situation, redactor),
-        "findings.json": findings(diagnosis, redactor),
-        "settings.json": settings(config),
-        "models.json": models,
-        "kept.json": kept(config),
+        "versions.json": _versions(report.situation),
+        "machine.json": _machine(report.situation, redactor),
+        "findings.json": [
+            {"code": each.code, "severity": each.severity, "what": redactor.text(each.what)}
+            for each in report.findings
+        ],
+        "settings.json": _settings(config),
+        "models.json": _models(store, catalog, with_names=with_models),
+        "kept.json": [
+            {"place": place.name, "count": found.count, "bytes": found.bytes}
+            for place in DATA_INVENTORY
+            for found in [measure(place, config)]
+        ],
     }
     files = {
         name: json.dumps(document, indent=2).encode() + b"\n"
         for name, document in documents.items()
     }
-    files["log.txt"] = "".join(log_lines(config.paths.log, redactor)).encode()
-    return {"README.txt": _README.format(count=redactor.count).encode(), **files}
+    files["log.txt"] = "".join(_log_lines(config.paths.log, redactor)).encode()
+    readme = _README.format(count=redactor.count).encode()
+    return {"README.txt": readme, **files}, redactor.count
 
 
 def write_bundle(path: Path, files: dict[str, bytes]) -> None:
@@ -82,7 +100,7 @@ def write_bundle(path: Path, files: dict[str, bytes]) -> None:
     path.write_bytes(content.getvalue())
 
 
-def versions(situation: SystemState) -> dict[str, Any]:
+def _versions(situation: SystemState) -> dict[str, Any]:
     """Return the versions of ingle, its dependencies and the running daemon."""
     found: dict[str, str] = {}
     for name in _PACKAGES:
@@ -95,7 +113,7 @@ def versions(situation: SystemState) -> dict[str, Any]:
     return {"python": software.python, "packages": found, "daemon": daemon}
 
 
-def machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
+def _machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
     """Return processor, memory, graphics, disk and system, without names that the user chose."""
     of = situation.machine
     gpus = [_without(msgspec.to_builtins(gpu), "uuid", "processes") for gpu in of.gpus]
@@ -118,43 +136,26 @@ def machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
     }
 
 
-def findings(diagnosis: Diagnosis, redactor: Redactor) -> list[dict[str, str]]:
-    """Return the doctor's findings, without quoted text."""
-    return [
-        {"code": each.code, "severity": each.severity, "what": redactor.text(each.what)}
-        for each in diagnosis.findings
-    ]
-
-
-def settings(config: Config) -> dict[str, Any]:
+def _settings(config: Config) -> dict[str, Any]:
     """Return numbers and choices as set; of texts only whether they are set, of lists the
     length.
     """
-    told: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     for field in fields(config):
         value = getattr(config, field.name)
         if field.name in ("paths", "socket"):
             continue
         default = None if field.default is MISSING else field.default
         if value == default or isinstance(value, bool | int | float):
-            told[field.name] = str(value) if isinstance(value, Path) else value
+            shown[field.name] = str(value) if isinstance(value, Path) else value
         elif isinstance(value, tuple):
-            told[field.name] = f"(a list of {len(value)})"  # pyright: ignore[reportUnknownArgumentType]
+            shown[field.name] = f"(a list of {len(value)})"  # pyright: ignore[reportUnknownArgumentType]
         else:
-            told[field.name] = value if value in _choices() else "(set)"
-    return told
+            shown[field.name] = value if value in _choices() else "(set)"
+    return shown
 
 
-def kept(config: Config) -> list[dict[str, Any]]:
-    """Return how much is stored in each place."""
-    return [
-        {"place": place.name, "count": found.count, "bytes": found.bytes}
-        for place in DATA_INVENTORY
-        for found in [measure(place, config)]
-    ]
-
-
-def log_lines(log: Path, redactor: Redactor) -> Iterator[str]:
+def _log_lines(log: Path, redactor: Redactor) -> Iterator[str]:
     """Return the last lines, redacted; of lines that others printed only the length."""
     for line in _last_lines(log):
         if line.startswith("{"):
@@ -168,17 +169,17 @@ def log_lines(log: Path, redactor: Redactor) -> Iterator[str]:
 def _json_line(line: str, redactor: Redactor) -> str:
     try:
         record = msgspec.json.decode(line, type=dict[str, Any])
-        told = {name: str(record[name]) for name in ("time", "level", "logger")}
-        told["message"] = redactor.text(str(record["message"]))
+        shown = {name: str(record[name]) for name in ("time", "level", "logger")}
+        shown["message"] = redactor.text(str(record["message"]))
     except (msgspec.MsgspecError, KeyError):
         return _foreign(line)
     if not re.fullmatch(
-        r"[\d:.TZ-]+ [a-z]+ (?:ingle|uvicorn)[\w.]*", " ".join(list(told.values())[:3])
+        r"[\d:.TZ-]+ [a-z]+ (?:ingle|uvicorn)[\w.]*", " ".join(list(shown.values())[:3])
     ):
         return _foreign(line)
     if "error" in record:
-        told["error"] = redactor.text(str(record["error"]))
-    return json.dumps(told) + "\n"
+        shown["error"] = redactor.text(str(record["error"]))
+    return json.dumps(shown) + "\n"
 
 
 def _foreign(line: str) -> str:
@@ -221,3 +222,49 @@ def _choices() -> frozenset[str]:
     return frozenset(choice for choices in kinds for choice in choices) | {
         *("f32", "f16", "bf16", "q8_0", "q4_0"),
     }
+
+
+def _models(store: ModelStore, catalog: Catalog, *, with_names: bool) -> list[dict[str, Any]]:
+    """Return facts about installed models; names only of catalog models."""
+    return [
+        {
+            "name": model.name if with_names or catalog.find(model.name) else "(one of your own)",
+            "size": model.size,
+            "parameters": model.parameters,
+            "quantization": model.quantization,
+            "context": model.context,
+            "task": str(model.task),
+        }
+        for model in store.list()
+    ]
+
+
+def _secrets(config: Config) -> dict[str, str]:
+    """Return the marks that replace names of the user, of the machine and in the settings."""
+    paths = config.paths
+    folders = (paths.config, paths.models, paths.state, paths.runtime, paths.chats, Path.home())
+    found = {str(folder): "(folder)" for folder in folders}
+    found |= {part: "(folder)" for part in (os.environ.get("INGLE_HOME", ""), os.getcwd()) if part}  # noqa: PTH109
+    for name in (_user(), platform.node(), Path.home().name):
+        found[name] = "(name)"
+    for alias, model in config.aliases:
+        found |= {alias: "(alias)", model: "(model)"}
+    for name in (config.default_model, config.unknown_model, *config.pinned, *config.preload):
+        if Catalog.load().find(name) is None:
+            found[name] = "(model)"
+    return found
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return ""
+
+
+def _words(config: Config) -> tuple[str, ...]:
+    """Return the private words of the routing policy."""
+    try:
+        return load_policy(config.paths.config / FILE_NAME).words
+    except PolicyError:
+        return ()

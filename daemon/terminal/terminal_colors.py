@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-Colour = Literal["red", "green", "yellow", "blue"]
-_CODES: dict[Colour, int] = {"red": 31, "green": 32, "yellow": 33, "blue": 34}
+Colour = Literal["red", "green", "yellow", "blue", "cyan"]
+_CODES: dict[Colour, int] = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 
 
 class TerminalColors:

@@ -26,9 +26,24 @@ def print_error(message: str, hint: str | None) -> None:
         print_status(hint)
 
 
+def print_text(text: str) -> None:
+    """Print lines to standard output, without terminal control characters."""
+    print(strip_control_characters(text))
+
+
 def print_json(value: object) -> None:
-    """Print a JSON value to standard output, indented."""
-    print(escaped_in_json(json.dumps(value, indent=2, ensure_ascii=False)))
+    """Print a value to standard output as indented JSON; structs are objects."""
+    import msgspec
+
+    text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
+    print(escaped_in_json(text))
+
+
+def confirmed(question: str) -> bool:
+    """Ask on standard error; only "y" and "yes" confirm."""
+    question = strip_control_characters(question)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def strip_control_characters(text: str) -> str:
@@ -102,8 +117,14 @@ def format_table(
     return "\n".join(lines)
 
 
-def print_fields(facts: Sequence[tuple[str, str]], columns: int) -> None:
-    """Print labels with their values, wrapped within `columns` (0: no limit)."""
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> None:
+    """Print `format_table`, within the width of the terminal."""
+    print(format_table(headers, rows, right=right, columns=table_columns()))
+
+
+def print_fields(facts: Sequence[tuple[str, str]]) -> None:
+    """Print labels with their values, wrapped within the width of the terminal."""
+    columns = table_columns()
     room = columns - _LABEL - 1
     for label, value in facts:
         text = strip_control_characters(value).replace("\n", " ")

@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         "Open the chat in this terminal. If input or output is a pipe, and with\n"
         "--plain, it reads one prompt per line, and writes lines.",
         examples=EXAMPLES,
+        json=False,
     )
     parser.add_argument(
         "model",

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.paths import find_paths
-from ...terminal.terminal_output import (
-    format_table,
-    print_json,
-    print_status,
-    strip_control_characters,
-    table_columns,
-)
+from ...terminal.terminal_output import print_json, print_status, print_table, print_text
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
 
@@ -30,7 +25,6 @@ EXAMPLES = """\
   ingle chats search kyoto hotel after:2026-01
   ingle chats export 01a1fb1e json trip.json
   ingle chats import ~/Downloads/conversations.json"""
-DEEDS = ("list", "search", "export", "import")
 SHOWN = 12
 """Digits of a chat's id that a table shows: enough to identify it."""
 
@@ -40,7 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "chats", "List, search, export and import the stored chats.", examples=EXAMPLES
     )
-    parser.add_argument("deed", nargs="?", choices=DEEDS, default="list", metavar="|".join(DEEDS))
+    parser.add_argument(
+        "action", nargs="?", choices=ACTIONS, default="list", metavar="|".join(ACTIONS)
+    )
     parser.add_argument(
         "words",
         nargs="*",
@@ -48,40 +44,31 @@ def main(arguments: Sequence[str]) -> int:
         help="search: what to find · export: CHAT [md|json|html] [FILE] · import: FILES",
     )
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of lines (50)")
-    parser.add_json()
     options = parser.parse_intermixed_args(arguments)
+    with open_chats() as store:
+        return ACTIONS[options.action](store, options)
+
+
+@contextmanager
+def open_chats() -> Generator[HistoryStore]:
+    """Yield the store of chats, unlocked with a passphrase if it has one; raises `HistoryError`."""
     paths = find_paths(os.environ)
     paths.check_private()
-    from ingle.tui.history.database.history_errors import HistoryError
     from ingle.tui.history.history_store import open_history
     from ingle.tui.plain.passphrase_prompt import unlock
 
     store = open_history(paths.chats, print_status)
     try:
         unlock(store)
-        return _do(store, options)
-    except HistoryError as error:
-        raise CommandError(error.message, error.hint) from error
+        yield store
     finally:
         store.close()
-
-
-def _do(store: HistoryStore, options: Namespace) -> int:
-    if options.deed == "search":
-        return _search(store, " ".join(options.words), options)
-    if options.deed == "export":
-        return _export(store, options.words)
-    if options.deed == "import":
-        return _import(store, options.words)
-    return _list(store, options)
 
 
 def _list(store: HistoryStore, options: Namespace) -> int:
     chats = store.recent(options.limit)
     if options.json:
-        import msgspec
-
-        print_json({"chats": msgspec.to_builtins(chats)})
+        print_json({"chats": chats})
         return 0
     rows = [
         [
@@ -95,30 +82,28 @@ def _list(store: HistoryStore, options: Namespace) -> int:
         for chat in chats
     ]
     headers = ("TITLE", "MESSAGES", "MODEL", "FOLDER", "CHANGED", "CHAT")
-    print(format_table(headers, rows, right="MESSAGES", columns=table_columns()))
+    print_table(headers, rows, right="MESSAGES")
     return 0
 
 
-def _search(store: HistoryStore, text: str, options: Namespace) -> int:
-    hits = store.search(text, options.limit)
+def _search(store: HistoryStore, options: Namespace) -> int:
+    hits = store.search(" ".join(options.words), options.limit)
     if options.json:
-        import msgspec
-
-        print_json({"hits": msgspec.to_builtins(hits)})
+        print_json({"hits": hits})
         return 0
     rows = [
         [hit.snippet.text, hit.title, hit.role or "title", _day(hit.created), hit.chat[:SHOWN]]
         for hit in hits
     ]
     if rows:
-        headers = ("TEXT", "TITLE", "ROLE", "SAID", "CHAT")
-        print(format_table(headers, rows, columns=table_columns()))
+        print_table(("TEXT", "TITLE", "ROLE", "SAID", "CHAT"), rows)
     else:
         print_status("Nothing found.")
     return 0 if rows else 1
 
 
-def _export(store: HistoryStore, words: Sequence[str]) -> int:
+def _export(store: HistoryStore, options: Namespace) -> int:
+    words = options.words
     from ingle.tui.history.exports.write_export import parse_export, write_export
 
     if not words:
@@ -131,26 +116,29 @@ def _export(store: HistoryStore, words: Sequence[str]) -> int:
     if chat is None:
         raise CommandError("This chat was deleted a moment ago.")
     kind, path = parse_export(" ".join(words[1:]))
-    print(strip_control_characters(str(write_export(chat, kind, path, Path.cwd()))))
+    print_text(str(write_export(chat, kind, path, Path.cwd())))
     return 0
 
 
-def _import(store: HistoryStore, words: Sequence[str]) -> int:
-    if not words:
+def _import(store: HistoryStore, options: Namespace) -> int:
+    if not options.words:
         raise CommandError("Which file?", "`ingle chats import FILE` takes one or more.")
     failed = 0
-    for word in words:
-        report = store.import_file(Path(word), _tell)
+    for word in options.words:
+        report = store.import_file(Path(word), _show_progress)
         print_status(f"{word}: {report.sentence()}")
         failed += report.failed
     return 1 if failed else 0
 
 
-def _tell(report: ImportReport) -> bool:
+def _show_progress(report: ImportReport) -> bool:
     if sys.stderr.isatty():
         of = f" of {report.total}" if report.total else ""
         print(f"\r{report.seen}{of} chats read ", end="", file=sys.stderr, flush=True)
     return True
+
+
+ACTIONS = {"list": _list, "search": _search, "export": _export, "import": _import}
 
 
 def _day(stamp: float) -> str:

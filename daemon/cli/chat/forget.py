@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
 
     if options.list:
         return list_places(config, as_json=options.json)
-    if bool(options.ids) != (options.deed == "chat"):
+    if bool(options.ids) != (options.what == "chat"):
         raise UsageError("Which chat?", "`ingle forget chat ID`; `ingle chats` lists them.")
     return forget(config, options)
 
@@ -40,7 +40,7 @@ def _parser() -> CommandParser:
         "models and measurements contain no text of people, and are kept.",
         examples=EXAMPLES,
     )
-    parser.add_argument("deed", nargs="?", choices=["chat"], metavar="chat")
+    parser.add_argument("what", nargs="?", choices=["chat"], metavar="chat")
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="a chat's first digits, or resp_…, file-…, batch_…"
     )
@@ -59,5 +59,4 @@ def _parser() -> CommandParser:
         "--dry-run", action="store_true", help="show what would be erased; erase nothing"
     )
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
-    parser.add_json()
     return parser

@@ -5,51 +5,58 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from contextlib import ExitStack
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...client.sync_client import DaemonClient
+from ...errors import RequestError
 from ...retention.chat_eraser import COPIES, ChatEraser, ForgottenChat
 from ...retention.data_inventory import DATA_INVENTORY, measure
-from ...retention.erasure import CHATS, ErasureResult, places_for
+from ...retention.erasure import CHATS, ErasureResult, erase, places_for
 from ...retention.erasure_selection import ErasureSelection
-from ...retention.forget_request import BadSelection, ForgetRequest, Forgotten, check
+from ...retention.forget_request import (
+    BadSelection,
+    ForgetRequest,
+    Forgotten,
+    check,
+    selection_of,
+)
+from ...server.instance_lock import AlreadyRunning, InstanceLock
 from ...settings.config import Config
 from ...settings.setting_parsers import InvalidSetting, parse_duration
 from ...terminal.terminal_output import (
+    confirmed,
     format_bytes,
-    format_table,
     print_json,
     print_status,
-    strip_control_characters,
-    table_columns,
+    print_table,
+    print_text,
 )
 from ..command_errors import CommandError, UsageError
-from .erasure_target import ErasureTarget, open_target
-
-if TYPE_CHECKING:
-    from ingle.tui.history.history_store import HistoryStore
+from ..daemon_launcher import running_daemon
 
 _API_IDS = ("resp_", "file-", "batch_")
 _SHOWN_CHATS = 5
+_PATIENCE = 120.0
+"""Seconds that the daemon may take: models write their caches before they end."""
 
 
 def list_places(config: Config, *, as_json: bool) -> int:
     """Print the stored data, place by place."""
     places = [measure(place, config) for place in DATA_INVENTORY]
     if as_json:
-        print_json({"places": [msgspec.to_builtins(place) for place in places]})
+        print_json({"places": places})
         return 0
     rows = [
         [place.name, str(place.count), format_bytes(place.bytes), place.kept_for]
         for place in places
     ]
-    headers = ("PLACE", "FILES", "SIZE", "KEPT")
-    print(format_table(headers, rows, right="FILES SIZE", columns=table_columns()))
+    print_table(("PLACE", "FILES", "SIZE", "KEPT"), rows, right="FILES SIZE")
     for place in places:
-        print(f"\n{place.name}: {place.what}.\n  {strip_control_characters(place.path)}")
+        print_text(f"\n{place.name}: {place.what}.\n  {place.path}")
         if place.other:
             print(f"  {place.other}")
     print_status("\nAnswers that a chat can resume stay in the daemon's memory for ten minutes.")
@@ -65,8 +72,6 @@ def forget(config: Config, options: Namespace) -> int:
         before=parse_time(options.before),
         places=options.place,
     )
-    from ingle.tui.history.database.history_errors import HistoryError
-
     try:
         check(request)
         return _Forgetting(config, request).run(options)
@@ -74,8 +79,6 @@ def forget(config: Config, options: Namespace) -> int:
         raise UsageError(
             error.message, error.hint or "`ingle forget --help` shows how; `--list` what is stored."
         ) from error
-    except HistoryError as error:
-        raise CommandError(error.message, error.hint) from error
 
 
 class _Forgetting:
@@ -91,30 +94,38 @@ class _Forgetting:
     def run(self, options: Namespace) -> int:
         """Return 0 if something was erased or there was nothing; 1 if no id is known."""
         with ExitStack() as stack:
-            target = stack.enter_context(open_target(self._config))
+            client = running_daemon(self._config)
+            if client is None:
+                stack.enter_context(_lock_home(self._config))
             eraser = self._open_chats(stack)
             chats = self._find_chats(eraser)
             requests = self._requests(chats)
-            plan = self._ask(target, requests, dry_run=True)
-            planned = _counted(chats) + _copies(eraser, self._selection) + plan.erased
+            plan = self._erase(client, requests, dry_run=True)
+            planned = self._plan_chats(eraser, chats) + plan.erased
             if self._request.ids and not planned:
                 raise CommandError(
                     f"Nothing is stored for {', '.join(self._request.ids)}.",
                     "`ingle chats` lists the chats; ids of the API must be complete.",
                 )
             # A daemon may hold data in memory that is not on disk.
-            by_memory = target.has_memory and not self._request.ids
+            by_memory = client is not None and not self._request.ids
             if options.dry_run or not (planned or by_memory):
                 _print(Forgotten(dry_run=True, erased=planned), chats, options)
                 return 0
             if not options.yes:
                 _print(Forgotten(dry_run=True, erased=planned), chats, options, asking=True)
-                _confirm()
+                if not sys.stdin.isatty():
+                    raise CommandError("Nothing was erased.", "`--yes` erases without asking.")
+                if not confirmed("Erase this? It cannot be undone."):
+                    raise CommandError("Nothing was erased.")
             done = list[ErasureResult]()
             if eraser is not None:
                 done += eraser.erase(chats, self._selection)
-            answer = self._ask(target, requests, dry_run=False)
-            left = answer.left + self._left(eraser)
+            answer = self._erase(client, requests, dry_run=False)
+            left = answer.left + [
+                f"{name}, set aside as damaged, may hold chats: `ingle forget --all` erases it."
+                for name in (eraser.damaged() if eraser is not None else [])
+            ]
             report = msgspec.structs.replace(answer, erased=done + answer.erased, left=left)
             _print(report, chats, options)
         return 0
@@ -126,7 +137,9 @@ class _Forgetting:
             return None
         if not any(self._config.paths.chats.glob("history*")):
             return None
-        eraser = ChatEraser(self._config.paths.chats, _unlock)
+        from ingle.tui.plain.passphrase_prompt import unlock
+
+        eraser = ChatEraser(self._config.paths.chats, unlock)
         stack.callback(eraser.close)
         return eraser
 
@@ -155,57 +168,68 @@ class _Forgetting:
             requests.append(ForgetRequest(since=since, places=["kv", "memory"]))
         return requests
 
-    def _ask(
-        self, target: ErasureTarget, requests: list[ForgetRequest], *, dry_run: bool
+    def _plan_chats(
+        self, eraser: ChatEraser | None, chats: list[ForgottenChat]
+    ) -> list[ErasureResult]:
+        """Return the chats to be erased, and the database copies that are even if no chat is."""
+        copies = 0
+        if eraser is not None and not self._selection.ids:
+            copies = len(eraser.copies(self._selection))
+        found = [
+            ErasureResult(place=CHATS, what="chats", count=len(chats)),
+            ErasureResult(place=CHATS, what=COPIES, count=copies),
+        ]
+        return [each for each in found if each.count]
+
+    def _erase(
+        self, client: DaemonClient | None, requests: list[ForgetRequest], *, dry_run: bool
     ) -> Forgotten:
+        """Erase everything but chats: by the daemon, or the files directly if none runs."""
         erased, unloaded, left = list[ErasureResult](), list[str](), list[str]()
-        for request in requests:
-            answer = target.forget(msgspec.structs.replace(request, dry_run=dry_run))
+        for each in requests:
+            request = msgspec.structs.replace(each, dry_run=dry_run)
+            if client is None:
+                erased += self._erase_files(request)
+                continue
+            answer = client.post("/ingle/v1/forget", request, Forgotten, timeout=_PATIENCE)
             erased += answer.erased
             unloaded += answer.unloaded
             left += answer.left
         return Forgotten(dry_run=dry_run, erased=erased, unloaded=unloaded, left=left)
 
-    def _left(self, eraser: ChatEraser | None) -> list[str]:
-        if eraser is None:
-            return []
-        return [
-            f"{name}, set aside as damaged, may hold chats: `ingle forget --all` erases it."
-            for name in eraser.damaged()
-        ]
+    def _erase_files(self, request: ForgetRequest) -> list[ErasureResult]:
+        selection = selection_of(request, self._config.paths)
+        places = places_for(selection, request.places)
+        try:
+            return erase(self._config, selection, places, dry_run=request.dry_run)
+        except (OSError, RequestError) as error:
+            raise CommandError(f"Not everything could be erased: {error}.") from error
 
 
-def _counted(chats: list[ForgottenChat]) -> list[ErasureResult]:
-    return [ErasureResult(place=CHATS, what="chats", count=len(chats))] if chats else []
-
-
-def _copies(eraser: ChatEraser | None, selection: ErasureSelection) -> list[ErasureResult]:
-    """Return the database copies that would be erased even if no chat is."""
-    count = len(eraser.copies(selection)) if eraser is not None and not selection.ids else 0
-    return [ErasureResult(place=CHATS, what=COPIES, count=count)] if count else []
-
-
-def _unlock(store: HistoryStore) -> None:
-    from ingle.tui.plain.passphrase_prompt import unlock
-
-    unlock(store)
-
-
-def _confirm() -> None:
-    if not sys.stdin.isatty():
-        raise CommandError("Nothing was erased.", "`--yes` erases without asking.")
-    print_status("Erase this? It cannot be undone. [y/N] ")
-    if input().strip().lower() not in {"y", "yes"}:
-        raise CommandError("Nothing was erased.")
+@contextmanager
+def _lock_home(config: Config) -> Generator[None]:
+    """Keep a daemon from starting; raises `CommandError` if one has the lock."""
+    config.paths.make_private()
+    lock = InstanceLock(config.paths.lock)
+    try:
+        lock.acquire()
+    except AlreadyRunning as error:
+        raise CommandError(
+            "A daemon holds this home, but does not answer.", "Try again in a moment."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _print(
     report: Forgotten, chats: list[ForgottenChat], options: Namespace, *, asking: bool = False
 ) -> None:
     if options.json and not asking:
-        print_json(msgspec.to_builtins(report))
+        print_json(report)
         return
-    out = print_status if asking else print
+    out = print_status if asking else print_text
     if not report.erased and not report.unloaded:
         where = "on disk; loaded models will be unloaded, to clear their caches" if asking else ""
         out(f"There is nothing to erase {where}".rstrip() + ".")
@@ -215,13 +239,13 @@ def _print(
         out(f"{verb} {erased.count:6} × {erased.place}: {erased.what}{size}")
     if report.dry_run:
         for chat in chats[:_SHOWN_CHATS]:
-            out(strip_control_characters(f"  {chat.id[:12]}  {chat.title or '(no title)'}"))
+            out(f"  {chat.id[:12]}  {chat.title or '(no title)'}")
         if len(chats) > _SHOWN_CHATS:
             out(f"  and {len(chats) - _SHOWN_CHATS} more chats")
     if report.unloaded:
         out(f"Unloaded {', '.join(report.unloaded)}, which cleared their caches.")
     for sentence in report.left:
-        out(strip_control_characters(sentence))
+        out(sentence)
 
 
 def parse_time(text: str | None) -> float | None:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-from ingle.backends.registry.engines import engine_choices
-from ingle.models.kv_type import KVType
-
-from ...client.api_types import Finished
-from ...client.client_errors import DaemonError
-from ...client.sync_client import DaemonClient, JsonObject
+from ...client.client_errors import ClientError, ConnectionLost, DaemonError
 from ...settings.config import Config, load_config
-from ...settings.setting_parsers import QUANTIZE
 from ...terminal.terminal_output import format_seconds, print_json, print_status
 from ...terminal.unsafe_characters import EscapeFilter
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, given, whole_number
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import matching_entry, sendable_reference
+from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
 from ..models.pull import pull
 from ..progress_report import ProgressReport
-from .generation_stream import StreamedAnswer, generate
-from .run_prompt import as_text, read_prompt, split_words
+
+if TYPE_CHECKING:
+    from ...client.generation_types import FinishedEvent, RouteTaken
+    from ...client.sync_client import DaemonClient
 
 PURPOSES = {"embed": "embeddings (POST /v1/embeddings)", "rerank": "ranking (POST /v1/rerank)"}
+PATIENCE = 2.0
+"""Seconds of silence before the wait for standard input is announced."""
 EXAMPLES = """\
   ingle run smollm2 "Why is the sky blue?"
   git diff | ingle run smollm2 "Explain these changes"
@@ -39,35 +43,41 @@ def main(arguments: Sequence[str]) -> int:
     """Answer one prompt; without any, in a terminal, open the chat. Raises `CommandError`."""
     options = _parser().parse_intermixed_args(arguments)
     config = load_config(os.environ)
-    model, words = split_words(options.words)
-    prompt = read_prompt(words)
+    model, words = _split_words(options.words)
+    prompt = _read_prompt(words)
     if not prompt:
         return _chat_instead(model)
-    return _ask(options, config, model, prompt)
+    return _answer(options, config, model, prompt)
 
 
 def ask(model: str | None, words: str) -> int:
     """Answer one prompt without any options; raises `CommandError`."""
-    prompt = read_prompt(words)
+    prompt = _read_prompt(words)
     if not prompt:
         raise UsageError("There is no prompt.", 'Write it after -p: `ingle -p "Hi"`.')
-    return _ask(_parser().parse_args([]), load_config(os.environ), model, prompt)
+    return _answer(_parser().parse_args([]), load_config(os.environ), model, prompt)
 
 
-def _ask(options: Namespace, config: Config, model: str | None, prompt: str) -> int:
+def _answer(options: Namespace, config: Config, model: str | None, prompt: str) -> int:
     _end_on_signals()
     client = ensure_daemon(config)
-    reference = sendable_reference(model or config.default_model)
-    request = _request(options, reference, prompt)
+    request = _request(options, sendable_reference(model or config.default_model), prompt)
+    load = given(options, *LOAD_OPTIONS)
     writer = AnswerWriter(silent=options.json)
     try:
-        answer = _generate_with_pull(client, reference, request, _load_options(options), writer)
+        answer = _generate_with_pull(client, request, load, writer)
     finally:
         writer.close()
     if options.json:
-        route = {} if answer.route is None else {"route": answer.route}
-        print_json({"model": answer.model, "text": answer.text, **route, **answer.finished})
-    return _conclude(answer, verbose=options.verbose)
+        from msgspec.structs import asdict
+
+        route = {"route": answer.route} if answer.route else {}
+        print_json({"model": answer.model, "text": answer.text, **route, **asdict(answer.finished)})
+    if options.verbose:
+        print_status(_timings(answer.model, answer.finished))
+    if answer.finished.reason == "cancelled":
+        raise CommandError("The answer was cancelled before its end.", "Ask again.")
+    return 0
 
 
 class AnswerWriter:
@@ -115,29 +125,19 @@ def _parser() -> CommandParser:
         "--temperature", type=_temperature, metavar="X", help="0 always takes the most likely token"
     )
     parser.add_argument(
-        "--max-tokens", type=_count, metavar="N", help="the maximum length of the answer"
+        "--max-tokens", type=whole_number(1), metavar="N", help="the maximum length of the answer"
     )
+    add_load_options(parser)
     parser.add_argument(
-        "--context",
-        type=_count,
+        "--seed",
+        type=whole_number(-(2**63), 2**63 - 1),
         metavar="N",
-        help="load the model with this many tokens of context",
+        help="makes the answer repeatable",
     )
-    parser.add_argument(
-        "--engine", choices=engine_choices(), help="what computes: ingle's own engine, or llama.cpp"
-    )
-    parser.add_argument(
-        "--quantize", choices=QUANTIZE, help="quantise plain weights to four bits on load"
-    )
-    parser.add_argument(
-        "--kv-type", choices=tuple(KVType), help="how the model's KV cache is stored"
-    )
-    parser.add_argument("--seed", type=_seed, metavar="N", help="makes the answer repeatable")
     parser.add_argument(
         "--raw", action="store_true", help="continue the prompt as text, without a chat template"
     )
     parser.add_argument("--verbose", action="store_true", help="print timings at the end")
-    parser.add_json()
     return parser
 
 
@@ -151,24 +151,37 @@ def _temperature(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 1 <= value < 2**31:
-        raise ArgumentTypeError(f"it must be a whole number, 1 or more, not '{text}'")
-    return value
+def _split_words(words: Sequence[str]) -> tuple[str | None, str]:
+    """Return (model, prompt); the first word is the model unless it is clearly a sentence."""
+    if not words:
+        return None, ""
+    first, *rest = words
+    if any(c.isspace() for c in first) and not Path(first).exists():
+        return None, " ".join(words)
+    return first, " ".join(rest)
 
 
-def _seed(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 2**63
-    if not -(2**63) <= value < 2**63:
-        raise ArgumentTypeError(f"it must be a whole number of 64 bits, not '{text}'")
-    return value
+def _read_prompt(words: str) -> str:
+    """Return the words, an empty line, and all of standard input unless that is a terminal."""
+    parts = [_as_text(words), _read_piped()]
+    return "\n\n".join(part for part in parts if part.strip())
+
+
+def _as_text(argument: str) -> str:
+    """Return the argument with replacement characters for invalid bytes, which JSON cannot
+    represent.
+    """
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _read_piped() -> str:
+    stdin = sys.stdin
+    if stdin is None or stdin.closed or stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
+        return ""
+    if sys.platform != "win32" and not select.select([stdin], [], [], PATIENCE)[0]:
+        # A pipe that is never closed would otherwise look like a command that hangs.
+        print_status("Waiting for the rest of the prompt on standard input.")
+    return stdin.buffer.read().decode("utf-8", "replace").strip("\n")
 
 
 def _chat_instead(model: str | None) -> int:
@@ -194,8 +207,8 @@ def _end_on_signals() -> None:
             signal.signal(number, end)
 
 
-def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
-    request: JsonObject = {"model": model}
+def _request(options: Namespace, model: str, prompt: str) -> dict[str, Any]:
+    request: dict[str, Any] = {"model": model}
     if options.raw:
         if options.system is not None:
             raise UsageError(
@@ -205,43 +218,27 @@ def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
     else:
         messages = [{"role": "user", "content": prompt}]
         if options.system is not None:
-            messages.insert(0, {"role": "system", "content": as_text(options.system)})
+            messages.insert(0, {"role": "system", "content": _as_text(options.system)})
         request["messages"] = messages
-    sampling = {"temperature": options.temperature, "seed": options.seed}
-    if given := {name: value for name, value in sampling.items() if value is not None}:
-        request["sampling"] = given
-    if options.max_tokens is not None:
-        request["max_tokens"] = options.max_tokens
-    return request
+    if sampling := given(options, "temperature", "seed"):
+        request["sampling"] = sampling
+    return request | given(options, "max_tokens")
 
 
-def _load_options(options: Namespace) -> JsonObject:
-    names = ("context", "engine", "quantize", "kv_type")
-    given = {name: getattr(options, name) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _load_and_generate(
-    client: DaemonClient, request: JsonObject, load: JsonObject, writer: AnswerWriter
-) -> StreamedAnswer:
-    """Load with the requested options first, and print warnings about those that could not
-    be met.
+@dataclass(frozen=True)
+class StreamedAnswer:
+    """A complete answer with the model that gave it; `route` says where a policy sent the
+    request.
     """
-    if load:
-        report = ProgressReport()
-        report.show_loading(request["model"])
-        try:
-            body = {"model": request["model"], **load}
-            loaded = client.post("/ingle/v1/load", body, timeout=None)
-        finally:
-            report.erase()
-        for warning in loaded["warnings"]:
-            print_status(f"Warning: {warning}")
-    return generate(client, request, writer.write)
+
+    model: str
+    text: str
+    finished: FinishedEvent
+    route: RouteTaken | None = None
 
 
 def _generate_with_pull(
-    client: DaemonClient, model: str, request: JsonObject, load: JsonObject, writer: AnswerWriter
+    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: AnswerWriter
 ) -> StreamedAnswer:
     """Generate; a model that is only in the catalog is pulled first."""
     try:
@@ -249,51 +246,104 @@ def _generate_with_pull(
     except DaemonError as error:
         if error.code != "model_not_found":
             raise
-        route, wanted = _route_and_model(client, model)
-        entry = matching_entry(client.models(), wanted)
-        if entry is None or entry["installed"]:
+        from ...client.routing_types import RoutingState
+
+        name = request["model"]
+        routes = client.get("/ingle/v1/routing", RoutingState).routes
+        local = next((route.local for route in routes if route.name == name), None)
+        entry = matching_entry(client.models().models, local or name)
+        if entry is None or entry.installed:
             raise
-        if entry["task"] != "generate":
+        if entry.task != "generate":
+            purpose = PURPOSES.get(entry.task, entry.task)
             raise CommandError(
-                f"{entry['name']} does not generate text: it is for {PURPOSES[entry['task']]}.",
+                f"{entry.name} does not generate text: it is for {purpose}.",
                 "Choose a model that chats; `ingle list` shows them.",
             ) from error
-    print_status(f"{entry['name']} is not on this machine yet.")
-    pulled = pull(client, entry["name"])
-    again = {**request, "model": route or pulled["name"]}
+    print_status(f"{entry.name} is not on this machine yet.")
+    pulled = pull(client, entry.name)
+    # A route stays the model of the request.
+    again = request if local else {**request, "model": pulled.name}
     return _load_and_generate(client, again, load, writer)
 
 
-def _route_and_model(client: DaemonClient, name: str) -> tuple[str | None, str]:
-    """Return the route of that name, if it is one, and the local model behind it."""
-    routes: dict[str, str] = {
-        route["name"]: route["local"] for route in client.get("/ingle/v1/routing")["routes"]
-    }
-    return (name, routes[name]) if name in routes else (None, name)
+def _load_and_generate(
+    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: AnswerWriter
+) -> StreamedAnswer:
+    """Load with the requested options first, and generate.
+
+    Any end but an error of the daemon (Ctrl-C, a closed pipe) cancels the generation, which would
+    otherwise go on.
+    """
+    if load:
+        print_warnings(load_model(client, request["model"], load))
+    from ...client.generation_types import GenerationStarted
+
+    started = client.post("/ingle/v1/generations", request, GenerationStarted)
+    path = f"/ingle/v1/generations/{started.id}"
+    try:
+        return _follow(client, path, started.model, writer.write)
+    except ClientError:
+        raise
+    except BaseException:
+        # If the daemon is gone, there is nothing left to cancel.
+        with suppress(ClientError):
+            client.post(f"{path}/cancel", {}, dict, timeout=5.0)
+        raise
 
 
-def _conclude(answer: StreamedAnswer, *, verbose: bool) -> int:
-    finished = answer.finished
-    if verbose:
-        print_status(_timings(answer.model, finished))
-    if finished["reason"] == "cancelled":
-        raise CommandError("The answer was cancelled before its end.", "Ask again.")
-    return 0
+def _follow(
+    client: DaemonClient, path: str, model: str, write: Callable[[str], None]
+) -> StreamedAnswer:
+    """Pass each new piece of text to `write`; raises `ClientError`."""
+    from ...client.generation_types import DeltaEvent, FinishedEvent, LoadingEvent, RouteTaken
+    from ...client.sync_client import read_event
+
+    pieces: list[str] = []
+    reasoning = 0
+    route: RouteTaken | None = None
+    with ProgressReport() as report:
+        for event in client.events("GET", f"{path}/events"):
+            if event.event == "loading":
+                loading = read_event(event, LoadingEvent)
+                report.show_loading(loading.model, loading.fraction)
+            elif event.event == "reasoning":
+                reasoning += read_event(event, DeltaEvent).tokens
+                report.show_step(f"Thinking, {reasoning} tokens")
+            else:
+                report.erase()
+            if event.event == "route":
+                route = read_event(event, RouteTaken)
+                if route.provider:
+                    model = route.target
+                    print_status(f"Answered by {model}, not on this machine. {route.reason}")
+            elif event.event == "delta":
+                text = read_event(event, DeltaEvent).text
+                pieces.append(text)
+                write(text)
+            elif event.event == "finished":
+                finished = read_event(event, FinishedEvent)
+                return StreamedAnswer(model, "".join(pieces), finished, route)
+    raise ConnectionLost(
+        "The daemon ended the stream before the answer was complete.", "Try again."
+    )
 
 
-def _timings(model: str, finished: Finished) -> str:
+def _timings(model: str, finished: FinishedEvent) -> str:
     """Return the timings of an answer, without cached tokens."""
-    read = finished["prompt_tokens"] - finished["cached_tokens"]
-    used = finished["prompt_tokens"] + finished["completion_tokens"]
+    prompt, cached, answer = (
+        finished.prompt_tokens,
+        finished.cached_tokens,
+        finished.completion_tokens,
+    )
+    prefill, decode = finished.prompt_seconds, finished.decode_seconds
     lines = [
-        f"{model}: {finished['reason']}, context {used} of {finished['context']} tokens",
-        f"  waited {format_seconds(finished['queue_seconds'])}",
-        f"  prompt {finished['prompt_tokens']} tokens, {finished['cached_tokens']} of them cached, "
-        f"{format_seconds(finished['prompt_seconds'])}{_speed(read, finished['prompt_seconds'])}",
-        f"  answer {finished['completion_tokens']} tokens, "
-        f"{format_seconds(finished['decode_seconds'])}"
+        f"{model}: {finished.reason}, context {prompt + answer} of {finished.context} tokens",
+        f"  waited {format_seconds(finished.queue_seconds)}",
+        f"  prompt {prompt} tokens, {cached} of them cached, "
+        f"{format_seconds(prefill)}{_speed(prompt - cached, prefill)}",
         # Decoding is timed from the first token, which therefore does not count.
-        f"{_speed(finished['completion_tokens'] - 1, finished['decode_seconds'])}",
+        f"  answer {answer} tokens, {format_seconds(decode)}{_speed(answer - 1, decode)}",
     ]
     return "\n".join(lines)
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
 from ...terminal.terminal_colors import TerminalColors
-from ...terminal.terminal_output import print_json, print_status, strip_control_characters
+from ...terminal.terminal_output import print_json, print_status, table_columns
 from ...terminal.unsafe_characters import with_colours_only
-from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ..command_errors import CommandError
+from ..command_parser import CommandParser, whole_number
+from .bench import read_report
 
 if TYPE_CHECKING:
     from ingle.backends.advice.advice_request import AdviceRequest
     from ingle.backends.advice.advise import Advice
-
-    from ...benchmark.bench_report import BenchReport
 
 NEEDS = ("quality", "latency", "memory", "privacy", "batch")
 TASKS = ("chat", "code", "embed")
@@ -35,7 +30,7 @@ _COLUMNS_OF_FILES = 80
 
 def main(arguments: Sequence[str]) -> int:
     """Print the recommendation; 1 if nothing fits."""
-    options = _parse(arguments)
+    options = _parser().parse_args(arguments)
     config = load_config(os.environ)
     from ingle.backends.advice.advice_request import AdviceRequest
 
@@ -43,14 +38,14 @@ def main(arguments: Sequence[str]) -> int:
     from ...benchmark.saved_reports import SavedReports
 
     request = AdviceRequest(need=options.need, task=options.task, context=options.context)
-    benches = [*SavedReports(config.paths.benches).all(), *map(_bench, options.bench)]
+    benches = [*SavedReports(config.paths.benches).all(), *map(read_report, options.bench)]
     found = advise_for_machine(config, request, options.model, benches)
     if options.json:
         print_json(found.as_json())
     else:
         from ...advice.advice_text import advice_text
 
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _COLUMNS_OF_FILES
+        columns = table_columns() or _COLUMNS_OF_FILES
         text = advice_text(found, columns, TerminalColors.for_output(), explain=options.explain)
         print(with_colours_only(text))
     if found.advice.best is None:
@@ -60,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parse(arguments: Sequence[str]) -> Namespace:
+def _parser() -> CommandParser:
     parser = CommandParser(
         "advise",
         "Recommend a model for this machine and a need, with its context, KV cache\n"
@@ -71,7 +66,11 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument("--for", dest="need", choices=NEEDS, default="quality", help="the need")
     parser.add_argument("--task", choices=TASKS, default="chat", help="what the model is for")
     parser.add_argument(
-        "--context", type=int, default=0, metavar="N", help="required tokens of context"
+        "--context",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="required tokens of context",
     )
     parser.add_argument(
         "--bench",
@@ -82,28 +81,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     )
     parser.add_argument("--explain", action="store_true", help="show how each number was computed")
     parser.add_argument("--apply", action="store_true", help="write it into config.toml")
-    parser.add_json()
-    options = parser.parse_args(arguments)
-    if options.context < 0:
-        raise UsageError("The context must be a number of tokens.", "For example --context 8192.")
-    return options
-
-
-def _bench(name: str) -> BenchReport:
-    from ...benchmark.bench_report import load_report
-
-    try:
-        return load_report(Path(name))
-    except OSError as error:
-        raise UsageError(
-            f"{strip_control_characters(name)} cannot be read: {error.strerror}."
-        ) from error
-    except ValueError as error:
-        raise UsageError(
-            f"{strip_control_characters(name)} is not a report of `ingle bench`: "
-            f"{strip_control_characters(str(error))}.",
-            "Make one with `ingle bench MODEL --save FILE`.",
-        ) from error
+    return parser
 
 
 def _apply(advice: Advice, request: AdviceRequest, config: Config) -> None:
@@ -116,8 +94,8 @@ def _apply(advice: Advice, request: AdviceRequest, config: Config) -> None:
             f"Use {advice.best.model} as the model of /v1/embeddings.",
         )
     written = apply_advice(advice.best, config)
-    said = ", ".join(f"{name} = {value}" for name, value in written.items())
-    print_status(f"Wrote into {config.paths.config_file}: {said}.")
+    settings = ", ".join(f"{name} = {value}" for name, value in written.items())
+    print_status(f"Wrote into {config.paths.config_file}: {settings}.")
     if not advice.best.installed:
         print_status(f"`ingle pull {advice.best.model}` downloads it now; else its first use does.")
     print_status("A running daemon keeps its settings until `ingle stop`.")

@@ -10,15 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import (
-    print_json,
-    print_status,
-    strip_control_characters,
-    table_columns,
-)
+from ...terminal.terminal_output import print_json, print_status, table_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, whole_number
 from ..models.model_path import find_model_path
 from ..progress_report import ProgressReport
 
@@ -42,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; raises `CommandError`."""
     options = _parser().parse_args(arguments)
     _check(options)
-    earlier = _earlier(options.against)
+    earlier = read_report(options.against) if options.against is not None else None
     combinations = _combinations(options)
     # The imports of a measurement take longer than other commands take to run.
     import asyncio
@@ -56,19 +51,21 @@ def main(arguments: Sequence[str]) -> int:
     name, path = find_model_path(options.model)
     store = ModelStore(config.paths.models, Catalog.load())
     model = store.resolve(path)
-    progress = ProgressReport()
-    try:
+    with ProgressReport() as progress:
         report = asyncio.run(_measure(name, model, store, config, options, combinations, progress))
-    finally:
-        progress.erase()
     kept = SavedReports(config.paths.benches)
-    earlier = earlier or _comparable(kept.find(report.model), report)
-    if any(found.error is None for found in report.measurements):
+    if earlier is None:
+        last = kept.find(report.model)
+        # Only a report of the same workload can be compared.
+        if last is not None and last.workload == report.workload:
+            earlier = last
+    measured = any(found.error is None for found in report.measurements)
+    if measured:
         kept.keep(report)
     _print(report, earlier, options)
     if options.save:
         _save(report, Path(options.save))
-    return 0 if any(found.error is None for found in report.measurements) else 1
+    return 0 if measured else 1
 
 
 def _parser() -> CommandParser:
@@ -91,29 +88,29 @@ def _parser() -> CommandParser:
         "--only", action="append", metavar="VALUES", help="only this combination; may be repeated"
     )
     parser.add_argument("--draft", metavar="MODEL", help="the draft model for speculation")
-    parser.add_argument("--prompt", type=int, default=512, metavar="N", help="tokens (512)")
-    parser.add_argument(
-        "--tokens", type=int, default=128, metavar="N", help="tokens of each answer (128)"
-    )
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of each (5)")
+    for flag, low, high, default, what in (
+        ("--prompt", 8, 1 << 20, 512, "tokens of each prompt"),
+        ("--tokens", 2, 1 << 16, 128, "tokens of each answer"),
+        ("--runs", 1, 100, 5, "runs of each"),
+    ):
+        kind = whole_number(low, high)
+        parser.add_argument(
+            flag, type=kind, default=default, metavar="N", help=f"{what} ({default})"
+        )
     parser.add_argument("--save", metavar="FILE", help="save the measurements as JSON")
     parser.add_argument(
         "--against", metavar="FILE", help="compare with that file, else with the last run"
     )
-    parser.add_json()
     return parser
 
 
 def _check(options: Namespace) -> None:
-    for flag, low, high in (("prompt", 8, 1 << 20), ("tokens", 2, 1 << 16), ("runs", 1, 100)):
-        if not low <= getattr(options, flag) <= high:
-            raise UsageError(f"--{flag} is a number from {low} to {high}.")
     if options.vary and options.only:
         raise UsageError("--vary and --only exclude each other.", "Use only one of them.")
     if options.save and not os.access(Path(options.save).absolute().parent, os.W_OK):
-        folder = strip_control_characters(str(Path(options.save).absolute().parent))
         raise UsageError(
-            f"{folder} is not a folder that can be written to.", "Choose another --save."
+            f"{Path(options.save).absolute().parent} is not a folder that can be written to.",
+            "Choose another --save.",
         )
 
 
@@ -129,31 +126,19 @@ def _combinations(options: Namespace) -> list[BenchVariant]:
         raise UsageError(str(error), "`ingle bench --help` lists what can be varied.") from error
 
 
-def _earlier(name: str | None) -> BenchReport | None:
+def read_report(name: str) -> BenchReport:
+    """Return the report in a file that the user named; raises `UsageError`."""
     from ...benchmark.bench_report import load_report
 
-    if name is None:
-        return None
     try:
         return load_report(Path(name))
     except OSError as error:
-        raise UsageError(
-            f"{strip_control_characters(name)} cannot be read: {error.strerror}."
-        ) from error
+        raise UsageError(f"{name} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise UsageError(
-            f"{strip_control_characters(name)} is not a report of `ingle bench`: "
-            f"{strip_control_characters(str(error))}.",
-            "Make one with --save.",
+            f"{name} is not a report of `ingle bench`: {error}.",
+            "Make one with `ingle bench MODEL --save FILE`.",
         ) from error
-
-
-def _comparable(last: BenchReport | None, report: BenchReport) -> BenchReport | None:
-    """Return the model's last report if it had the same workload."""
-    if last is None:
-        return None
-    works = {(one.prompt_tokens, one.answer_tokens) for one in (last, report)}
-    return last if len(works) == 1 else None
 
 
 async def _measure(
@@ -219,23 +204,18 @@ def _save(report: BenchReport, path: Path) -> None:
     try:
         save_report(report, path)
     except OSError as error:
-        raise CommandError(
-            f"{strip_control_characters(str(path))} cannot be written: {error.strerror}."
-        ) from error
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
     print_status(f"Saved as {path}.")
 
 
 def _print(report: BenchReport, earlier: BenchReport | None, options: Namespace) -> None:
-    import msgspec
+    from msgspec.structs import asdict
 
     from ...benchmark.bench_report import compare
     from ...benchmark.bench_text import bench_text
 
-    found = compare(report, earlier) if earlier is not None else []
     if options.json:
-        values = msgspec.to_builtins(report)
-        if earlier is not None:
-            values["changes"] = msgspec.to_builtins(found)
-        print_json(values)
+        changes = {"changes": compare(report, earlier)} if earlier is not None else {}
+        print_json({**asdict(report), **changes})
         return
     print(with_colours_only(bench_text(report, earlier, table_columns() or 80)))

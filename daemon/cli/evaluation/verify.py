@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...client.sync_client import JsonObject
-from ...terminal.terminal_output import (
-    format_seconds,
-    format_table,
-    print_json,
-    strip_control_characters,
-)
-from ..command_parser import CommandParser
+from ...terminal.terminal_output import format_seconds, format_table, print_json, print_text
+from ..command_parser import CommandParser, whole_number
 from ..models.model_path import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
@@ -27,11 +20,6 @@ EXAMPLES = """\
   ingle verify ./folder-of-safetensors --json"""
 
 _ENOUGH_TOKENS = 2000
-_CAPTIONS = {
-    "mean_kl": "mean KL divergence",
-    "top1_agreement": "same first choice",
-    "perplexity_difference": "perplexity",
-}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,11 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         tokens=options.tokens,
         against=ReferenceEngine(options.against) if options.against else None,
     )
-    progress = ProgressReport()
-    try:
+    with ProgressReport() as progress:
         report = run_verification(spec, lambda step: _show(progress, name, step))
-    finally:
-        progress.erase()
     if options.json:
         print_json(_as_json(name, path, report))
     else:
@@ -79,25 +64,17 @@ def _parser() -> CommandParser:
         "--text", metavar="FILE", help="the text to use, instead of the built-in one"
     )
     parser.add_argument(
-        "--tokens", type=_count, metavar="N", help="use only the first N tokens of the text"
+        "--tokens",
+        type=whole_number(2),
+        metavar="N",
+        help="only the first N tokens of the text",
     )
     parser.add_argument(
         "--against",
         choices=("llama.cpp", "transformers"),
         help="the engine to compare with: llama.cpp, or transformers for safetensors",
     )
-    parser.add_json()
     return parser
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 2 <= value < 2**31:
-        raise ArgumentTypeError(f"it must be a whole number, 2 or more, not '{text}'")
-    return value
 
 
 def _show(report: ProgressReport, name: str, step: VerificationProgress) -> None:
@@ -107,7 +84,7 @@ def _show(report: ProgressReport, name: str, step: VerificationProgress) -> None
         report.show_step(f"{name}: {step.compared} of {step.total} tokens compared")
 
 
-def _as_json(name: str, path: str, report: VerificationReport) -> JsonObject:
+def _as_json(name: str, path: str, report: VerificationReport) -> dict[str, Any]:
     import msgspec
 
     values = msgspec.to_builtins(report)
@@ -121,16 +98,12 @@ def _as_json(name: str, path: str, report: VerificationReport) -> JsonObject:
 
 
 def _print(name: str, report: VerificationReport) -> None:
-    print(
-        strip_control_characters(
-            f"{name}: {report.architecture} {report.quantization} on {report.device}"
-        )
-    )
+    print_text(f"{name}: {report.architecture} {report.quantization} on {report.device}")
     print(f"compared with {report.against} over {report.statistics.tokens} tokens\n")
     print(format_table(("", "MEASURED", "LIMIT", ""), _rows(report), right="MEASURED LIMIT"))
     print()
     for label, fact in _facts(report):
-        print(f"{label:<17} {strip_control_characters(fact)}")
+        print_text(f"{label:<17} {fact}")
     if report.statistics.tokens < _ENOUGH_TOKENS:
         print(f"{'note':<17} the limits are meant for {_ENOUGH_TOKENS} tokens and more")
     print("\nFAILED" if report.failures else "\npassed")
@@ -138,17 +111,19 @@ def _print(name: str, report: VerificationReport) -> None:
 
 def _rows(report: VerificationReport) -> list[tuple[str, str, str, str]]:
     measured, limits = report.statistics, report.limits
-    numbers = {
-        "mean_kl": (f"{measured.mean_kl:.2g} nat", f"{limits.mean_kl:.2g} nat"),
-        "top1_agreement": (f"{measured.top1_agreement:.2%}", f"{limits.top1_agreement:.1%}"),
-        "perplexity_difference": (
-            f"{measured.perplexity_difference:+.3%}",
-            f"{limits.perplexity_difference:.1%}",
-        ),
-    }
+    rows = (
+        ("mean_kl", "mean KL divergence", "{:.2g} nat", "{:.2g} nat"),
+        ("top1_agreement", "same first choice", "{:.2%}", "{:.1%}"),
+        ("perplexity_difference", "perplexity", "{:+.3%}", "{:.1%}"),
+    )
     return [
-        (_CAPTIONS[key], *pair, "too far" if key in report.failures else "ok")
-        for key, pair in numbers.items()
+        (
+            caption,
+            form.format(getattr(measured, name)),
+            limit.format(getattr(limits, name)),
+            "too far" if name in report.failures else "ok",
+        )
+        for name, caption, form, limit in rows
     ]
 
 

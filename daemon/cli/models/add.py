@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
-from ...client.api_types import ModelEntry
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, print_json, strip_control_characters
+from ...terminal.terminal_output import format_bytes, print_json, print_text
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
@@ -26,18 +24,14 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("path", metavar="PATH", help="a .gguf file, or a folder of safetensors")
     parser.add_argument("name", metavar="NAME", nargs="?", help="by default derived from the model")
-    parser.add_json()
     options = parser.parse_args(arguments)
     path = Path(sendable_reference(options.path)).expanduser().absolute()
-    body = {"path": str(path), "name": options.name}
     client = ensure_daemon(load_config(os.environ))
-    entry = cast("ModelEntry", client.post("/ingle/v1/models", body))
+    from ...client.model_types import ModelEntry
+
+    entry = client.post("/ingle/v1/models", {"path": str(path), "name": options.name}, ModelEntry)
     if options.json:
         print_json(entry)
-        return 0
-    print(
-        strip_control_characters(
-            f"{entry['name']} ({format_bytes(entry['size'])}) is used in place: {entry['path']}"
-        )
-    )
+    else:
+        print_text(f"{entry.name} ({format_bytes(entry.size)}) is used in place: {entry.path}")
     return 0

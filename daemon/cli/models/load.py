@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Sequence
 from textwrap import fill
-from typing import cast
+from typing import TYPE_CHECKING, Any
 
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
-from ...client.api_types import LoadedModel
-from ...client.sync_client import JsonObject
 from ...settings.config import load_config
 from ...settings.setting_parsers import QUANTIZE, InvalidSetting, parse_duration
 from ...terminal.terminal_output import (
@@ -20,17 +18,23 @@ from ...terminal.terminal_output import (
     format_seconds,
     print_json,
     print_status,
-    strip_control_characters,
+    print_text,
 )
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, given, whole_number
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
 from ..progress_report import ProgressReport
+
+if TYPE_CHECKING:
+    from ...client.model_types import LoadedModel
+    from ...client.sync_client import DaemonClient
 
 EXAMPLES = """\
   ingle load smollm2 --keep-alive 2h
   ingle load qwen2.5-coder --context 32768 --pin
   ingle load qwen2.5-coder --no-pin"""
+LOAD_OPTIONS = ("context", "engine", "quantize", "kv_type")
+"""The options that `add_load_options` adds, as the API names them."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,20 +43,43 @@ def main(arguments: Sequence[str]) -> int:
     config = load_config(os.environ)
     client = ensure_daemon(config)
     reference = sendable_reference(options.model or config.default_model)
-    report = ProgressReport()
-    report.show_loading(reference)
-    try:
-        answer = client.post("/ingle/v1/load", _body(options, reference), timeout=None)
-    finally:
-        report.erase()
-    loaded = cast("LoadedModel", answer)
+    loaded = load_model(client, reference, given(options, "keep_alive", "pin", *LOAD_OPTIONS))
     if options.json:
         print_json(loaded)
         return 0
-    print(strip_control_characters(_told(loaded)))
-    for warning in loaded["warnings"]:
-        print_status(f"Warning: {warning}")
+    print_text(_summary(loaded))
+    print_warnings(loaded)
     return 0
+
+
+def load_model(client: DaemonClient, reference: str, options: dict[str, Any]) -> LoadedModel:
+    """Load the model, and show in a terminal that it is loading; raises `CommandError`."""
+    from ...client.model_types import LoadedModel
+
+    with ProgressReport() as report:
+        report.show_loading(reference)
+        body = {"model": reference, **options}
+        return client.post("/ingle/v1/load", body, LoadedModel, timeout=None)
+
+
+def print_warnings(loaded: LoadedModel) -> None:
+    """Print warnings about options that could not be met."""
+    for warning in loaded.warnings:
+        print_status(f"Warning: {warning}")
+
+
+def add_load_options(parser: CommandParser) -> None:
+    """Add the options that decide how a model is loaded."""
+    parser.add_argument(
+        "--context", type=whole_number(1), metavar="N", help="load it with N tokens of context"
+    )
+    parser.add_argument(
+        "--engine", choices=engine_choices(), help="what computes: ingle's own engine, or llama.cpp"
+    )
+    parser.add_argument(
+        "--quantize", choices=QUANTIZE, help="quantise plain weights to four bits on load"
+    )
+    parser.add_argument("--kv-type", choices=tuple(KVType), help="how the KV cache is stored")
 
 
 def _parser() -> CommandParser:
@@ -63,7 +90,6 @@ def _parser() -> CommandParser:
         examples=EXAMPLES,
     )
     parser.add_argument("model", nargs="?", metavar="MODEL", help="(default: the configured one)")
-    parser.add_argument("--context", type=_count, metavar="N", help="tokens of context")
     parser.add_argument(
         "--keep-alive",
         type=_duration,
@@ -75,28 +101,19 @@ def _parser() -> CommandParser:
         action=BooleanOptionalAction,
         help="never unload it automatically, neither after a time nor for another model",
     )
-    parser.add_argument("--engine", choices=engine_choices(), help="what computes")
-    parser.add_argument("--quantize", choices=QUANTIZE, help="four bits for plain weights")
-    parser.add_argument("--kv-type", choices=tuple(KVType), help="how the KV cache is stored")
-    parser.add_json()
+    add_load_options(parser)
     return parser
 
 
-def _body(options: Namespace, model: str) -> JsonObject:
-    names = ("context", "keep_alive", "pin", "engine", "quantize", "kv_type")
-    given = {name: getattr(options, name) for name in names}
-    return {"model": model, **{name: value for name, value in given.items() if value is not None}}
-
-
-def _told(loaded: LoadedModel) -> str:
-    memory = loaded["memory"]
-    held = memory["measured"]["host"] + memory["measured"]["gpu"] + memory["mapped"]
-    stays = "is pinned" if loaded["pinned"] else _stays(loaded["expires_in"])
+def _summary(loaded: LoadedModel) -> str:
+    memory = loaded.memory
+    held = memory.measured.host + memory.measured.gpu + memory.mapped
+    stays = "is pinned" if loaded.pinned else _stays(loaded.expires_in)
     text = (
-        f"{loaded['name']} is ready on {loaded['device']}, with a context of "
-        f"{loaded['context']} tokens and {format_bytes(held)} of memory, and {stays}. "
+        f"{loaded.name} is ready on {loaded.device}, with a context of "
+        f"{loaded.context} tokens and {format_bytes(held)} of memory, and {stays}. "
     )
-    return fill(text + loaded["reason"], 80, break_long_words=False, break_on_hyphens=False)
+    return fill(text + loaded.reason, 80, break_long_words=False, break_on_hyphens=False)
 
 
 def _stays(seconds: float | None) -> str:
@@ -105,12 +122,6 @@ def _stays(seconds: float | None) -> str:
     if seconds <= 0:
         return "is unloaded as soon as it is idle"
     return f"stays loaded for {format_seconds(seconds)} without use"
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) < 2**31):
-        raise ArgumentTypeError(f"it must be a whole number, 1 or more, not '{text}'")
-    return int(text)
 
 
 def _duration(text: str) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...client.api_types import ModelEntry
 from ...settings.config import load_config
 from ..command_errors import CommandError
 from ..daemon_launcher import ensure_daemon
@@ -21,24 +20,18 @@ def find_model_path(wanted: str) -> tuple[str, str]:
     if Path(reference).is_absolute():
         return Path(reference).name, reference
     client = ensure_daemon(load_config(os.environ))
-    models = client.models()
+    models = client.models().models
     if is_hub_reference(reference):
         entry = matching_entry(models, reference) or pull(client, reference)
     else:
         entry = find_entry(models, reference)
-    if entry["task"] != "generate":
+    if entry.task != "generate":
         raise CommandError(
-            f"{entry['name']} does not generate text, and runs on llama.cpp alone.",
+            f"{entry.name} does not generate text, and runs on llama.cpp alone.",
             "Only models that generate text can be compared or quantised here.",
         )
-    if entry["path"] is None:
-        entry = pull(client, entry["name"])
-    return entry["name"], _path_of(entry)
-
-
-def _path_of(entry: ModelEntry) -> str:
-    if entry["path"] is None:
-        raise CommandError(
-            f"{entry['name']} was pulled, but its file is missing.", "Pull it again."
-        )
-    return entry["path"]
+    if entry.path is None:
+        entry = pull(client, entry.name)
+    if entry.path is None:
+        raise CommandError(f"{entry.name} was pulled, but its file is missing.", "Pull it again.")
+    return entry.name, entry.path

@@ -13,10 +13,10 @@ from ...terminal.terminal_output import (
     format_count,
     format_seconds,
     print_json,
-    strip_control_characters,
+    print_text,
 )
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, whole_number
 from ..progress_report import ProgressReport
 from .model_path import find_model_path
 
@@ -47,8 +47,6 @@ def main(arguments: Sequence[str]) -> int:
     """Write the file and compare both engines on it; 1 if they differ more than allowed."""
     options = _parser().parse_args(arguments)
     target = _target(options.target)
-    if not 0 <= options.threads <= _MOST_THREADS:
-        raise UsageError(f"--threads is a number from 0 to {_MOST_THREADS}.")
     name, source = find_model_path(options.model)
     output = _output(options.output, Path(source), target)
     from ingle.backends.jobs.quantization.messages import QuantizeSpec
@@ -63,15 +61,14 @@ def main(arguments: Sequence[str]) -> int:
         overwrite=options.force,
         threads=options.threads,
     )
-    progress = ProgressReport()
-    view = _ProgressView(progress, f"{Path(name).name} to {target}")
-    try:
+    with ProgressReport() as progress:
+        view = _ProgressView(progress, f"{Path(name).name} to {target}")
         report = run_quantization(spec, view.show)
         verified = None if options.no_verify else _verify(output, progress)
-    finally:
-        progress.erase()
     if options.json:
-        print_json(_as_json(report, verified))
+        from msgspec.structs import asdict
+
+        print_json({**asdict(report), "verified": _verdict(verified)})
     else:
         _print(report, verified, asked=not options.no_verify)
     return 1 if verified is not None and _failures(verified) else 0
@@ -97,9 +94,14 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--requantize", action="store_true", help="accept a source that is already quantised"
     )
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="default: all cores")
+    parser.add_argument(
+        "--threads",
+        type=whole_number(0, _MOST_THREADS),
+        default=0,
+        metavar="N",
+        help="default: all cores",
+    )
     parser.add_argument("--no-verify", action="store_true", help="do not compare the engines")
-    parser.add_json()
     return parser
 
 
@@ -112,9 +114,7 @@ def _target(text: str) -> str:
             "NF4 is not a file format: ingle's own engine makes it while it loads a model.",
             'Use `ingle run MODEL --quantize nf4`, or quantize = "nf4" in the settings.',
         )
-    raise UsageError(
-        f"{strip_control_characters(text)} is not a target.", f"Targets: {', '.join(TARGETS)}."
-    )
+    raise UsageError(f"{text} is not a target.", f"Targets: {', '.join(TARGETS)}.")
 
 
 def _output(wanted: str | None, source: Path, target: str) -> Path:
@@ -127,13 +127,9 @@ def _output(wanted: str | None, source: Path, target: str) -> Path:
                 stem = stem[: -len(known) - 1]
         path = Path.cwd() / f"{stem}-{target}.gguf"
     if path.suffix.lower() != ".gguf":
-        raise UsageError(
-            f"{strip_control_characters(str(path))} should end in .gguf.", "Rename it."
-        )
+        raise UsageError(f"{path} should end in .gguf.", "Rename it.")
     if not path.parent.is_dir():
-        raise CommandError(
-            f"There is no folder {strip_control_characters(str(path.parent))}.", "Create it first."
-        )
+        raise CommandError(f"There is no folder {path.parent}.", "Create it first.")
     return path
 
 
@@ -190,23 +186,16 @@ def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
         raise
 
 
-def _as_json(report: QuantizeReport, verified: VerificationReport | None) -> dict[str, object]:
-    import msgspec
-
-    values = msgspec.to_builtins(report)
-    values.pop("type")
-    if verified is not None:
-        statistics = verified.statistics
-        values["verified"] = {
-            "against": verified.against,
-            "tokens": statistics.tokens,
-            "mean_kl": statistics.mean_kl,
-            "top1_agreement": statistics.top1_agreement,
-            "passed": not _failures(verified),
-        }
-    else:
-        values["verified"] = None
-    return values
+def _verdict(verified: VerificationReport | None) -> dict[str, object] | None:
+    if verified is None:
+        return None
+    return {
+        "against": verified.against,
+        "tokens": verified.statistics.tokens,
+        "mean_kl": verified.statistics.mean_kl,
+        "top1_agreement": verified.statistics.top1_agreement,
+        "passed": not _failures(verified),
+    }
 
 
 def _print(report: QuantizeReport, verified: VerificationReport | None, *, asked: bool) -> None:
@@ -216,19 +205,16 @@ def _print(report: QuantizeReport, verified: VerificationReport | None, *, asked
         ("file", report.output),
         ("model", f"{report.architecture}, {format_count(report.parameters)} weights"),
         ("from", f"{report.source_quantization}, {format_bytes(report.source_size)}"),
-        (
-            "to",
-            f"{report.quantization}, {format_bytes(report.size)}, {bits:.1f} bits a weight",
-        ),
+        ("to", f"{report.quantization}, {format_bytes(report.size)}, {bits:.1f} bits a weight"),
         ("tensors", kinds),
         ("time", format_seconds(report.seconds)),
         ("loaded", "by llama.cpp"),
         ("engines", _agreement(verified, asked=asked)),
     ]
     for label, fact in facts:
-        print(f"{label:<9} {strip_control_characters(fact)}")
+        print_text(f"{label:<9} {fact}")
     if report.writes_text:
-        print(f'\nTry it: ingle run {strip_control_characters(report.output)} "Hello"')
+        print_text(f'\nTry it: ingle run {report.output} "Hello"')
 
 
 def _agreement(verified: VerificationReport | None, *, asked: bool) -> str:

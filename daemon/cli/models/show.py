@@ -5,31 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ...client.api_types import FitReport, LoadedModel, ModelEntry
 from ...client.client_errors import ClientError, DaemonError
-from ...client.sync_client import DaemonClient
 from ...settings.config import load_config
-from ...terminal.terminal_output import (
-    format_bytes,
-    format_count,
-    print_fields,
-    print_json,
-    table_columns,
-)
+from ...terminal.terminal_output import format_bytes, format_count, print_fields, print_json
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import find_entry, is_hub_reference, matching_entry, sendable_reference
 from .fit_summary import ask_fit, fit_fields, remote_facts, rough_facts
+
+if TYPE_CHECKING:
+    from ...client.model_types import FitReport, LoadedModel, ModelEntry
+    from ...client.sync_client import DaemonClient
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the model's facts; raises `CommandError`."""
     parser = CommandParser("show", "Show what is known about a model, installed or not.")
     parser.add_argument("model", metavar="MODEL", help="a name from `ingle list`, or a path")
-    parser.add_json()
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
     reference = sendable_reference(options.model)
@@ -38,45 +33,46 @@ def main(arguments: Sequence[str]) -> int:
     except ClientError:
         if not is_hub_reference(reference):
             raise
-        _show_remote(ask_fit(client, reference), as_json=options.json)
+        report = ask_fit(client, reference)
+        if options.json:
+            print_json(report)
+        else:
+            print_fields(remote_facts(report))
         return 0
-    loaded = next((m for m in client.status()["models"] if m["name"] == entry["name"]), None)
-    runs = loaded is not None and bool(loaded["engine"])
+    loaded = next((m for m in client.status().models if m.name == entry.name), None)
+    runs = loaded is not None and bool(loaded.engine)
     report = None if runs else _report(client, entry, reference)
     if options.json:
-        print_json({**entry, "loaded": loaded, "report": report})
+        from msgspec.structs import asdict
+
+        print_json({**asdict(entry), "loaded": loaded, "report": report})
         return 0
     rest = _loaded_facts(loaded) if loaded else []
     if report is not None:
         rest += fit_fields(report)
-    elif not runs and (fit := entry.get("fit")):
-        rest += rough_facts(fit)
-    print_fields(_facts(entry) + rest, table_columns())
+    elif not runs and entry.fit:
+        rest += rough_facts(entry.fit)
+    print_fields(_facts(entry) + rest)
     return 0
-
-
-def _show_remote(report: FitReport, *, as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-    else:
-        print_fields(remote_facts(report), table_columns())
 
 
 def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitReport | None:
     """Return the fit report; None if its file cannot be read."""
     try:
-        return ask_fit(client, entry["name"] if entry["path"] is None else reference)
+        return ask_fit(client, entry.name if entry.path is None else reference)
     except DaemonError:
         return None
 
 
 def _find(client: DaemonClient, reference: str) -> ModelEntry:
     """Return the entry of a name, or of a file, a folder or an alias, which no list contains."""
-    models = client.models()
+    from ...client.model_types import ModelEntry
+
+    models = client.models().models
     if not Path(reference).is_absolute() and (entry := matching_entry(models, reference)):
         return entry
     try:
-        return cast("ModelEntry", client.get(f"/ingle/v1/models/{quote(reference, safe='')}"))
+        return client.get(f"/ingle/v1/models/{quote(reference, safe='')}", ModelEntry)
     except DaemonError as error:
         if error.code != "model_not_found" or Path(reference).is_absolute():
             raise
@@ -84,28 +80,28 @@ def _find(client: DaemonClient, reference: str) -> ModelEntry:
 
 
 def _chat(entry: ModelEntry) -> str:
-    if entry["task"] == "embed":
+    if entry.task == "embed":
         return "no, embeddings only"
-    if entry["task"] == "rerank":
+    if entry.task == "rerank":
         return "no, ranking only"
-    return "yes" if entry["chat"] else "no, text completion only"
+    return "yes" if entry.chat else "no, text completion only"
 
 
 def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
     facts = [
-        ("name", entry["name"]),
-        ("state", entry["state"]),
-        ("description", entry["description"]),
-        ("architecture", entry["architecture"]),
-        ("parameters", format_count(entry["parameters"])),
-        ("quantization", entry["quantization"]),
-        ("size", format_bytes(entry["size"])),
-        ("context", f"{entry['context']} tokens" if entry["context"] else ""),
+        ("name", entry.name),
+        ("state", entry.state),
+        ("description", entry.description),
+        ("architecture", entry.architecture),
+        ("parameters", format_count(entry.parameters)),
+        ("quantization", entry.quantization),
+        ("size", format_bytes(entry.size)),
+        ("context", f"{entry.context} tokens" if entry.context else ""),
         ("chat", _chat(entry)),
-        ("licence", entry["licence"]),
-        ("path", entry["path"] or ""),
-        ("kept by", entry.get("place", "")),
-        *(("note", note) for note in entry.get("notes", [])),
+        ("licence", entry.licence),
+        ("path", entry.path or ""),
+        ("kept by", entry.place),
+        *(("note", note) for note in entry.notes),
     ]
     optional = ("path", "kept by")
     return [(label, value or "unknown") for label, value in facts if value or label not in optional]
@@ -113,16 +109,16 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
 
 def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
     """Return how it was loaded."""
-    if not model["engine"]:  # it is starting, or failed
-        return [("error", model["error"])] if model["error"] else []
-    flash = "with" if model["flash_attention"] else "without"
+    if not model.engine:  # it is starting, or failed
+        return [("error", model.error)] if model.error else []
+    flash = "with" if model.flash_attention else "without"
     facts = [
-        ("engine", model["engine"]),
-        ("runs on", model["device"]),
-        *([("why there", model["reason"])] if model["reason"] else []),
-        ("loaded with", f"{model['context']} tokens of context for {model['slots']} requests"),
-        *([("weights", "quantised to NF4 on load")] if model["quantize"] == "nf4" else []),
-        ("KV cache", f"{model['kv_type']}, {format_bytes(model['kv_bytes'])}"),
+        ("engine", model.engine),
+        ("runs on", model.device),
+        *([("why there", model.reason)] if model.reason else []),
+        ("loaded with", f"{model.context} tokens of context for {model.slots} requests"),
+        *([("weights", "quantised to NF4 on load")] if model.quantize == "nf4" else []),
+        ("KV cache", f"{model.kv_type}, {format_bytes(model.kv_bytes)}"),
         ("attention", f"{flash} flash attention"),
     ]
-    return facts + [("warning", warning) for warning in model["warnings"]]
+    return facts + [("warning", warning) for warning in model.warnings]

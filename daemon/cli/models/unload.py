@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import print_json, strip_control_characters
+from ...terminal.terminal_output import print_json, print_text
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
 from ..model_reference import sendable_reference
@@ -16,22 +16,19 @@ def main(arguments: Sequence[str]) -> int:
     """Unload the named model, or all; raises `CommandError`."""
     parser = CommandParser("unload", "Let running answers finish, then free the memory of a model.")
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a loaded model (default: all)")
-    parser.add_json()
     options = parser.parse_args(arguments)
     client = running_daemon(load_config(os.environ))
     unloaded: list[str] = []
     if client is not None:
+        from ...client.model_types import Unloaded
+
         body = {"model": sendable_reference(options.model)} if options.model else {}
         # It waits for running answers, however long they take.
-        unloaded = client.post("/ingle/v1/unload", body, timeout=None)["unloaded"]
+        unloaded = client.post("/ingle/v1/unload", body, Unloaded, timeout=None).unloaded
     if options.json:
         print_json({"unloaded": unloaded})
     elif client is None:
         print("The daemon is not running.")
     else:
-        print(
-            strip_control_characters(
-                f"Unloaded {', '.join(unloaded)}." if unloaded else "No model was loaded."
-            )
-        )
+        print_text(f"Unloaded {', '.join(unloaded)}." if unloaded else "No model was loaded.")
     return 0

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import (
-    format_bytes,
-    format_table,
-    print_json,
-    print_status,
-    table_columns,
-)
+from ...terminal.terminal_output import format_bytes, print_json, print_status, print_table
 from ..command_errors import UsageError
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, run_subcommand
 
 if TYPE_CHECKING:
     from ...routing.ledger.egress_ledger import Ledger
@@ -48,38 +42,28 @@ _MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 
 def main(arguments: Sequence[str]) -> int:
     """List the entries, or run a subcommand; raises `CommandError`."""
-    actions: dict[str, Callable[[Sequence[str]], int]] = {
+    subcommands = {
+        "": _list,
         "list": _list,
         "totals": _totals,
         "verify": _verify,
         "forget": _forget,
     }
-    if arguments and arguments[0] in {"-h", "--help"}:
-        print(HELP, end="")
-        return 0
-    if arguments and not arguments[0].startswith("-"):
-        action, *rest = arguments
-        if action not in actions:
-            raise UsageError(
-                f"There is no `ingle ledger {action}`.",
-                "`ingle ledger`, `totals`, `verify`, `forget`.",
-            )
-        return actions[action](rest)
-    return _list(arguments)
+    return run_subcommand("ledger", HELP, subcommands, arguments)
 
 
 def _list(arguments: Sequence[str]) -> int:
     ledger, month, as_json = _options("ledger", "List what left this machine.", arguments)
     entries = ledger.entries(month)
     if as_json:
-        print_json({"entries": [_plain(entry) for entry in entries]})
+        print_json({"entries": entries})
         return 0
     if not entries:
         print_status("Nothing left this machine." if month is None else f"Nothing left in {month}.")
         return 0
     headers = ("TO", "WHEN (UTC)", "VERDICT", "OUT", "IN", "TOKENS", "COST", "OUTCOME")
     rows = [_row(entry) for entry in entries]
-    print(format_table(headers, rows, right="OUT IN TOKENS COST", columns=table_columns()))
+    print_table(headers, rows, right="OUT IN TOKENS COST")
     return 0
 
 
@@ -90,7 +74,7 @@ def _totals(arguments: Sequence[str]) -> int:
     month = month or this_month()
     totals = ledger_totals(month, ledger.entries(month))
     if as_json:
-        print_json(_plain(totals))
+        print_json(totals)
         return 0
     if not totals.requests:
         print_status(f"Nothing left in {month}.")
@@ -107,7 +91,7 @@ def _totals(arguments: Sequence[str]) -> int:
         for each in totals.providers
     ]
     headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST")
-    print(format_table(headers, rows, right="REQUESTS OUT IN TOKENS COST", columns=table_columns()))
+    print_table(headers, rows, right="REQUESTS OUT IN TOKENS COST")
     if totals.unknown_costs:
         print_status(f"Not in the cost: {_requests(totals.unknown_costs)} of unknown cost.")
     return 0
@@ -117,11 +101,10 @@ def _verify(arguments: Sequence[str]) -> int:
     from ...routing.ledger.ledger_verification import verify
 
     parser = CommandParser("ledger verify", "Check that the ledger is unchanged.")
-    parser.add_json()
     options = parser.parse_args(arguments)
     found = verify(_ledger())
     if options.json:
-        print_json(_plain(found))
+        print_json(found)
         return 0 if found.ok else 1
     for problem in found.problems:
         print(problem)
@@ -134,7 +117,9 @@ def _verify(arguments: Sequence[str]) -> int:
 
 
 def _forget(arguments: Sequence[str]) -> int:
-    parser = CommandParser("ledger forget", "Erase the entries of the months before one.")
+    parser = CommandParser(
+        "ledger forget", "Erase the entries of the months before one.", json=False
+    )
     parser.add_argument("--before", required=True, metavar="MONTH", help='such as "2026-01"')
     month = _month(parser.parse_args(arguments).before)
     count = _ledger().forget_before(month)
@@ -147,7 +132,6 @@ def _options(
 ) -> tuple[Ledger, str | None, bool]:
     parser = CommandParser(command, description)
     parser.add_argument("--month", metavar="MONTH", help='only this month, such as "2026-11"')
-    parser.add_json()
     options = parser.parse_args(arguments)
     month = None if options.month is None else _month(options.month)
     return _ledger(), month, options.json
@@ -166,12 +150,6 @@ def _ledger() -> Ledger:
     return Ledger(paths.ledger, paths.ledger_head)
 
 
-def _plain(value: object) -> dict[str, Any]:
-    import msgspec
-
-    return cast("dict[str, Any]", msgspec.to_builtins(value))
-
-
 def _row(entry: LedgerEntry) -> list[str]:
     known = entry.prompt_tokens is not None and entry.completion_tokens is not None
     tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
@@ -179,8 +157,7 @@ def _row(entry: LedgerEntry) -> list[str]:
         f"{entry.provider}/{entry.model}",
         entry.time[:16].replace("T", " "),
         entry.verdict,
-        _bytes(entry.bytes_out),
-        _bytes(entry.bytes_in),
+        *("?" if n is None else format_bytes(n) for n in (entry.bytes_out, entry.bytes_in)),
         f"{tokens:,}" if known else "?",
         _cost(entry.cost, entry.currency, 0),
         entry.outcome,
@@ -189,10 +166,6 @@ def _row(entry: LedgerEntry) -> list[str]:
 
 def _requests(count: int) -> str:
     return f"{count:,} request{'s' if count != 1 else ''}"
-
-
-def _bytes(count: int | None) -> str:
-    return "?" if count is None else format_bytes(count)
 
 
 def _cost(cost: float | None, currency: str, unknown: int) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,
-    format_table,
     print_json,
     print_status,
-    strip_control_characters,
-    table_columns,
+    print_table,
+    print_text,
 )
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, run_subcommand
 
 if TYPE_CHECKING:
     from ingle.backends.remote.providers import Provider
@@ -53,7 +52,7 @@ examples:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one of the five subcommands; raises `CommandError`."""
-    actions: dict[str, Callable[[Sequence[str]], int]] = {
+    subcommands = {
         "add": _add,
         "list": _list,
         "ls": _list,
@@ -62,42 +61,35 @@ def main(arguments: Sequence[str]) -> int:
         "remove": _remove,
         "rm": _remove,
     }
-    action, *rest = arguments or [""]
-    if action in {"-h", "--help"}:
-        print(HELP, end="")
-        return 0
-    if action not in actions:
-        what = f"There is no `ingle provider {action}`." if action else "A subcommand is missing."
-        raise UsageError(what, "`ingle provider add`, `list`, `key`, `test`, `remove`.")
-    return actions[action](rest)
+    return run_subcommand("provider", HELP, subcommands, arguments)
 
 
 def _add(arguments: Sequence[str]) -> int:
     from ...routing.providers.provider_store import PRESETS, read_provider
 
-    parser = CommandParser("provider add", "Add a server that may answer requests.")
+    parser = CommandParser("provider add", "Add a server that may answer requests.", json=False)
     parser.add_argument("name", metavar="NAME", help="its name here")
     parser.add_argument("--preset", choices=sorted(PRESETS), help="the kind of service")
     parser.add_argument("--kind", choices=("openai", "responses", "anthropic"), help="its protocol")
     parser.add_argument("--url", metavar="URL", help='its address, such as "https://host/v1"')
     parser.add_argument("--own", action="store_true", default=None, help="it is your own machine")
     parser.add_argument(
-        "--model", action="append", default=[], metavar="MODEL", help="a model that may be used"
+        "--model", action="append", metavar="MODEL", help="a model that may be used"
     )
     parser.add_argument("--budget", type=float, metavar="MONEY", help="the limit for a month")
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="the same in tokens")
     options = parser.parse_args(arguments)
     preset = options.preset or (options.name if options.name in PRESETS else None)
-    given: dict[str, Any] = {
+    fields = {
         "kind": options.kind,
         "base_url": options.url,
         "own": options.own,
-        "models": options.model or None,
+        "models": options.model,
         "budget_money": options.budget,
         "budget_tokens": options.budget_tokens,
     }
     table = {**(PRESETS[preset] if preset else {"kind": "openai"})}
-    table |= {key: value for key, value in given.items() if value is not None}
+    table |= {name: value for name, value in fields.items() if value is not None}
     if "base_url" not in table:
         raise UsageError(f"'{options.name}' needs an address.", "Give its --url, or a --preset.")
     provider = read_provider(options.name, table, "this command")
@@ -105,7 +97,7 @@ def _add(arguments: Sequence[str]) -> int:
     egress.store.add(provider)
     print(f"Added {provider.name} ({provider.protocol_name} at {provider.base_url}).")
     if provider.needs_key and sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
-        return _keep_key(egress, provider, in_file=False)
+        return _store_key(egress, provider, in_file=False)
     if trouble := egress.trouble(provider):
         print_status(f"{trouble} `ingle provider key {provider.name}` asks for a key.")
     return 0
@@ -113,7 +105,6 @@ def _add(arguments: Sequence[str]) -> int:
 
 def _list(arguments: Sequence[str]) -> int:
     parser = CommandParser("provider list", "List the providers.")
-    parser.add_json()
     options = parser.parse_args(arguments)
     egress = _egress()
     providers = egress.providers()
@@ -133,12 +124,12 @@ def _list(arguments: Sequence[str]) -> int:
         ]
         for provider in providers
     ]
-    print(format_table(("NAME", "KIND", "KEY", "BUDGET", "STATE"), rows, columns=table_columns()))
+    print_table(("NAME", "KIND", "KEY", "BUDGET", "STATE"), rows)
     return 0
 
 
 def _key(arguments: Sequence[str]) -> int:
-    parser = CommandParser("provider key", "Set or remove the key of a provider.")
+    parser = CommandParser("provider key", "Set or remove the key of a provider.", json=False)
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
     parser.add_argument(
         "--file", action="store_true", help="store it in a file, not in the keyring"
@@ -151,10 +142,10 @@ def _key(arguments: Sequence[str]) -> int:
         gone = egress.keys.remove(provider.name)
         print("The key is deleted." if gone else f"'{provider.name}' had no key.")
         return 0
-    return _keep_key(egress, provider, in_file=options.file)
+    return _store_key(egress, provider, in_file=options.file)
 
 
-def _keep_key(egress: ProviderEgress, provider: Provider, *, in_file: bool) -> int:
+def _store_key(egress: ProviderEgress, provider: Provider, *, in_file: bool) -> int:
     from ...routing.providers.provider_keys import ProviderKeys
 
     keys = ProviderKeys(egress.keys.path.parent, use_keyring=False) if in_file else egress.keys
@@ -178,10 +169,11 @@ def _read_key(provider: Provider) -> str:
 
 
 def _test(arguments: Sequence[str]) -> int:
-    parser = CommandParser("provider test", "Ask a provider for one word, and report what it took.")
+    parser = CommandParser(
+        "provider test", "Ask a provider for one word, and report time and bytes."
+    )
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
     parser.add_argument("--model", metavar="MODEL", help="which of its models")
-    parser.add_json()
     options = parser.parse_args(arguments)
     egress = _egress()
     provider = egress.find(options.name)
@@ -196,7 +188,7 @@ def _test(arguments: Sequence[str]) -> int:
         facts = {"bytes_out": receipt.bytes_sent, "bytes_in": receipt.bytes_received}
         print_json({"model": model, "answer": answer, "seconds": receipt.seconds, **facts})
         return 0
-    print(f"{provider.name}/{model} answered: {strip_control_characters(answer).strip()[:200]}")
+    print_text(f"{provider.name}/{model} answered: {answer.strip()[:200]}")
     print(
         f"{format_bytes(receipt.bytes_sent)} sent, {format_bytes(receipt.bytes_received)} "
         f"received, {receipt.seconds:.1f} s; it is in `ingle ledger`."
@@ -228,7 +220,7 @@ async def _ask(egress: ProviderEgress, provider: Provider, model: str) -> tuple[
 
 
 def _remove(arguments: Sequence[str]) -> int:
-    parser = CommandParser("provider remove", "Remove a provider and its key.")
+    parser = CommandParser("provider remove", "Remove a provider and its key.", json=False)
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
     options = parser.parse_args(arguments)
     egress = _egress()

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
 from ...terminal.terminal_output import (
     format_table,
     print_json,
     print_status,
-    strip_control_characters,
+    print_table,
+    print_text,
     table_columns,
 )
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ..command_parser import CommandParser, given, run_subcommand
 from ..daemon_launcher import ensure_daemon
+
+if TYPE_CHECKING:
+    from ...client.routing_types import ExplainedFinding, Explanation, RoutingState
 
 HELP = """\
 usage: ingle route [--json]                     what is in force
@@ -51,81 +55,65 @@ _SHOWN_CHARACTERS = 40
 
 def main(arguments: Sequence[str]) -> int:
     """Run one of the five subcommands; raises `CommandError`."""
-    actions: dict[str, Callable[[Sequence[str]], int]] = {
+    subcommands = {
+        "": _show,
         "explain": _explain,
         "check": _check,
         "new": _new,
         "schema": _schema,
     }
-    if arguments and arguments[0] in {"-h", "--help"}:
-        print(HELP, end="")
-        return 0
-    if not arguments or arguments[0].startswith("-"):
-        return _show(arguments)
-    action, *rest = arguments
-    if action not in actions:
-        raise UsageError(
-            f"There is no `ingle route {action}`.", "`ingle route --help` lists the subcommands."
-        )
-    from ...routing.policy.policy_file import PolicyError
-
-    try:
-        return actions[action](rest)
-    except PolicyError as error:
-        raise CommandError(error.message, error.hint) from error
+    return run_subcommand("route", HELP, subcommands, arguments)
 
 
 def _show(arguments: Sequence[str]) -> int:
     parser = CommandParser("route", "Show the policy, the routes and the providers in force.")
-    parser.add_json()
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
-    state: dict[str, Any] = client.get("/ingle/v1/routing")
+    from ...client.routing_types import RoutingState
+
+    state = client.get("/ingle/v1/routing", RoutingState)
     if options.json:
         print_json(state)
         return 0
-    _say_what_leaves(state)
+    _print_policy(state)
     rows = [
-        [r["name"], r["local"], r["remote"] or "-", r["prefer"], ", ".join(r["escalate"]) or "-"]
-        for r in state["routes"]
+        [each.name, each.local, each.remote or "-", each.prefer, ", ".join(each.escalate) or "-"]
+        for each in state.routes
     ]
-    headers = ("ROUTE", "HERE", "ELSEWHERE", "PREFERS", "ESCALATES")
-    print(format_table(headers, rows, columns=table_columns()))
-    if state["providers"]:
+    print_table(("ROUTE", "HERE", "ELSEWHERE", "PREFERS", "ESCALATES"), rows)
+    if state.providers:
         print()
         rows = [
-            [p["name"], p["kind"], ", ".join(p["models"]) or "-", p["trouble"] or "ready"]
-            for p in state["providers"]
+            [each.name, each.kind, ", ".join(each.models) or "-", each.trouble or "ready"]
+            for each in state.providers
         ]
-        print(format_table(("PROVIDER", "KIND", "MODELS", "STATE"), rows, columns=table_columns()))
+        print_table(("PROVIDER", "KIND", "MODELS", "STATE"), rows)
     return 0
 
 
-def _say_what_leaves(state: dict[str, Any]) -> None:
-    own = (
-        "your policy" if state["policy_exists"] else "the default one; `ingle route new` writes one"
-    )
-    if state["policy_trouble"]:
-        line = f"Nothing leaves this machine: {state['policy_trouble']}"
-    elif state["offline"]:
+def _print_policy(state: RoutingState) -> None:
+    origin = "your policy"
+    if not state.policy_exists:
+        origin = "the default one; `ingle route new` writes one"
+    if state.policy_trouble:
+        line = f"Nothing leaves this machine: {state.policy_trouble}"
+    elif state.offline:
         line = "Nothing leaves this machine: ingle is offline."
-    elif not state["enabled"]:
+    elif not state.enabled:
         line = "Nothing leaves this machine: no provider is set up. `ingle provider` does that."
     else:
         line = "What the policy allows may leave this machine; `ingle ledger` lists what did."
-    print(strip_control_characters(line))
-    print(strip_control_characters(f"policy: {state['policy']} ({own})"))
-    print()
+    print_text(f"{line}\npolicy: {state.policy} ({origin})\n")
 
 
 def _explain(arguments: Sequence[str]) -> int:
     options = _explain_parser().parse_args(arguments)
     text = _text(options)
-    body: dict[str, Any] = {"text": text, "model": options.model, "private": options.private}
-    if options.override is not None:
-        body["override"] = options.override
     client = ensure_daemon(load_config(os.environ))
-    explanation = client.post("/ingle/v1/routing/explain", body, timeout=120.0)
+    from ...client.routing_types import Explanation
+
+    body = {"text": text, **given(options, "model", "private", "override")}
+    explanation = client.post("/ingle/v1/routing/explain", body, Explanation, timeout=120.0)
     if options.json:
         print_json(explanation)
     else:
@@ -148,7 +136,6 @@ def _explain_parser() -> CommandParser:
         choices=("never",),
         help="with --json, assume consent although there is something that never leaves",
     )
-    parser.add_json()
     return parser
 
 
@@ -164,46 +151,44 @@ def _text(options: Namespace) -> str:
     except UnicodeDecodeError:
         raise CommandError("That is not text in UTF-8.", "Only text can be scanned.") from None
     except OSError as error:
-        raise CommandError(f"{options.file} cannot be read: {error.strerror}.", None) from error
+        raise CommandError(f"{options.file} cannot be read: {error.strerror}.") from error
 
 
-def _print_explanation(explained: dict[str, Any], text: str) -> None:
-    goes = explained["goes_to"]
-    where = "on this machine" if goes == "local" else f"by {goes}"
-    print(
-        f"{explained['verdict']}: {_VERDICTS[explained['verdict']]} It would be answered {where}."
-    )
-    columns = table_columns() or 80
-    print(
-        strip_control_characters(
-            fill(explained["reason"], min(columns, 100), break_on_hyphens=False)
-        )
-    )
-    print(f"rule: {explained['rule']}")
-    findings: list[dict[str, Any]] = explained["findings"]
+def _print_explanation(explained: Explanation, text: str) -> None:
+    where = "on this machine" if explained.goes_to == "local" else f"by {explained.goes_to}"
+    meaning = _VERDICTS.get(explained.verdict, "see docs/privacy.md.")
+    print_text(f"{explained.verdict}: {meaning} It would be answered {where}.")
+    columns = min(table_columns() or 80, 100)
+    print_text(fill(explained.reason, columns, break_on_hyphens=False))
+    print_text(f"rule: {explained.rule}")
+    findings = explained.findings
     if findings:
         print()
         rows = [
-            [f["kind"], f["class"], _excerpt(text, f), f"{f['start']}-{f['end']}", f["detector"]]
-            for f in findings[:_SHOWN_FINDINGS]
+            [
+                each.kind,
+                each.sensitivity,
+                _excerpt(text, each),
+                f"{each.start}-{each.end}",
+                each.detector,
+            ]
+            for each in findings[:_SHOWN_FINDINGS]
         ]
-        headers = ("KIND", "CLASS", "TEXT", "PLACE", "BY")
-        print(format_table(headers, rows))
+        print(format_table(("KIND", "CLASS", "TEXT", "PLACE", "BY"), rows))
         if len(findings) > _SHOWN_FINDINGS:
             print(f"and {len(findings) - _SHOWN_FINDINGS} more; --json lists all.")
-    for redacted in explained["redacted"]:
-        print(f"\nWith placeholders it would be:\n{strip_control_characters(redacted['text'])}")
+    for redacted in explained.redacted:
+        print_text(f"\nWith placeholders it would be:\n{redacted.text}")
 
 
-def _excerpt(text: str, finding: dict[str, Any]) -> str:
-    found = " ".join(text[finding["start"] : finding["end"]].split())
+def _excerpt(text: str, finding: ExplainedFinding) -> str:
+    found = " ".join(text[finding.start : finding.end].split())
     return found if len(found) <= _SHOWN_CHARACTERS else f"{found[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _check(arguments: Sequence[str]) -> int:
     parser = CommandParser("route check", "Validate a policy, and show its errors.")
     parser.add_argument("file", nargs="?", metavar="FILE", help="(the policy in force)")
-    parser.add_json()
     options = parser.parse_args(arguments)
     from ...routing.policy.policy_file import load_policy
     from ...routing.policy.sensitivity_classes import DEFAULT_CLASSES
@@ -223,7 +208,7 @@ def _check(arguments: Sequence[str]) -> int:
     if not path.exists():
         print(f"There is no policy at {path}, so the default one is in force.")
         return 0
-    print(strip_control_characters(f"{path} is valid. Routes: {', '.join(policy.routes)}."))
+    print_text(f"{path} is valid. Routes: {', '.join(policy.routes)}.")
     for kind, sensitivity in changed.items():
         print(
             f"  {kind} is {sensitivity!r}, and would be '{DEFAULT_CLASSES[kind].value}' by default"
@@ -234,7 +219,9 @@ def _check(arguments: Sequence[str]) -> int:
 
 
 def _new(arguments: Sequence[str]) -> int:
-    parser = CommandParser("route new", "Write a policy to edit, which changes nothing yet.")
+    parser = CommandParser(
+        "route new", "Write a policy to edit; it changes nothing yet.", json=False
+    )
     parser.parse_args(arguments)
     from ...routing.policy.policy_file import policy_template
 
@@ -246,14 +233,15 @@ def _new(arguments: Sequence[str]) -> int:
     except FileExistsError:
         raise CommandError(f"{path} already exists.", "Edit it; it is not overwritten.") from None
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}.", None) from error
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
     print(path)
     print_status("It takes effect when it is saved; `ingle route check` validates it.")
     return 0
 
 
 def _schema(arguments: Sequence[str]) -> int:
-    CommandParser("route schema", "Print the JSON Schema of policies.").parse_args(arguments)
+    parser = CommandParser("route schema", "Print the JSON Schema of policies.", json=False)
+    parser.parse_args(arguments)
     from ...routing.policy.policy_tables import policy_schema
 
     print_json(policy_schema())

@@ -7,21 +7,24 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...settings.config import Config, load_config
+from ...terminal.terminal_colors import Colour, TerminalColors
 from ...terminal.terminal_output import (
-    format_table,
+    confirmed,
     print_json,
     print_status,
+    print_table,
     strip_control_characters,
-    table_columns,
 )
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...access.api_keys import KeyStore
     from ...client.sync_client import DaemonClient
     from ...connect.client_program import ClientProgram
@@ -37,7 +40,7 @@ EXAMPLES = """\
 """
 
 _NEW_KEY = "ingle-<a new key>"
-_COLORS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
+_COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         return _connect(client, places, options)
     except CannotEdit as error:
         raise CommandError(
-            strip_control_characters(error.message),
+            error.message,
             f"It is unchanged. `ingle connect {client.name} --print` shows what to add.",
         ) from None
 
@@ -83,7 +86,6 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--key", action="store_true", help="create a key for it, and write it into the settings"
     )
-    parser.add_json()
     return parser
 
 
@@ -95,7 +97,7 @@ def _client(name: str) -> ClientProgram:
         return found
     guess = f"Did you mean `ingle connect {near}`? " if near else ""
     raise UsageError(
-        f"ingle does not know a program '{strip_control_characters(name)}'.",
+        f"ingle does not know a program '{name}'.",
         f"{guess}`ingle connect` lists all. Any other that uses OpenAI's, Anthropic's or "
         "Ollama's protocol can use the address that `ingle ps` prints.",
     )
@@ -120,24 +122,23 @@ def _list(places: ProgramFolders, *, as_json: bool) -> int:
         print_json({"clients": facts})
         return 0
     rows = [
-        [str(f["name"]), str(f["title"]), str(f["speaks"]), _word(f["installed"], f["connected"])]
-        for f in facts
+        [
+            str(each["name"]),
+            str(each["title"]),
+            str(each["speaks"]),
+            "connected" if each["connected"] else "found" if each["installed"] else "-",
+        ]
+        for each in facts
     ]
-    headers = ("NAME", "PROGRAM", "SPEAKS", "STATE")
-    print(format_table(headers, rows, columns=table_columns()))
+    print_table(("NAME", "PROGRAM", "SPEAKS", "STATE"), rows)
     return 0
-
-
-def _word(installed: object, connected: object) -> str:
-    if connected:
-        return "connected"
-    return "found" if installed else "-"
 
 
 def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) -> int:
     from ...access.api_keys import KeyStore
+    from ...connect.change_record import ChangeRecord
     from ...connect.client_key import has_key, present_key
-    from ...connect.settings_change import plan
+    from ...connect.settings_change import plan, write
     from ..daemon_launcher import ensure_daemon
 
     config = load_config(os.environ)
@@ -148,29 +149,29 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     needs_key = _needs_key() and (client.takes_key or not has_key(store, client))
     makes_key = key is None and (options.key or needs_key)
     target = replace(target, key=_NEW_KEY if makes_key else key)
+
+    def with_key() -> ConnectTarget:
+        return replace(target, key=_make_key(store, client)) if makes_key else target
+
     for warning in warnings:
         print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.print:
-        if makes_key:
-            target = replace(target, key=_make_key(store, client))
-        return _print(client, target, places, as_json=options.json)
+        return _print(client, with_key(), places, as_json=options.json)
     changes = plan(client.files(target, places))
     if options.check and not options.write:
-        return _check(client, _usable(target), changes, as_json=options.json)
+        # A key that is still to be created cannot be tested.
+        return _check(client, replace(target, key=key), changes, as_json=options.json)
     changing = any(change.is_one for change in changes)
-    if changing and not _confirmed(changes, options):
+    if changing and not _agreed(changes, options):
         return 0
+    target = with_key()
     if changing:
-        if makes_key:
-            target = replace(target, key=_make_key(store, client))
-            changes = plan(client.files(target, places))
-        _write(client, config, target, changes)
-    else:
-        if changes:
-            print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
-        if makes_key:
-            target = replace(target, key=_make_key(store, client))
-    _say_rest(client, target)
+        changes = plan(client.files(target, places))
+        record = ChangeRecord(config.paths.connections)
+        _print_written(changes, write(changes, record, client.name, target))
+    elif changes:
+        print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
+    _print_remaining_steps(client, target)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
     if options.json:
@@ -188,45 +189,41 @@ def _target(
     from ...connect.model_choice import choose_model, warn_of_context
 
     status = daemon.status()
-    if status["address"] is None:
+    if status.address is None:
         raise CommandError(
             "The daemon listens on its unix socket only, which no editor can use.",
             "Set `port` in the configuration, then `ingle stop`; `ingle ps` shows the address.",
         )
-    said: list[str] = []
+    notes: list[str] = []
     if config.port == 0:
-        said.append("`port` is 0, so the address changes with each start: set another one.")
-    entries = daemon.models()
+        notes.append("`port` is 0, so the address changes with each start: set another one.")
+    entries = daemon.models().models
     # Keep the model that was chosen before.
-    given, told = ChangeRecord(config.paths.connections).given(client.name) or (None, 0)
+    record = ChangeRecord(config.paths.connections)
+    given, written = record.given(client.name) or (None, 0)
     model, note = wanted or given, None
     if model is None:
-        model, note = choose_model(client, entries, status["default_model"])
+        model, note = choose_model(client, entries, status.default_model)
     try:
-        found = daemon.get(f"/v1/models/{quote(model, safe='')}")
+        found = daemon.get(f"/v1/models/{quote(model, safe='')}", dict[str, Any])
     except DaemonError as error:
         if wanted is not None or error.code != "model_not_found":
             raise
-        known = next((entry for entry in entries if entry["name"] == model), None)
-        found = {"id": model, "context_length": known["context"] if known else 0}
-        said.append(f"{model} is not installed yet: `ingle pull {model}` fetches it.")
+        known = next((entry for entry in entries if entry.name == model), None)
+        found = {"id": model, "context_length": known.context if known else 0}
+        notes.append(f"{model} is not installed yet: `ingle pull {model}` fetches it.")
     name, context = str(found["id"]), int(found.get("context_length") or 0)
-    if name == given and told and found.get("state") != "ready":
+    if name == given and written and found.get("state") != "ready":
         # Before it is loaded its context is an estimate, which varies with free memory.
-        context = told
-    said += [line for line in (note, warn_of_context(client, name, context)) if line]
-    url = f"http://{status['address']}"
-    return ConnectTarget(url=url, model=name, context=context or 4096), said
+        context = written
+    notes += [line for line in (note, warn_of_context(client, name, context)) if line]
+    url = f"http://{status.address}"
+    return ConnectTarget(url=url, model=name, context=context or 4096), notes
 
 
 def _needs_key() -> bool:
     """Whether the system does not report which user a TCP connection belongs to."""
     return sys.platform != "linux"
-
-
-def _usable(target: ConnectTarget) -> ConnectTarget:
-    """Return it without the placeholder of a key that is still to be created."""
-    return replace(target, key=None) if target.key == _NEW_KEY else target
 
 
 def _make_key(store: KeyStore, client: ClientProgram) -> str:
@@ -266,49 +263,38 @@ def _exports(client: ClientProgram, target: ConnectTarget) -> str:
     )
 
 
-def _confirmed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
+def _agreed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
     """Show the diff, and ask if there is a terminal."""
     lines = [line for change in changes for line in change.diff()]
-    colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     if not options.json:
-        print("\n".join(_colored(line) if colored else _plain(line) for line in lines))
+        print("\n".join(map(_coloured, lines)))
     if options.write:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print_status("Nothing is written yet: `--write` does it.")
         return False
-    print("Write this? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if confirmed("Write this?"):
         return True
     print_status("Nothing was written.")
     return False
 
 
-def _colored(line: str) -> str:
-    text = _plain(line)
-    return f"{_COLORS[text[0]]}{text}\x1b[0m" if text[:1] in _COLORS else text
+def _coloured(line: str) -> str:
+    """Return the line in the colour of its mark, without control characters but tabs."""
+    text = "\t".join(map(strip_control_characters, line.split("\t")))
+    colour = _COLOURS.get(text[:1])
+    return TerminalColors.for_output().colour(text, colour) if colour else text
 
 
-def _plain(line: str) -> str:
-    """Return the line without control characters but tabs."""
-    return "\t".join(map(strip_control_characters, line.split("\t")))
-
-
-def _write(
-    client: ClientProgram, config: Config, target: ConnectTarget, changes: Sequence[SettingsChange]
-) -> None:
-    from ...connect.change_record import ChangeRecord
-    from ...connect.settings_change import write
-
-    copies = write(changes, ChangeRecord(config.paths.connections), client.name, target)
+def _print_written(changes: Sequence[SettingsChange], backups: Sequence[Path]) -> None:
     for change in changes:
         if change.is_one:
-            print_status(f"Written: {change.path}")
-    for copy in copies:
-        print_status(f"Backup: {copy}")
+            print_status(f"{'Removed' if change.after is None else 'Written'}: {change.path}")
+    for backup in backups:
+        print_status(f"Backup: {backup}")
 
 
-def _say_rest(client: ClientProgram, target: ConnectTarget) -> None:
+def _print_remaining_steps(client: ClientProgram, target: ConnectTarget) -> None:
     if not client.writes:
         print(_exports(client, target), end="")
     for note in client.notes(target):
@@ -331,7 +317,7 @@ def _check(
 
     outcomes: list[ProbeOutcome] = []
 
-    def tell(outcome: ProbeOutcome) -> None:
+    def report(outcome: ProbeOutcome) -> None:
         outcomes.append(outcome)
         if not as_json:
             state = "ok     " if outcome.worked else "failed "
@@ -339,20 +325,16 @@ def _check(
 
     for change in changes:
         detail = f"not written yet: `ingle connect {client.name} --write`"
-        tell(
-            ProbeOutcome(
-                str(change.path), not change.is_one, "is set up" if not change.is_one else detail
-            )
-        )
+        if not change.is_one:
+            detail = "is set up"
+        report(ProbeOutcome(str(change.path), not change.is_one, detail))
     prober = ConnectionProber(target)
     for probe in client.probes:
-        tell(prober.run(probe))
+        report(prober.run(probe))
     worked = all(outcome.worked for outcome in outcomes)
     if as_json:
-        checks = [{"what": o.what, "worked": o.worked, "detail": o.detail} for o in outcomes]
-        print_json(
-            {"client": client.name, "model": target.model, "worked": worked, "checks": checks}
-        )
+        facts = {"client": client.name, "model": target.model}
+        print_json({**facts, "worked": worked, "checks": outcomes})
     return 0 if worked else 1
 
 
@@ -369,13 +351,9 @@ def _remove(client: ClientProgram, places: ProgramFolders, options: Namespace) -
     changes = plan_removal(record, client.name, client.files(target, places))
     if any(change.is_one for change in changes):
         options.write = True  # --remove is explicit enough; the diff and the backups show the rest
-        _confirmed(changes, options)
+        _agreed(changes, options)
     copies = take_back(changes, record, client.name)
-    for change in changes:
-        if change.is_one:
-            print_status(f"{'Removed' if change.after is None else 'Written'}: {change.path}")
-    for copy in copies:
-        print_status(f"Backup: {copy}")
+    _print_written(changes, copies)
     if not any(change.is_one for change in changes):
         print_status(f"The settings of {client.title} contain nothing of ingle's.")
     if revoke_key(KeyStore(config.paths.keys), client):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...settings.config import Config, ConfigError, load_config
 from ...settings.paths import find_paths
 from ...terminal.terminal_colors import TerminalColors
-from ...terminal.terminal_output import print_json
+from ...terminal.terminal_output import format_bytes, print_json, print_status, table_columns
 from ...terminal.unsafe_characters import with_colours_only
+from ..command_errors import CommandError
 from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from ...doctor.diagnose import DoctorReport
 
 EXAMPLES = """\
   ingle doctor
@@ -29,7 +34,6 @@ def main(arguments: Sequence[str]) -> int:
         "wrong. It changes nothing, and nothing leaves the machine.",
         examples=EXAMPLES,
     )
-    parser.add_json()
     parser.add_argument(
         "--anew", action="store_true", help="repeat measurements instead of using stored ones"
     )
@@ -44,28 +48,56 @@ def main(arguments: Sequence[str]) -> int:
         "--with-models", action="store_true", help="name models of your own in the report"
     )
     options = parser.parse_args(arguments)
-    import msgspec
-
-    from ...doctor.diagnose import DoctorReport, diagnose
-    from ...doctor.find_daemon import find_daemon
-    from ...doctor.read_system_state import read_system_state
-    from ...doctor.report_text import report
+    from ...doctor.diagnose import diagnose
+    from ...doctor.read_system_state import find_daemon, read_system_state
 
     config, error = _settings()
-    daemon = find_daemon(config)
-    situation = read_system_state(config, daemon, error=error, anew=options.anew)
+    report = diagnose(
+        read_system_state(config, find_daemon(config), error=error, anew=options.anew)
+    )
     if options.bundle is not None:
-        from .doctor_bundle import bundle
-
-        return bundle(config, situation, options.bundle, with_models=options.with_models)
-    diagnosis = diagnose(situation)
+        return _write_bundle(config, report, options.bundle, with_models=options.with_models)
     if options.json:
-        print_json(msgspec.to_builtins(DoctorReport.of(situation)))
+        print_json(report)
     else:
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _COLUMNS_OF_FILES
-        text = report(situation, diagnosis, columns=columns, paint=TerminalColors.for_output())
+        from ...doctor.report_text import report_text
+
+        text = report_text(
+            report,
+            columns=table_columns() or _COLUMNS_OF_FILES,
+            paint=TerminalColors.for_output(),
+        )
         print(with_colours_only(text))
-    return 1 if diagnosis.broken else 0
+    return 0 if report.ok else 1
+
+
+def _write_bundle(config: Config, report: DoctorReport, target: str, *, with_models: bool) -> int:
+    """Print the bundle if `target` is "-", else write it into that file or folder.
+
+    Raises `CommandError`.
+    """
+    from ...doctor.support_bundle import make_bundle, write_bundle
+
+    files, redactions = make_bundle(config, report, with_models=with_models)
+    if target == "-":
+        for name, content in files.items():
+            print(f"===== {name}\n{content.decode()}")
+        return 0
+    path = Path(target).expanduser()
+    if path.is_dir():
+        path /= f"ingle-report-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
+    for name, content in files.items():
+        print(f"{format_bytes(len(content)):>8}  {name}")
+    print(f"{redactions} names, paths and quotes were removed.")
+    try:
+        write_bundle(path, files)
+    except FileExistsError as error:
+        raise CommandError(f"{path} exists.", "Name another file.") from error
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+    print(f"Wrote {path}")
+    print_status("`ingle doctor --bundle -` prints all of it: read it before you send it.")
+    return 0
 
 
 def _settings() -> tuple[Config, tuple[str, str]]:

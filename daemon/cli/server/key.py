@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import (
-    format_table,
-    print_json,
-    print_status,
-    strip_control_characters,
-    table_columns,
-)
-from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser
+from ...terminal.terminal_output import print_json, print_status, print_table, print_text
+from ..command_errors import UsageError
+from ..command_parser import CommandParser, run_subcommand
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -55,26 +49,14 @@ examples:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one of the four subcommands; raises `CommandError`."""
-    actions: dict[str, Callable[[Sequence[str]], int]] = {
+    subcommands = {
         "new": _new,
         "list": _list,
         "ls": _list,
         "rotate": _rotate,
         "revoke": _revoke,
     }
-    action, *rest = arguments or [""]
-    if action in {"-h", "--help"}:
-        print(HELP, end="")
-        return 0
-    if action not in actions:
-        what = f"There is no `ingle key {action}`." if action else "A subcommand is missing."
-        raise UsageError(what, "`ingle key new`, `list`, `rotate NAME` or `revoke NAME`.")
-    from ...access.api_keys import KeyFailure
-
-    try:
-        return actions[action](rest)
-    except KeyFailure as error:
-        raise CommandError(error.message, error.hint) from error
+    return run_subcommand("key", HELP, subcommands, arguments)
 
 
 def _new(arguments: Sequence[str]) -> int:
@@ -96,7 +78,6 @@ def _new(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--expires", metavar="TIME", help='how long it is valid, such as "90d"; default: for ever'
     )
-    parser.add_json()
     options = parser.parse_args(arguments)
     from ...access.api_keys import KeyLimitation
 
@@ -115,7 +96,6 @@ def _rotate(arguments: Sequence[str]) -> int:
     parser = CommandParser("key rotate", "Replace a key with a new one; the old one is revoked.")
     parser.add_argument("name", metavar="NAME", help="a name or an id of `key list`")
     parser.add_argument("--expires", metavar="TIME", help="how long the new one is valid")
-    parser.add_json()
     options = parser.parse_args(arguments)
     return _show_new(*_store().rotate(options.name, _lifetime(options.expires)), options)
 
@@ -132,7 +112,6 @@ def _show_new(record: KeyRecord, key: str, options: Namespace) -> int:
 
 def _list(arguments: Sequence[str]) -> int:
     parser = CommandParser("key list", "List the keys; the keys themselves are not stored.")
-    parser.add_json()
     options = parser.parse_args(arguments)
     store = _store()
     keys, used = store.list(), store.last_used()
@@ -143,15 +122,13 @@ def _list(arguments: Sequence[str]) -> int:
         print_status("There are no keys. `ingle key new` creates one.")
         return 0
     rows = [_row(key, used.get(key.id)) for key in keys]
-    header = ("NAME", "ID", "FOR", "EXPIRES", "USED")
-    print(format_table(header, rows, columns=table_columns()))
+    print_table(("NAME", "ID", "FOR", "EXPIRES", "USED"), rows)
     return 0
 
 
 def _revoke(arguments: Sequence[str]) -> int:
     parser = CommandParser("key revoke", "Revoke keys, which takes effect at once.")
     parser.add_argument("keys", nargs="+", metavar="NAME", help="a name or an id of `key list`")
-    parser.add_json()
     options = parser.parse_args(arguments)
     store = _store()
     revoked = [store.revoke(reference) for reference in options.keys]
@@ -159,7 +136,7 @@ def _revoke(arguments: Sequence[str]) -> int:
         print_json({"revoked": [_facts(record) for record in revoked]})
         return 0
     for record in revoked:
-        print(strip_control_characters(f"The key '{record.name}' is revoked."))
+        print_text(f"The key '{record.name}' is revoked.")
     return 0
 
 
@@ -211,9 +188,8 @@ def _rate(text: str | None) -> Rate | None:
     try:
         return Rate.parse(text)
     except ValueError as error:
-        raise UsageError(f"'{text}' is not a rate.", 'Write it as "5/s", "60/m" or "500/h".') from (
-            error
-        )
+        hint = 'Write it as "5/s", "60/m" or "500/h".'
+        raise UsageError(f"'{text}' is not a rate.", hint) from error
 
 
 def _facts(record: KeyRecord, used: int | None = None) -> dict[str, Any]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from ...client.api_types import DeviceGauges, LoadedModel, MemoryNeeds, Status
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,
     format_seconds,
-    format_table,
     print_json,
-    strip_control_characters,
+    print_table,
+    print_text,
     table_columns,
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
+
+if TYPE_CHECKING:
+    from ...client.daemon_types import DeviceGauges, Status
+    from ...client.model_types import LoadedModel, MemoryNeeds
 
 HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
 _INDENT = 11
@@ -29,7 +33,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "ps", "Show the loaded models, what they hold and why, and where the daemon listens."
     )
-    parser.add_json()
     options = parser.parse_args(arguments)
     client = running_daemon(load_config(os.environ))
     if client is None:
@@ -40,118 +43,123 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     status = client.status()
     if options.json:
-        print_json({"daemon": "running", **status})
+        from msgspec.structs import asdict
+
+        print_json({"daemon": "running", **asdict(status)})
     else:
         _print_status(status)
     return 0
 
 
 def _print_status(status: Status) -> None:
-    up = format_seconds(status["uptime"])
-    print(strip_control_characters(f"ingle {status['version']}, pid {status['pid']}, up {up}"))
-    print(strip_control_characters(f"listens on {status['socket']}"))
-    if status["address"]:
-        print(strip_control_characters(f"       and http://{status['address']}"))
+    print_text(f"ingle {status.version}, pid {status.pid}, up {format_seconds(status.uptime)}")
+    print_text(f"listens on {status.socket}")
+    if status.address:
+        print_text(f"       and http://{status.address}")
     else:
         print("       and not on TCP: the port is in use by another program, or turned off")
-    for device in status["devices"]:
+    for device in status.devices:
         if line := _device(device):
-            print(strip_control_characters(line))
+            print_text(line)
     print()
-    if not status["models"]:
+    if not status.models:
         print("No model is loaded.")
         return
-    rows = [_row(model) for model in status["models"]]
-    columns = table_columns()
-    print(format_table(HEADERS, rows, right="CONTEXT KV RUNNING MEMORY", columns=columns))
-    for model in status["models"]:
-        lines = [line for label, text in _details(model) for line in _detail(label, text, columns)]
+    print_table(HEADERS, [_row(each) for each in status.models], right="CONTEXT KV RUNNING MEMORY")
+    width = min(table_columns() or _COLUMNS, _COLUMNS)
+    for model in status.models:
+        lines = [
+            line
+            for label, text in _details(model)
+            for line in wrap(
+                text,
+                width,
+                initial_indent=f"  {label}".ljust(_INDENT),
+                subsequent_indent=" " * _INDENT,
+                break_on_hyphens=False,
+            )
+        ]
         if lines:
-            print(strip_control_characters("\n".join(["", model["name"], *lines])))
+            print_text("\n".join(["", model.name, *lines]))
 
 
 def _device(device: DeviceGauges) -> str:
     """Return the line of a GPU, or of a processor whose power is known."""
+    if device.kind != "gpu" and device.watts is None:
+        return ""
     facts: list[str] = []
-    if device["memory_total"] and device["memory_used"] is not None:
-        used, total = format_bytes(device["memory_used"]), format_bytes(device["memory_total"])
+    if device.memory_total and device.memory_used is not None:
+        used, total = format_bytes(device.memory_used), format_bytes(device.memory_total)
         facts.append(f"{used} of {total} in use")
-    if device["utilization"] is not None:
-        facts.append(f"{device['utilization']:.0%} busy")
-    if device["watts"] is not None:
-        facts.append(f"{device['watts']:.0f} W")
-    told = device["kind"] == "gpu" or device["watts"] is not None
-    return f"{device['name']}: {', '.join(facts)}" if told and facts else ""
+    if device.utilization is not None:
+        facts.append(f"{device.utilization:.0%} busy")
+    if device.watts is not None:
+        facts.append(f"{device.watts:.0f} W")
+    return f"{device.name}: {', '.join(facts)}" if facts else ""
 
 
 def _row(model: LoadedModel) -> list[str]:
-    state = model["state"]
+    state = model.state
     if state == "starting":
-        state = f"starting {model['fraction']:.0%}"
-    elif model.get("quarantined_for"):
+        state = f"starting {model.fraction:.0%}"
+    elif model.quarantined_for:
         state = "quarantined"
-    capacity = model["kv_capacity"]
+    capacity = model.kv_capacity
     return [
-        model["name"],
+        model.name,
         state,
-        model["device"] or "-",
-        str(model["context"] or "-"),
-        f"{model['kv_used'] / capacity:.0%}" if capacity else "-",
-        _running(model),
-        format_bytes(_held(model) or _total(model["memory"]["predicted"])),
+        model.device or "-",
+        str(model.context or "-"),
+        f"{model.kv_used / capacity:.0%}" if capacity else "-",
+        f"{model.running}+{model.waiting}" if model.waiting else str(model.running),
+        format_bytes(_held(model) or _total(model.memory.predicted)),
         _expires(model),
     ]
 
 
 def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
     """Yield the details of one model, label and text."""
-    if model["error"]:
-        yield "error", model["error"]
-        if left := model.get("quarantined_for"):
+    if model.error:
+        yield "error", model.error
+        if left := model.quarantined_for:
             yield (
                 "why",
                 f"It died three times within a minute, and is quarantined for {left:.0f} more "
-                f"seconds; `ingle unload {model['name']}` lifts that.",
+                f"seconds; `ingle unload {model.name}` lifts that.",
             )
         return
-    if model["reason"]:
-        yield "why", model["reason"]
-    if model["state"] == "starting":
+    if model.reason:
+        yield "why", model.reason
+    if model.state == "starting":
         return
     yield "memory", _memory(model)
     yield "tokens", _tokens(model)
-    if model["drafted_tokens_total"]:
-        right, all_of_them = model["accepted_tokens_total"], model["drafted_tokens_total"]
-        share = f"{right / all_of_them:.0%}"
-        yield "drafts", f"{right:,} of {all_of_them:,} tokens accepted ({share})"
-    if model["kv_type"].startswith("q"):
-        yield "note", f"The KV cache is quantised to {model['kv_type']}."
-    for warning in model["warnings"]:
+    if model.drafted_tokens_total:
+        accepted, drafted = model.accepted_tokens_total, model.drafted_tokens_total
+        share = f"{accepted / drafted:.0%}"
+        yield "drafts", f"{accepted:,} of {drafted:,} tokens accepted ({share})"
+    if model.kv_type.startswith("q"):
+        yield "note", f"The KV cache is quantised to {model.kv_type}."
+    for warning in model.warnings:
         yield "note", warning
 
 
-def _detail(label: str, text: str, columns: int) -> list[str]:
-    width = min(columns or _COLUMNS, _COLUMNS)
-    head, rest = f"  {label}".ljust(_INDENT), " " * _INDENT
-    return wrap(text, width, initial_indent=head, subsequent_indent=rest, break_on_hyphens=False)
-
-
 def _memory(model: LoadedModel) -> str:
-    memory = model["memory"]
-    predicted, measured = memory["predicted"], memory["measured"]
-    words = [f"{format_bytes(predicted['host'])} predicted"]
+    memory = model.memory
+    predicted, measured = memory.predicted, memory.measured
+    words = [f"{format_bytes(predicted.host)} predicted"]
     if _held(model):
-        words.append(f"{format_bytes(measured['host'])} taken")
-        if memory["mapped"]:
-            words.append(f"{format_bytes(memory['mapped'])} of files mapped")
-    if predicted["gpu"] or measured["gpu"]:
-        taken = f", {format_bytes(measured['gpu'])} taken" if measured["gpu"] else ""
-        words.append(f"on the GPU {format_bytes(predicted['gpu'])} predicted{taken}")
+        words.append(f"{format_bytes(measured.host)} taken")
+        if memory.mapped:
+            words.append(f"{format_bytes(memory.mapped)} of files mapped")
+    if predicted.gpu or measured.gpu:
+        taken = f", {format_bytes(measured.gpu)} taken" if measured.gpu else ""
+        words.append(f"on the GPU {format_bytes(predicted.gpu)} predicted{taken}")
     kept = [
         f"{format_bytes(size)} {where}"
         for size, where in (
-            (model["kv_memory_bytes"], "in memory"),
-            (model["kv_disk_bytes"], "on disk"),
+            (model.kv_memory_bytes, "in memory"),
+            (model.kv_disk_bytes, "on disk"),
         )
         if size
     ]
@@ -160,33 +168,28 @@ def _memory(model: LoadedModel) -> str:
 
 
 def _tokens(model: LoadedModel) -> str:
-    read, cached = model["prompt_tokens_total"], model["cached_tokens_total"]
-    asked = read + cached
-    share = f", and {cached:,} found in the cache ({cached / asked:.0%})" if asked else ""
-    speed = f" at {model['decode_rate']:.1f}/s" if model["decode_rate"] else ""
-    return f"{read:,} read{share}; {model['completion_tokens_total']:,} written{speed}"
+    prefilled, cached = model.prompt_tokens_total, model.cached_tokens_total
+    prompts = prefilled + cached
+    share = f", and {cached:,} found in the cache ({cached / prompts:.0%})" if prompts else ""
+    speed = f" at {model.decode_rate:.1f}/s" if model.decode_rate else ""
+    return f"{prefilled:,} prefilled{share}; {model.completion_tokens_total:,} generated{speed}"
 
 
 def _held(model: LoadedModel) -> int:
     """Return the bytes of its process in all kinds of memory; 0 while that is not known."""
-    memory = model["memory"]
-    return _total(memory["measured"]) + memory["mapped"]
+    memory = model.memory
+    return _total(memory.measured) + memory.mapped
 
 
 def _total(needs: MemoryNeeds) -> int:
-    return needs["host"] + needs["gpu"]
-
-
-def _running(model: LoadedModel) -> str:
-    waiting = f"+{model['waiting']}" if model["waiting"] else ""
-    return f"{model['running']}{waiting}"
+    return needs.host + needs.gpu
 
 
 def _expires(model: LoadedModel) -> str:
-    if model["state"] != "ready":
+    if model.state != "ready":
         return "-"
-    if (seconds := model["expires_in"]) is not None:
+    if (seconds := model.expires_in) is not None:
         return format_seconds(seconds)
-    if model["running"] or model["waiting"]:
+    if model.running or model.waiting:
         return "in use"
-    return "pinned" if model["pinned"] else "never"
+    return "pinned" if model.pinned else "never"

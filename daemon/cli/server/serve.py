@@ -20,6 +20,7 @@ def main(arguments: Sequence[str]) -> int:
         "Run the daemon in the foreground, until `ingle stop` or Ctrl-C. Commands that\n"
         "need the daemon start it by themselves; this is for services, and to watch\n"
         "its log.",
+        json=False,
     )
     parser.add_argument(
         "--host", metavar="ADDRESS", help="127.0.0.1, the default, or another address"

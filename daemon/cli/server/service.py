@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
-from ...terminal.terminal_output import print_json, print_status, strip_control_characters
+from ...terminal.terminal_output import print_json, print_status, print_text
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
 
@@ -30,25 +30,20 @@ def main(arguments: Sequence[str]) -> int:
         "the daemon starts on the first connection), launchd on macOS, a task on Windows.",
         examples=EXAMPLES,
     )
-    parser.add_argument("deed", choices=["install", "uninstall", "status"])
+    parser.add_argument("action", choices=["install", "uninstall", "status"])
     parser.add_argument("--dry-run", action="store_true", help="print the files; change nothing")
     parser.add_argument(
         "--no-start",
         action="store_true",
         help="only write or remove files; do not start or stop anything",
     )
-    parser.add_json()
     options = parser.parse_args(arguments)
     config = load_config(os.environ)
     from ...service.install_service import service_system
-    from ...service.service_manager import ServiceFailed
 
     system = service_system(config, os.environ)
-    deeds = {"install": _install, "uninstall": _uninstall, "status": _status}
-    try:
-        return deeds[options.deed](system, config, options)
-    except ServiceFailed as error:
-        raise CommandError(error.message, error.hint) from error
+    actions = {"install": _install, "uninstall": _uninstall, "status": _status}
+    return actions[options.action](system, config, options)
 
 
 def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
@@ -65,7 +60,11 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
     started = False
     if not options.no_start:
         if written:
-            _stop_running(config)
+            from .stop import stop
+
+            # The service needs the socket of a daemon that a command started.
+            if (pid := stop(config)) is not None:
+                print_status(f"Stopped the daemon that ran (pid {pid}); the service takes over.")
         system.start()
         started = True
     ignored = ignored_variables(os.environ)
@@ -73,7 +72,7 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
         print_json({"system": system.name, "written": written, "started": started})
     else:
         for path in written:
-            print(f"Wrote {strip_control_characters(path)}")
+            print_text(f"Wrote {path}")
         if not written:
             print("All files were up to date.")
         if started:
@@ -96,7 +95,7 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
     there = [file.path for file in system.files() if file_status(file).exists]
     if options.dry_run:
         for path in there:
-            print(f"Would remove {strip_control_characters(str(path))}")
+            print_text(f"Would remove {path}")
         return 0
     stopped = False
     if there and not options.no_start and not system.trouble():
@@ -109,27 +108,25 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
         print_json(report | {"kept": [str(path) for path in kept if path.exists()]})
         return 0
     for path in removed:
-        print(f"Removed {strip_control_characters(path)}")
+        print_text(f"Removed {path}")
     if not removed:
         print("The service was not installed.")
     if any(path.exists() for path in kept):
         print("Your data stays: settings, models, chats and their stored data, in")
         for path in kept:
             if path.exists():
-                print(f"  {strip_control_characters(str(path))}")
+                print_text(f"  {path}")
     return 0
 
 
 def _status(system: ServiceManager, config: Config, options: Namespace) -> int:
     """Return 0 if it is installed with the current files, else 1."""
-    import msgspec
-
     from ...service.install_service import status_of
 
     status = status_of(system)
     good = status.installed and status.current
     if options.json:
-        print_json(msgspec.to_builtins(status))
+        print_json(status)
         return 0 if good else 1
     words = "installed" if status.installed else "not installed"
     if status.installed and not status.current:
@@ -137,7 +134,7 @@ def _status(system: ServiceManager, config: Config, options: Namespace) -> int:
     print(f"{status.system}: {words}.")
     for file in status.files:
         mark = "as wanted" if file.as_wanted else "different" if file.exists else "not there"
-        print(f"  {strip_control_characters(file.path)}: {mark}")
+        print_text(f"  {file.path}: {mark}")
     if status.trouble:
         print(status.trouble)
     elif status.installed:
@@ -159,14 +156,6 @@ def _show(system: ServiceManager, options: Namespace) -> int:
         print_json({"system": system.name, "files": texts})
         return 0
     for path, text in texts.items():
-        print(f"# {strip_control_characters(path)}\n{text}")
+        print_text(f"# {path}")
+        print(text)
     return 0
-
-
-def _stop_running(config: Config) -> None:
-    """End a daemon that a command started: the service needs its socket."""
-    from .stop import stop
-
-    pid = stop(config)
-    if pid is not None:
-        print_status(f"Stopped the daemon that ran (pid {pid}); the service takes over.")

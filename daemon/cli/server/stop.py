@@ -23,7 +23,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "stop", "End the daemon: running answers get a moment to finish, memory is freed."
     )
-    parser.add_json()
     options = parser.parse_args(arguments)
     pid = stop(load_config(os.environ))
     if options.json:
@@ -44,8 +43,8 @@ def stop(config: Config) -> int | None:
         client = running_daemon(config)
         if client is None:
             return None
-        pid = client.status()["pid"]
-        client.post("/ingle/v1/shutdown", {})
+        pid = client.status().pid
+        client.post("/ingle/v1/shutdown", {}, dict)
     except DaemonSilent as error:
         raise CommandError(
             f"The daemon on {config.socket} does not answer, so it cannot be asked to stop.",

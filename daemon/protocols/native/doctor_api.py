@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ingle.backends.hardware.read_software import installed_version
 
-from ...doctor.diagnose import DoctorReport
+from ...doctor.diagnose import DoctorReport, diagnose
 from ...doctor.system_state import DaemonState
 from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
@@ -44,4 +44,4 @@ class DoctorApi:
             socket=str(config.socket),
             socket_moved=config.paths.socket_moved and config.socket == config.paths.socket,
         )
-        return DoctorReport.of(read_system_state(config, daemon))
+        return diagnose(read_system_state(config, daemon))

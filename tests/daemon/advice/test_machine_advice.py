@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +16,7 @@ from ingle.backends.hardware.machine import Machine
 from ingle.daemon.advice.advice_candidates import find_candidates
 from ingle.daemon.advice.advice_text import advice_text
 from ingle.daemon.advice.machine_advice import Survey, measured_speeds, weigh_all
+from ingle.daemon.client.model_types import LoadedModel, ModelState
 from ingle.daemon.doctor.system_state import SystemState
 from ingle.daemon.terminal.terminal_colors import TerminalColors
 from ingle.models.catalog import Catalog
@@ -100,13 +100,18 @@ def test_the_choice_is_told_with_its_numbers(look: Look) -> None:
 
 
 def test_a_few_words_do_not_tell_how_quick_a_machine_is() -> None:
-    def made(written: int, guessed: int = 0, on_gpu: int = 0) -> Any:
-        return {
-            "name": "a", "decode_rate": 26.8, "layers": 30, "layers_on_gpu": on_gpu,
-            "completion_tokens_total": written, "accepted_tokens_total": guessed,
-        }  # fmt: skip
+    def made(written: int, drafted: int = 0, on_gpu: int = 0) -> LoadedModel:
+        return LoadedModel(
+            name="a",
+            state=ModelState.READY,
+            decode_rate=26.8,
+            layers=30,
+            layers_on_gpu=on_gpu,
+            completion_tokens_total=written,
+            accepted_tokens_total=drafted,
+        )
 
-    assert list(measured_speeds([made(0), made(6), made(300, guessed=200)])) == []
+    assert list(measured_speeds([made(0), made(6), made(300, drafted=200)])) == []
     assert list(measured_speeds([made(300), made(300, 10, 30)])) == [
         MeasuredSpeed(name="a", decode=26.8, on_gpu=on_gpu) for on_gpu in (False, True)
     ]

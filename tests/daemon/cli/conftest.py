@@ -16,8 +16,14 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
+import msgspec
 import pytest
 
+from ingle.daemon.client.answer import Answer
+from ingle.daemon.client.daemon_types import DeviceGauges, Status
+from ingle.daemon.client.generation_types import FinishedEvent
+from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry, Removed
+from ingle.daemon.client.routing_types import RoutingRoute, RoutingState
 from ingle.daemon.settings.paths import Paths, find_paths
 
 Json = dict[str, Any]
@@ -25,6 +31,11 @@ Step = tuple[str, Json] | threading.Event
 """An event to send, or something to wait for first (a cancellation ends the wait)."""
 
 COMMAND = [sys.executable, "-P", "-m", "ingle.daemon.main"]
+
+
+def whole(kind: type[Answer], **fields: Any) -> Json:
+    """JSON with every field of `kind`, as the daemon sends it."""
+    return msgspec.to_builtins(kind(**fields))
 
 
 def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
@@ -47,20 +58,21 @@ def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
         "same_as": None,
         "notes": [],
     }
-    return entry | changes
+    return whole(ModelEntry, **entry | changes)
 
 
 def finished(reason: str = "stop") -> tuple[str, Json]:
-    return "finished", {
-        "reason": reason,
-        "prompt_tokens": 32,
-        "completion_tokens": 21,
-        "cached_tokens": 12,
-        "context": 8192,
-        "queue_seconds": 0.1,
-        "prompt_seconds": 0.5,
-        "decode_seconds": 2.0,
-    }
+    return "finished", whole(
+        FinishedEvent,
+        reason=reason,
+        prompt_tokens=32,
+        completion_tokens=21,
+        cached_tokens=12,
+        context=8192,
+        queue_seconds=0.1,
+        prompt_seconds=0.5,
+        decode_seconds=2.0,
+    )
 
 
 class SmallDaemon:
@@ -99,17 +111,21 @@ class SmallDaemon:
             assert self.changed.wait_for(lambda: self.asked(method, path), timeout=10)
 
     def status(self) -> Json:
-        return {
-            "version": self.version,
-            "pid": os.getpid(),
-            "uptime": 75.0,
-            "socket": str(self.paths.socket),
-            "address": "127.0.0.1:4645",
-            "default_model": "smollm2:135m",
-            "memory": {"total": 16, "available": 8, "daemon_rss": 1},
-            "models": self.loaded,
-            "devices": self.devices,
-        }
+        return whole(
+            Status,
+            version=self.version,
+            pid=os.getpid(),
+            uptime=75.0,
+            socket=str(self.paths.socket),
+            address="127.0.0.1:4645",
+            default_model="smollm2:135m",
+            models=self.loaded_models(),
+            devices=[whole(DeviceGauges, **device) for device in self.devices],
+        )
+
+    def loaded_models(self) -> list[Json]:
+        """The loaded models; fields that a test leaves out have the struct's defaults."""
+        return [whole(LoadedModel, **model) for model in self.loaded]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -156,9 +172,11 @@ class Handler(BaseHTTPRequestHandler):
             case "models" if self.command == "POST":
                 self._json(200, daemon.models[0])
             case "models" | "models?compare=true":
-                self._json(200, {"models": daemon.models, "unusable": daemon.unusable})
+                entries = {"models": daemon.models, "unusable": daemon.unusable}
+                self._json(200, whole(ModelEntries, **entries))
             case "routing":
-                self._json(200, {"routes": daemon.routes})
+                routes = [whole(RoutingRoute, **route) for route in daemon.routes]
+                self._json(200, whole(RoutingState, routes=routes))
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()
@@ -171,8 +189,8 @@ class Handler(BaseHTTPRequestHandler):
                 message = f"There is no model '{body['model']}' here."
                 self._error(404, "model_not_found", message, "`ingle list` shows all.")
             case "load":
-                loaded = next(iter(daemon.loaded), {"name": "smollm2:135m"})
-                self._json(200, {**loaded, "warnings": daemon.warnings})
+                loaded = next(iter(daemon.loaded), {"name": "smollm2:135m", "state": "ready"})
+                self._json(200, whole(LoadedModel, **loaded | {"warnings": daemon.warnings}))
             case "generations":
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":
@@ -185,7 +203,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._error(404, "model_not_found", "There is no such model here.", None)
             case path if self.command == "DELETE":
                 name = unquote(path.removeprefix("models/"))
-                self._json(200, daemon.removal or {"removed": name, "freed": 98362432})
+                removal = daemon.removal or {"removed": name, "freed": 98362432}
+                self._json(200, whole(Removed, **removal))
             case path:
                 self._error(404, "not_found", f"There is no {path}.", None)
 

@@ -72,7 +72,7 @@ def test_no_sequence_reaches_a_terminal(number: int, capsys: pytest.CaptureFixtu
     hostile = f"before{sequence}after"
     assert not UNSAFE.search(strip_control_characters(hostile))
     assert not UNSAFE.search(with_colours_only(hostile).replace(ESC, ""))
-    print_fields([("name", hostile)], columns=40)
+    print_fields([("name", hostile)])
     print(format_table(("NAME",), [(hostile,)], columns=20))
     print_json({"name": hostile})
     shown = capsys.readouterr().out
@@ -161,9 +161,9 @@ def poison(daemon: Any, model_entry: Callable[..., Any]) -> None:
     daemon.unusable = [{"name": ALL, "place": ALL, "reason": ALL}]
     daemon.loaded = [loaded_model()]
     daemon.warnings = [ALL]
-    daemon.removal = {"removed": ALL, "freed": 1, "kept": [ALL]}
+    daemon.removal = {"removed": ALL, "freed": 1, "keeps": [ALL], "place": ALL}
     daemon.answer.insert(1, ("delta", {"text": ALL, "tokens": 1}))
-    progress = {"model": ALL, "status": ALL, "total": 10, "received": 5, "rate": 1.0, "eta": 1.0}
+    progress = {"model": ALL, "status": ALL, "total": 10, "received": 5, "eta": 1.0}
     daemon.pull = [("progress", progress), ("failed", {"message": ALL, "hint": ALL, "code": "x"})]
 
 

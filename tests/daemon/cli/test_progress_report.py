@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 
 from ingle.daemon.cli.progress_report import (
     LINE_INTERVAL,
@@ -12,20 +13,20 @@ from ingle.daemon.cli.progress_report import (
     progress_bar,
     progress_line,
 )
-from ingle.daemon.client.api_types import PullProgress
+from ingle.daemon.client.model_types import PullProgress
 
 
 @pytest.fixture
 def progress() -> PullProgress:
-    return {
-        "model": "smollm2:135m",
-        "status": "downloading",
-        "source": "hub",
-        "received": 42_100_000,
-        "total": 98_362_432,
-        "bytes_per_second": 12_300_000.0,
-        "eta": 4.6,
-    }
+    return PullProgress(
+        model="smollm2:135m",
+        status="downloading",
+        source="hub",
+        received=42_100_000,
+        total=98_362_432,
+        bytes_per_second=12_300_000.0,
+        eta=4.6,
+    )
 
 
 class Terminal(io.StringIO):
@@ -51,12 +52,12 @@ def test_bar_fits_every_width(progress: PullProgress) -> None:
 
 
 def test_more_than_promised_is_no_more_than_all(progress: PullProgress) -> None:
-    progress["received"] = 2 * 98_362_432
+    progress = replace(progress, received=2 * 98_362_432)
     assert "100%" in progress_bar(progress, 80)
 
 
 def test_unknown_total(progress: PullProgress) -> None:
-    progress["total"] = progress["eta"] = None
+    progress = replace(progress, total=None, eta=None)
     assert progress_bar(progress, 80) == "smollm2:135m  downloading  42.1 MB  12.3 MB/s"
     assert progress_line(progress) == "smollm2:135m: downloading, 42.1 MB, 12.3 MB/s"
 
@@ -86,9 +87,7 @@ def test_log_gets_a_line_now_and_then(progress: PullProgress) -> None:
     now = [0.0]
     stream = io.StringIO()
     report = ProgressReport(stream, clock=lambda: now[0])
-    progress["status"] = "resolving"
-    report.show(progress)
-    progress["status"] = "downloading"
+    report.show(replace(progress, status="resolving"))
     for tenth in range(100):  # ten seconds
         now[0] = tenth / 10
         report.show(progress)

@@ -79,13 +79,18 @@ def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) 
     assert captured.err == "Error: bad [2Jname\ndo this\n"
 
 
-def test_facts_go_on_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_go_on_below_each_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = "ingle.daemon.terminal.terminal_output.table_columns"
+    monkeypatch.setattr(columns, lambda: 80)
     facts = [("reason", "word " * 30), ("path", "/a b" * 30), ("name", "x\x1b[2J")]
-    print_fields(facts, 80)
+    print_fields(facts)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("reason        word word")
     assert lines[1].startswith("              word word")
     assert max(len(line) for line in lines[:-2]) <= 80
     assert lines[-2:] == [f"path          {'/a b' * 30}", "name          x[2J"]
-    print_fields(facts[:1], 0)
+    monkeypatch.setattr(columns, lambda: 0)
+    print_fields(facts[:1])
     assert len(capsys.readouterr().out.splitlines()) == 1

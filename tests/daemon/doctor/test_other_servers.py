@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingle.backends.hardware.machine import Gpu, GpuProcess
-from ingle.daemon.doctor.other_servers import find_neighbours, group_neighbours
+from ingle.daemon.doctor.read_system_state import find_neighbours, group_neighbours
 from ingle.daemon.doctor.system_state import OtherServer
 
 PROCESSES = [

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from ingle.daemon.doctor.diagnose import diagnose
-from ingle.daemon.doctor.other_servers import find_neighbours
 from ingle.daemon.doctor.read_system_state import (
+    find_neighbours,
     read_folders,
     read_limits,
     read_port,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ingle.daemon.doctor.diagnose import diagnose
-from ingle.daemon.doctor.report_text import fold_command, report
+from ingle.daemon.doctor.report_text import fold_command, report_text
 from ingle.daemon.doctor.system_state import SystemState
 from ingle.daemon.terminal.terminal_colors import TerminalColors
 
@@ -21,7 +21,7 @@ PLAIN = TerminalColors(enabled=False)
 
 
 def written(situation: SystemState, columns: int = 80, paint: TerminalColors = PLAIN) -> str:
-    return report(situation, diagnose(situation), columns=columns, paint=paint)
+    return report_text(diagnose(situation), columns=columns, paint=paint)
 
 
 def test_every_machine_fits_into_80_columns(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.cli.evaluation.eval_prompts import prompts_of_chats
+from ingle.daemon.cli.evaluation.eval import prompts_of_chats
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import find_paths
 from ingle.tui.chats.chat import Chat

@@ -80,7 +80,7 @@ def test_a_model_of_vectors_is_not_to_be_talked_to(
         (["Q8_0", "-o", "nowhere/out.gguf"], "There is no folder"),
         (["Q8_0", "-o", "small-f16.gguf"], "is there already"),
         (["Q8_0", "--threads", "many"], "invalid int value"),
-        (["Q8_0", "--threads", "-1"], "--threads is a number from 0 to"),
+        (["Q8_0", "--threads", "-1"], "a whole number from 0 to"),
     ],
 )
 def test_what_cannot_be_done(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.daemon.access.api_keys import KeyRing, KeyStore
+from ingle.daemon.client.model_types import ModelEntry
 from ingle.daemon.connect.client_program import ClientProgram
 from ingle.daemon.connect.client_programs import CLIENTS
 from ingle.daemon.connect.model_choice import choose_model, warn_of_context
@@ -247,10 +248,10 @@ async def test_wrong_command_lines(home: Path, run: Run, arguments: list[str], w
     assert words in err
 
 
-def entry(
-    name: str, parameters: int, *, installed: bool = True, chat: bool = True
-) -> dict[str, object]:
-    return {"name": name, "parameters": parameters, "installed": installed, "chat": chat}
+def entry(name: str, parameters: int, *, installed: bool = True, chat: bool = True) -> ModelEntry:
+    return ModelEntry(
+        name=name, state="stopped", parameters=parameters, installed=installed, chat=chat
+    )
 
 
 @pytest.mark.parametrize(
