@@ -30,15 +30,11 @@ from ..protocols.lm_studio.completions_api import LMStudioCompletionsApi
 from ..protocols.lm_studio.models_api import LMStudioModelsApi
 from ..protocols.metrics_api import MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
-from ..protocols.native.doctor_api import DoctorApi
 from ..protocols.native.forget_api import ForgetApi
 from ..protocols.native.generations_api import GenerationsApi
-from ..protocols.native.ledger_api import LedgerApi
 from ..protocols.native.models_api import NativeModelsApi
-from ..protocols.native.pulls_api import PullsApi
 from ..protocols.native.routing_api import RoutingApi
 from ..protocols.native.sampling_api import SamplingApi
-from ..protocols.native.tokens_api import TokensApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.embed_api import OllamaEmbedApi
 from ..protocols.ollama.generate_api import OllamaGenerateApi
@@ -91,11 +87,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         LlamaCppEmbeddingsApi(services),
         DaemonApi(services),
         NativeModelsApi(services),
-        PullsApi(services),
         GenerationsApi(services),
-        TokensApi(services),
-        DoctorApi(services),
-        LedgerApi(services),
         ForgetApi(services),
         SamplingApi(),
         RoutingApi(services),

@@ -1,4 +1,4 @@
-"""State and events of the daemon under `/ingle/v1/`, and its shutdown."""
+"""The daemon itself under `/ingle/v1/`: status, events, diagnosis, shutdown."""
 
 from __future__ import annotations
 
@@ -14,42 +14,28 @@ from starlette.responses import Response
 
 from ingle.models.metadata.stored_model import StoredModel
 
-from ...client.daemon_types import GaugesEvent, ShuttingDownNotice, Status
+from ...client.daemon_types import GaugesEvent, PagesEvent, ShuttingDownNotice, Status
 from ...client.model_types import LoadedModel, PullProgress
-from ...http.error_format import NATIVE
+from ...doctor.diagnose import DoctorReport, diagnose
+from ...doctor.system_state import DaemonState
 from ...http.json_response import JSONResponse
 from ...http.route_access import ADMIN, READ
-from ...http.route_spec import Parameter, StreamSpec, route
-from ...http.sse_writer import (
-    EventStream,
-    EventWriter,
-    StreamStyle,
-    encode_event,
-)
-from ...model_process.kv_map_watch import PagesEvent
-from ...services import Services
-from .error_frame import error_frame
+from ...http.route_spec import Parameter, StreamSpec
+from ...http.sse_writer import EventStream, EventWriter, encode_event
+from .native_api import NATIVE_STREAM, NativeApi, native_route
 
 HUB_EVENTS = StreamSpec(
     {"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress, "pages": PagesEvent}
 )
-PAGES_PARAMETER = Parameter(
-    "pages", "query", str, "Tell of the pages of this model's KV cache, too."
-)
+PAGES_PARAMETER = Parameter("pages", "query", str, "Also send the KV cache pages of this model.")
 DEVICES_TIMEOUT = 2.0
 """Seconds to wait for the readings of all devices."""
 
 
-class DaemonApi:
-    """`/ingle/v1/status`, `/ingle/v1/events` and `/ingle/v1/shutdown`."""
+class DaemonApi(NativeApi):
+    """Routes about the daemon and its machine."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._version = version("ingle")
-        self._encoder = msgspec.json.Encoder()
-        self._style = StreamStyle(on_error=error_frame)
-
-    @route("GET", "/ingle/v1/status", access=READ, error_format=NATIVE, response=Status)
+    @native_route("GET", "/ingle/v1/status", access=READ, response=Status)
     async def status(self, request: Request) -> Response:
         """The daemon, its memory, and the loaded models."""
         services = self._services
@@ -59,45 +45,44 @@ class DaemonApi:
                 asyncio.to_thread(services.devices.read), DEVICES_TIMEOUT
             )
         except TimeoutError:
-            devices = []  # a driver that hangs is not to hide the rest
+            devices = []  # a driver that hangs must not hide the rest
         return JSONResponse(
             Status(
-                version=self._version,
+                version=version("ingle"),
                 pid=os.getpid(),
                 uptime=time.monotonic() - services.started_at,
                 socket=str(services.config.socket),
                 address=services.address,
-                default_model=self._default_model(),
+                default_model=services.canonical(services.config.default_model),
                 memory=memory,
                 models=services.manager.loaded(),
                 devices=devices,
             )
         )
 
-    @route(
+    @native_route(
         "GET",
         "/ingle/v1/events",
         access=READ,
-        error_format=NATIVE,
         stream=HUB_EVENTS,
         parameters=(PAGES_PARAMETER,),
         errors=(404, 422),
     )
     async def events(self, request: Request) -> Response:
-        """Everything that moves."""
+        """Changes of gauges, models, downloads and KV cache pages, as they happen."""
         reference = request.query_params.get("pages")
         model = None
         if reference is not None:
             model = await asyncio.to_thread(self._services.resolve, reference)
-        return EventStream(partial(self._follow_hub, model), style=self._style)
+        return EventStream(partial(self._follow_hub, model), style=NATIVE_STREAM)
 
-    @route(
-        "POST",
-        "/ingle/v1/shutdown",
-        access=ADMIN,
-        error_format=NATIVE,
-        response=ShuttingDownNotice,
-        status=202,
+    @native_route("GET", "/ingle/v1/doctor", access=READ, response=DoctorReport)
+    async def doctor(self, request: Request) -> Response:
+        """The state of this machine, problems found in it, and how to fix them."""
+        return JSONResponse(await asyncio.to_thread(self._diagnose))
+
+    @native_route(
+        "POST", "/ingle/v1/shutdown", access=ADMIN, response=ShuttingDownNotice, status=202
     )
     async def shutdown(self, request: Request) -> Response:
         """End the daemon once running answers are finished."""
@@ -112,9 +97,22 @@ class DaemonApi:
         with listening as subscription:
             memory = await asyncio.to_thread(services.memory)
             first = GaugesEvent(memory, services.manager.loaded())
-            await out.send(encode_event(self._encoder.encode(first), event="gauges"))
+            await out.send(encode_event(msgspec.json.encode(first), event="gauges"))
             async for event in subscription:
                 await out.send(encode_event(event.data, event=event.name))
 
-    def _default_model(self) -> str:
-        return self._services.canonical(self._services.config.default_model)
+    def _diagnose(self) -> DoctorReport:
+        # Imported here: the daemon starts without what only this needs.
+        from ...doctor.read_system_state import read_system_state
+
+        services = self._services
+        config = services.config
+        daemon = DaemonState(
+            state="running",
+            version=version("ingle"),
+            pid=os.getpid(),
+            address=services.address or "",
+            socket=str(config.socket),
+            socket_moved=config.paths.socket_moved and config.socket == config.paths.socket,
+        )
+        return diagnose(read_system_state(config, daemon))

@@ -1,4 +1,4 @@
-"""`GET /ingle/v1/kept` and `POST /ingle/v1/forget`: what is kept, and its end."""
+"""`GET /ingle/v1/kept` and `POST /ingle/v1/forget`: stored data, and its erasure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
-from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import ADMIN
-from ...http.route_spec import route
 from ...retention.data_inventory import DATA_INVENTORY, measure
 from ...retention.forget_request import (
     BadSelection,
@@ -23,13 +21,14 @@ from ...retention.forget_request import (
 )
 from ...retention.forgetter import Forgetter
 from ...services import Services
+from .native_api import NativeApi, native_route
 
 
-class ForgetApi:
-    """The routes about what is kept."""
+class ForgetApi(NativeApi):
+    """Routes about stored data."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._forgetter = Forgetter(
             services.config,
             services.manager,
@@ -39,9 +38,9 @@ class ForgetApi:
             services.router,
         )
 
-    @route("GET", "/ingle/v1/kept", access=ADMIN, error_format=NATIVE, response=KeptPlaces)
+    @native_route("GET", "/ingle/v1/kept", access=ADMIN, response=KeptPlaces)
     async def kept(self, request: Request) -> Response:
-        """Everything that ingle keeps: where, how much, and for how long."""
+        """All stored data: where, how much, and for how long."""
         services = self._services
         places = await asyncio.to_thread(
             lambda: [measure(place, services.config) for place in DATA_INVENTORY]
@@ -50,18 +49,17 @@ class ForgetApi:
         models = [model.name for model in services.manager.models()]
         return JSONResponse(KeptPlaces(places, KeptInMemory(answers, models)))
 
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/forget",
         access=ADMIN,
-        error_format=NATIVE,
         request=ForgetRequest,
         response=Forgotten,
         errors=(507,),
     )
     async def forget(self, request: Request) -> Response:
-        """Erase what is kept, by id, by time, or all; chats of the terminal are the command's
-        part.
+        """Erase stored data by id, by time, or all; not the chats of the terminal, which the
+        command erases.
         """
         body = await read_json(request, ForgetRequest)
         try:

@@ -1,41 +1,51 @@
-"""Generations under `/ingle/v1/generations`: start, follow, resume, cancel."""
+"""Generations under `/ingle/v1/generations`, and token counts under `/ingle/v1/tokens`."""
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+from collections.abc import Mapping
 from functools import partial
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...client.generation_types import GenerationStarted, RouteTaken
-from ...errors import InvalidBody
-from ...generations.generation import (
+from ingle.backends.base.errors import WrongTask
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
+
+from ...access.client_identity import identify_client
+from ...client.generation_types import (
     ArgumentsEvent,
     DeltaEvent,
     ErrorEvent,
     FinishedEvent,
-    Generation,
-    GenerationStatus,
+    GenerationStarted,
     LoadingEvent,
+    RouteTaken,
     StartedEvent,
+    TokenCounts,
     ToolCallEvent,
 )
-from ...http.error_format import NATIVE
+from ...errors import Conflict, InvalidBody
+from ...generations.generation import Generation, GenerationRoute, GenerationStatus
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE
-from ...http.route_spec import Parameter, StreamSpec, route
-from ...http.sse_writer import (
-    EventStream,
-    EventWriter,
-    StreamStyle,
-    encode_event,
-)
+from ...http.route_spec import Parameter, StreamSpec
+from ...http.sse_writer import EventStream, EventWriter, encode_event, run_until_disconnect
+from ...routing.policy.policy import Verdict
+from ...routing.policy.routing_plan import RoutingPlan
+from ...routing.route_header import RouteRecord
+from ...routing.routed_backend import open_route
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER
-from .error_frame import error_frame
-from .start_generation import start_generation
-from .types import GenerationRequest
+from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private, routing_preference_of
+from ..sampling_options import SamplingOptions, merge_sampling
+from .native_api import NATIVE_STREAM, NativeApi, native_route
+from .requests import conversation_request, generation_request
+from .types import GenerationRequest, TokensRequest
 
 GENERATION_EVENTS = StreamSpec(
     {
@@ -52,22 +62,17 @@ GENERATION_EVENTS = StreamSpec(
 )
 FOLLOW_PARAMETERS = (
     Parameter("after", "query", int, "Leave out the events up to this number."),
-    Parameter("Last-Event-ID", "header", int, "The same, as browsers say it; it counts first."),
+    Parameter("Last-Event-ID", "header", int, "The same, from browsers; it takes precedence."),
 )
 
 
-class GenerationsApi:
-    """`/ingle/v1/generations`."""
+class GenerationsApi(NativeApi):
+    """`/ingle/v1/generations` and `/ingle/v1/tokens`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._style = StreamStyle(on_error=error_frame)
-
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/generations",
         access=INFERENCE,
-        error_format=NATIVE,
         parameters=(PRIVATE_HEADER,),
         request=GenerationRequest,
         response=GenerationStarted,
@@ -75,43 +80,40 @@ class GenerationsApi:
         errors=(403, 404, 409, 413, 422, 429),
     )
     async def generate(self, request: Request) -> Response:
-        """Begin a generation that belongs to the daemon."""
+        """Start a generation, which continues in the daemon even if no client follows it."""
         body = await read_json(request, GenerationRequest)
-        generation = await start_generation(self._services, body, request)
+        generation = await _start_generation(self._services, body, request)
         return JSONResponse(GenerationStarted(generation.id, generation.model), 202)
 
-    @route(
+    @native_route(
         "GET",
         "/ingle/v1/generations/{id}",
         access=INFERENCE,
-        error_format=NATIVE,
         response=GenerationStatus,
         errors=(404,),
     )
     async def generation(self, request: Request) -> Response:
-        """A generation as it is now."""
+        """The current state of a generation."""
         return JSONResponse(self._generation(request).status())
 
-    @route(
+    @native_route(
         "GET",
         "/ingle/v1/generations/{id}/events",
         access=INFERENCE,
-        error_format=NATIVE,
         stream=GENERATION_EVENTS,
         parameters=FOLLOW_PARAMETERS,
         errors=(404,),
     )
     async def follow(self, request: Request) -> Response:
-        """Follow a generation, or take it up again."""
+        """Follow a generation, from its start or from an event on."""
         generation = self._generation(request)
         after = _resume_point(request, generation)
-        return EventStream(partial(_follow_generation, generation, after), style=self._style)
+        return EventStream(partial(_follow_generation, generation, after), style=NATIVE_STREAM)
 
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/generations/{id}/cancel",
         access=INFERENCE,
-        error_format=NATIVE,
         response=GenerationStatus,
         errors=(404,),
     )
@@ -120,6 +122,40 @@ class GenerationsApi:
         generation = self._generation(request)
         await generation.cancel()
         return JSONResponse(generation.status())
+
+    @native_route(
+        "POST",
+        "/ingle/v1/tokens",
+        access=INFERENCE,
+        request=TokensRequest,
+        response=TokenCounts,
+        errors=(404, 409, 413, 422, 429, 500, 503, 507),
+    )
+    async def count(self, request: Request) -> Response:
+        """How many tokens a conversation takes, message by message."""
+        body = await read_json(request, TokensRequest)
+        return JSONResponse(await run_until_disconnect(request.receive, self._count(body)))
+
+    async def _count(self, body: TokensRequest) -> TokenCounts:
+        services = self._services
+        reference = body.model or services.config.default_model
+        asked = TokenizeRequest(
+            id=f"tokens-{secrets.token_hex(12)}",
+            generate=conversation_request(body),
+            divided=True,
+        )
+        model = await asyncio.to_thread(_generating, services, reference)
+        run = services.manager.find(model)
+        if not body.load and (run is None or not run.accepts):
+            raise Conflict(
+                f"The model '{model.name}' is not loaded.",
+                hint='Load it first, or ask with "load": true.',
+                code="model_not_loaded",
+            )
+        async with services.manager.lease(reference) as lease:
+            found = await lease.backend.tokenize(asked)
+            counts, rest = found.message_tokens, found.rest_tokens
+            return TokenCounts(sum(counts) + rest, counts, rest, lease.info.context)
 
     def _generation(self, request: Request) -> Generation:
         return self._services.generations.get(request.path_params["id"])
@@ -131,9 +167,9 @@ async def _follow_generation(generation: Generation, after: int, out: EventWrite
 
 
 def _resume_point(request: Request, generation: Generation) -> int:
-    """The number of the last event the client has seen.
+    """Return the number of the last event that the client has received; raises `InvalidBody`.
 
-    A browser repeats its address when it connects again, so what its header says is newer.
+    A browser repeats its address when it connects again, so its header is newer.
     """
     header = request.headers.get("last-event-id")
     given = [text for text in (header, request.query_params.get("after")) if text is not None]
@@ -146,3 +182,63 @@ def _resume_point(request: Request, generation: Generation) -> int:
             param="after",
         )
     return number
+
+
+async def _start_generation(
+    services: Services, body: GenerationRequest, request: Request
+) -> Generation:
+    """Start the generation that a body describes, here or where the policy routes it.
+
+    Raises `InvalidBody`, `WrongTask`, `RouteRefused`, and errors of finding the model.
+    """
+    reference = body.model or services.config.default_model
+    private = is_private(body.ingle or body, request.headers)
+    origin = RequestOrigin(client=identify_client(request), private=private)
+    # The request itself is validated before the model is looked up.
+    asked = generation_request(body, origin)
+    name, preference = services.routed_name(reference), routing_preference_of(body.ingle or body)
+    route = None
+    if services.router.concerns(name, preference):
+        plan = await services.router.plan(name, [asked], preference=preference)
+        route = _route(services, plan, body.sampling)
+        if plan.verdict is not Verdict.LOCAL:
+            asked = _sampled(asked, body.sampling, {})
+            return services.generations.start(reference, plan.target.remote, asked, route=route)
+        reference = plan.target.local
+    else:
+        await services.router.taint_private([asked])
+    model = await asyncio.to_thread(_generating, services, reference)
+    return services.generations.start(
+        reference,
+        model.name,
+        _sampled(asked, body.sampling, model.sampling),
+        enter=partial(services.manager.enter, model, asked.priority),
+        route=route,
+    )
+
+
+def _generating(services: Services, reference: str) -> StoredModel:
+    model = services.resolve(reference)
+    if model.task is not ModelTask.GENERATE:
+        raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
+    return model
+
+
+def _route(services: Services, plan: RoutingPlan, options: SamplingOptions) -> GenerationRoute:
+    record = RouteRecord()
+
+    def resample(request: GenerateRequest, recommended: Mapping[str, float]) -> GenerateRequest:
+        return _sampled(request, options, recommended)
+
+    return GenerationRoute(
+        record,
+        lambda open_local: open_route(
+            services.router, plan, record, open_local=open_local, resample=resample
+        ),
+    )
+
+
+def _sampled(
+    request: GenerateRequest, options: SamplingOptions, recommended: Mapping[str, float]
+) -> GenerateRequest:
+    return structs.replace(request, sampling=merge_sampling(options, recommended))

@@ -1,4 +1,4 @@
-"""Models as the native API lists them: what is here, then what the catalog offers."""
+"""Entries of the model list in the native API: installed models, then those of the catalog."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...services import Services
 
 
 def list_entries(services: Services) -> ModelEntries:
-    """All of them; blocking, since it reads the store."""
+    """Return all entries; blocks, since it reads the store."""
     installed = services.models()
     names = {model.name for model in installed}
     twins = twins_of(installed)
@@ -42,7 +42,7 @@ def list_entries(services: Services) -> ModelEntries:
 
 
 def removed(services: Services, plan: RemovalReport) -> Removed:
-    """What goes with a model, as clients read it."""
+    """Return the answer to a removal, or to its dry run."""
     loaded = next((m for m in services.manager.loaded() if m.name == plan.name), None)
     return Removed(
         removed=plan.name,
@@ -57,7 +57,7 @@ def removed(services: Services, plan: RemovalReport) -> Removed:
 
 
 def twins_of(models: Sequence[StoredModel]) -> dict[str, str]:
-    """For each model whose weights an earlier one has, too, the name of that one."""
+    """Return the name of the first model with the same weights, for each later one."""
     first: dict[str, str] = {}
     twins: dict[str, str] = {}
     for model in models:
@@ -70,7 +70,7 @@ def twins_of(models: Sequence[StoredModel]) -> dict[str, str]:
 
 
 def model_entry(services: Services, model: StoredModel) -> ModelEntry:
-    """A model that is here."""
+    """Return the entry of an installed model."""
     return _entry(services, model, services.manager.available())
 
 
@@ -130,7 +130,7 @@ def _catalog_entry(
 
 
 def _disk_free(services: Services) -> int:
-    """Room where models are kept; 0 where nobody can tell."""
+    """Return the free bytes of the models' disk; 0 if unknown."""
     folder = services.config.paths.models
     existing = next((f for f in (folder, *folder.parents) if f.exists()), folder)
     try:

@@ -1,10 +1,12 @@
-"""Stored and loaded models under `/ingle/v1/`: list, fit, add, remove, load, unload."""
+"""Models under `/ingle/v1/`: list, fit, add, remove, load, unload, download."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,102 +14,102 @@ from ingle.models.model_task import Pooling
 from ingle.models.store.model_copies import ModelCopier
 
 from ...access.permission import current_permission
-from ...client.model_types import LoadedModel, ModelEntries, ModelEntry, Removed, Unloaded
+from ...client.generation_types import ErrorEvent
+from ...client.model_types import (
+    LoadedModel,
+    ModelEntries,
+    ModelEntry,
+    PullCancelling,
+    PullProgress,
+    Removed,
+    Unloaded,
+)
 from ...errors import InvalidBody
-from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import parse, query_flag, read_body, read_json
 from ...http.route_access import LISTS, MODELS, MODELS_UNRESTRICTED
-from ...http.route_spec import Parameter, route
-from ...http.sse_writer import (
-    run_until_disconnect,
-)
+from ...http.route_spec import Parameter, StreamSpec
+from ...http.sse_writer import EventStream, EventWriter, encode_event, run_until_disconnect
+from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
-from ...services import Services
 from .model_entries import list_entries, model_entry, removed
-from .types import AddRequest, LoadRequest, UnloadRequest
+from .native_api import NATIVE_STREAM, NativeApi, error_frame, native_route
+from .types import AddRequest, LoadRequest, ModelRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
 COMPARE_PARAMETER = Parameter(
-    "compare", "query", bool, "Read files of the same length first, to tell which are the same."
+    "compare", "query", bool, "Read files of the same length first, to find identical ones."
 )
 REMOVAL_PARAMETERS = (
-    Parameter("dry_run", "query", bool, "Only say what would go."),
-    Parameter("delete_file", "query", bool, "A file that another program keeps goes, too."),
+    Parameter("dry_run", "query", bool, "Only report what would be removed."),
+    Parameter("delete_file", "query", bool, "Also delete a file that another program keeps."),
 )
 FIT_PARAMETERS = (
     Parameter("model", "query", str, "Any name or path of it, or `hf.co/owner/repo:QUANT`."),
-    Parameter("context", "query", int, "The context that somebody would ask for."),
+    Parameter("context", "query", int, "The context to assume, in tokens."),
 )
 
 
-class NativeModelsApi:
-    """`/ingle/v1/models`, `/ingle/v1/fit`, `/ingle/v1/load` and `/ingle/v1/unload`."""
+class NativeModelsApi(NativeApi):
+    """Routes about stored and loaded models, and downloads."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    @route(
+    @native_route(
         "GET",
         "/ingle/v1/models",
         access=LISTS,
-        error_format=NATIVE,
         response=ModelEntries,
         parameters=(COMPARE_PARAMETER,),
     )
     async def models(self, request: Request) -> Response:
-        """Installed models, then what the catalog offers."""
+        """Installed models, then those of the catalog."""
         if query_flag(request, "compare"):
             await asyncio.to_thread(self._services.store.compare)
         return JSONResponse(await asyncio.to_thread(list_entries, self._services))
 
-    @route(
+    @native_route(
         "GET",
         "/ingle/v1/fit",
         access=LISTS,
-        error_format=NATIVE,
         response=FitReport,
         parameters=FIT_PARAMETERS,
         errors=(400, 404, 422, 500, 502),
     )
     async def fit(self, request: Request) -> Response:
-        """Whether a model would run here and how, be it here or still elsewhere."""
+        """Whether and how a model would run here, installed or not."""
         reference = request.query_params.get("model", "")
         if not reference:
             raise InvalidBody("'model' must name a model.", param="model")
-        asked = request.query_params.get("context", "")
-        if asked and not (asked.isdecimal() and 0 < int(asked) <= 2**24):
+        text = request.query_params.get("context", "")
+        if text and not (text.isdecimal() and 0 < int(text) <= 2**24):
             raise InvalidBody("'context' must be a number of tokens.", param="context")
-        context = int(asked) if asked else None
+        context = int(text) if text else None
         return JSONResponse(await asyncio.to_thread(report_fit, self._services, reference, context))
 
-    @route(
+    @native_route(
         "GET",
         "/ingle/v1/models/{name:path}",
         access=LISTS,
-        error_format=NATIVE,
         response=ModelEntry,
         errors=(404, 422),
     )
     async def model(self, request: Request) -> Response:
-        """One model that is here, by any name or path of it."""
+        """An installed model, by any of its names or its path."""
         services, reference = self._services, str(request.path_params["name"])
         model = await asyncio.to_thread(services.resolve, reference)
         return JSONResponse(await asyncio.to_thread(model_entry, services, model))
 
-    @route(
+    @native_route(
         "DELETE",
         "/ingle/v1/models/{name:path}",
         access=MODELS,
-        error_format=NATIVE,
         response=Removed,
         parameters=REMOVAL_PARAMETERS,
         errors=(404, 409, 422),
     )
     async def remove(self, request: Request) -> Response:
-        """Unload a model and remove its files, or say what would go."""
+        """Unload a model and remove its files, or report what would be removed."""
         services, reference = self._services, str(request.path_params["name"])
         delete_file = query_flag(request, "delete_file")
         if query_flag(request, "dry_run"):
@@ -119,30 +121,28 @@ class NativeModelsApi:
             plan = await remove_model(services, reference, delete_file=delete_file)
         return JSONResponse(removed(services, plan))
 
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/models",
         access=MODELS_UNRESTRICTED,
-        error_format=NATIVE,
         request=AddRequest,
         response=ModelEntry,
         errors=(400, 404, 409, 413, 422, 502, 507),
     )
     async def add(self, request: Request) -> Response:
-        """Give a file or folder that lies on this machine a name."""
+        """Give a name to a file or folder on this machine."""
         services = self._services
         body = await read_json(request, AddRequest)
         if not Path(body.path).is_absolute():
             raise InvalidBody("'path' must be absolute.", param="path")
-        maker = ModelCopier(services.store)
-        model = await asyncio.to_thread(maker.add, Path(body.path), body.name)
+        copier = ModelCopier(services.store)
+        model = await asyncio.to_thread(copier.add, Path(body.path), body.name)
         return JSONResponse(await asyncio.to_thread(model_entry, services, model))
 
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/load",
         access=MODELS,
-        error_format=NATIVE,
         request=LoadRequest,
         response=LoadedModel,
         errors=(*LOAD_ERRORS, 413),
@@ -150,7 +150,7 @@ class NativeModelsApi:
     async def load(self, request: Request) -> Response:
         """Load a model, and answer once it is ready.
 
-        A client that leaves no longer counts as waiting.
+        A client that disconnects stops waiting for it.
         """
         body = await read_json(request, LoadRequest)
         if body.draft is not None:
@@ -170,11 +170,10 @@ class NativeModelsApi:
         )
         return JSONResponse(await run_until_disconnect(request.receive, loading))
 
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/unload",
         access=MODELS,
-        error_format=NATIVE,
         request=UnloadRequest,
         body_optional=True,
         response=Unloaded,
@@ -185,6 +184,45 @@ class NativeModelsApi:
 
         No body is the same as an empty object.
         """
-        content = await read_body(request)
-        body = parse(content or b"{}", UnloadRequest)
+        body = parse(await read_body(request) or b"{}", UnloadRequest)
         return JSONResponse(Unloaded(await self._services.manager.unload(body.model)))
+
+    @native_route(
+        "POST",
+        "/ingle/v1/pull",
+        access=MODELS,
+        request=ModelRequest,
+        stream=StreamSpec({"progress": PullProgress, "done": ModelEntry, "error": ErrorEvent}),
+        errors=(413, 503),
+    )
+    async def pull(self, request: Request) -> Response:
+        """Download a model, or join its download."""
+        body = await read_json(request, ModelRequest)
+        pull = self._services.pulls.join(body.model)
+        return EventStream(partial(self._follow_pull, pull), style=NATIVE_STREAM)
+
+    @native_route(
+        "POST",
+        "/ingle/v1/pull/cancel",
+        access=MODELS,
+        request=ModelRequest,
+        response=PullCancelling,
+        errors=(413,),
+    )
+    async def cancel_pull(self, request: Request) -> Response:
+        """Stop a download, and keep what was received."""
+        body = await read_json(request, ModelRequest)
+        cancelled = await self._services.pulls.cancel(body.model)
+        return JSONResponse(PullCancelling(self._services.canonical(body.model), cancelled))
+
+    async def _follow_pull(self, pull: Pull, out: EventWriter) -> None:
+        async for progress in pull.follow():
+            if not pull.done:
+                await out.send(encode_event(msgspec.json.encode(progress), event="progress"))
+        try:
+            model = await pull.result()
+            entry = await asyncio.to_thread(model_entry, self._services, model)
+        except Exception as error:
+            await out.send(error_frame(error))
+        else:
+            await out.send(encode_event(msgspec.json.encode(entry), event="done"))

@@ -1,4 +1,4 @@
-"""From the native API's bodies to requests for a model, checked as far as they alone decide."""
+"""Converts bodies of the native API into requests for a model, and validates them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..openai.completions.messages import chat_messages
 from ..openai.completions.tools import called_tools
 from ..sampling_options import merge_sampling, stop_strings
 from ..structured_output import format_grammar
-from .types import GenerationRequest, ReasoningOptions, TokensRequest
+from .types import GenerationRequest, NativeReasoning, TokensRequest
 
 
 def generation_request(body: GenerationRequest, origin: RequestOrigin) -> GenerateRequest:
-    """The request, yet without what the model recommends; raises `InvalidBody`."""
+    """Return the request, without the model's recommended sampling; raises `InvalidBody`."""
     if (body.messages is None) == (body.prompt is None):
         raise InvalidBody("A generation takes either 'messages' or 'prompt'.", param="messages")
     tools, choice = called_tools(body.tools, body.tool_choice)
@@ -43,7 +43,7 @@ def generation_request(body: GenerationRequest, origin: RequestOrigin) -> Genera
 
 
 def conversation_request(body: TokensRequest) -> GenerateRequest:
-    """The request whose prompt is to be counted."""
+    """Return a request with the prompt whose tokens are counted."""
     tools, choice = called_tools(body.tools, body.tool_choice)
     return GenerateRequest(
         id=new_generation_id(),
@@ -55,7 +55,7 @@ def conversation_request(body: TokensRequest) -> GenerateRequest:
     )
 
 
-def _reasoning(preference: ReasoningOptions | None) -> Reasoning:
+def _reasoning(preference: NativeReasoning | None) -> Reasoning:
     return (
         Reasoning()
         if preference is None

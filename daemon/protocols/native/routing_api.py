@@ -1,7 +1,11 @@
-"""`/ingle/v1/routing`: what may leave this machine, and what would become of a text."""
+"""Routing policy and egress ledger under `/ingle/v1/`: what may leave this machine, what did."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -9,30 +13,47 @@ from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
 
 from ...access.client_identity import identify_client
-from ...client.routing_types import Explanation, RoutingProvider, RoutingRoute, RoutingState
+from ...client.routing_types import (
+    Explanation,
+    LedgerTotals,
+    RoutingProvider,
+    RoutingRoute,
+    RoutingState,
+)
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
-from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE, READ
-from ...http.route_spec import route
+from ...http.route_spec import Parameter
+from ...routing.ledger.egress_ledger import Ledger
+from ...routing.ledger.ledger_entries import LedgerEntry
+from ...routing.ledger.ledger_totals import ledger_totals, this_month
+from ...routing.ledger.ledger_verification import LedgerCheck, verify
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
-from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private, routing_preference_of
+from .native_api import NativeApi, native_route
 from .requests import generation_request
-from .routing_types import ExplainRequest
+from .types import ExplainRequest
+
+MOST_ENTRIES = 10_000
+MONTH = Parameter("month", "query", str, 'A month (UTC), such as "2026-11".')
+_MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 
 
-class RoutingApi:
-    """Both routes."""
+class LedgerEntries(msgspec.Struct, frozen=True):
+    """Entries of outbound requests, oldest first; `left_out` even older ones are omitted."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    entries: list[LedgerEntry]
+    left_out: int
 
-    @route("GET", "/ingle/v1/routing", access=READ, error_format=NATIVE, response=RoutingState)
+
+class RoutingApi(NativeApi):
+    """Routes about routing, and about the record of outbound requests."""
+
+    @native_route("GET", "/ingle/v1/routing", access=READ, response=RoutingState)
     async def state(self, request: Request) -> Response:
         """What may leave this machine: the policy, the routes and the providers."""
         router, config = self._services.router, self._services.config
@@ -78,18 +99,17 @@ class RoutingApi:
             )
         )
 
-    @route(
+    @native_route(
         "POST",
         "/ingle/v1/routing/explain",
         access=INFERENCE,
-        error_format=NATIVE,
         parameters=(PRIVATE_HEADER,),
         request=ExplainRequest,
         response=Explanation,
         errors=(409, 413, 422),
     )
     async def explain(self, request: Request) -> Response:
-        """What is sensitive in a text or a generation, and where it would go."""
+        """What is sensitive in a text or a generation, and where it would be answered."""
         body = await read_json(request, ExplainRequest)
         asked = _asked(body, request)
         try:
@@ -106,9 +126,58 @@ class RoutingApi:
         )
         return JSONResponse(explanation)
 
+    @native_route(
+        "GET",
+        "/ingle/v1/ledger",
+        access=READ,
+        parameters=(MONTH,),
+        response=LedgerEntries,
+        errors=(400,),
+    )
+    async def entries(self, request: Request) -> Response:
+        """What left this machine, without the content."""
+        month = _month(request)
+        found = await asyncio.to_thread(self._entries, month)
+        kept = found[-MOST_ENTRIES:]
+        return JSONResponse(LedgerEntries(kept, len(found) - len(kept)))
+
+    @native_route(
+        "GET",
+        "/ingle/v1/ledger/totals",
+        access=READ,
+        parameters=(MONTH,),
+        response=LedgerTotals,
+        errors=(400,),
+    )
+    async def totals(self, request: Request) -> Response:
+        """Requests, bytes, tokens and cost of one month, by provider."""
+        month = _month(request) or this_month()
+        return JSONResponse(ledger_totals(month, await asyncio.to_thread(self._entries, month)))
+
+    @native_route("GET", "/ingle/v1/ledger/verify", access=READ, response=LedgerCheck)
+    async def verify_ledger(self, request: Request) -> Response:
+        """Whether the ledger is unchanged, as far as its hash chain can show."""
+        return JSONResponse(await asyncio.to_thread(lambda: verify(self._ledger())))
+
+    def _entries(self, month: str | None) -> list[LedgerEntry]:
+        return self._ledger().entries(month)
+
+    def _ledger(self) -> Ledger:
+        """Return the ledger with all entries on disk; blocks."""
+        egress = self._services.egress
+        egress.flush()
+        return egress.ledger
+
+
+def _month(request: Request) -> str | None:
+    month = request.query_params.get("month")
+    if month is not None and not _MONTH.fullmatch(month):
+        raise InvalidBody("'month' is not a month.", hint='Write it as "2026-11".', param="month")
+    return month
+
 
 def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:
-    """The request that is asked about; raises `InvalidBody`."""
+    """Return the request to explain; raises `InvalidBody`."""
     options = body.ingle or body
     private = is_private(options, request.headers)
     if body.text is None:

@@ -8,10 +8,9 @@ from starlette.responses import Response
 
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams
 
-from ...http.error_format import NATIVE
 from ...http.json_response import JSONResponse
 from ...http.route_access import READ
-from ...http.route_spec import route
+from .native_api import native_route
 
 
 class SamplingOptionInfo(msgspec.Struct, frozen=True):
@@ -38,18 +37,16 @@ class SamplingOptionList(msgspec.Struct, frozen=True):
 
 
 class SamplingApi:
-    """The table of sampling options, for clients that let people set them."""
+    """The table of sampling options, for clients with settings for them."""
 
-    @route(
-        "GET", "/ingle/v1/sampling", access=READ, error_format=NATIVE, response=SamplingOptionList
-    )
+    @native_route("GET", "/ingle/v1/sampling", access=READ, response=SamplingOptionList)
     async def options(self, _request: Request) -> Response:
         """The sampling options."""
         return JSONResponse(list_sampling_options())
 
 
 def list_sampling_options() -> SamplingOptionList:
-    """The rows of `SAMPLING_OPTIONS` as the API states them."""
+    """Return the rows of `SAMPLING_OPTIONS` as API types."""
     defaults = SamplingParams()
     return SamplingOptionList(
         [

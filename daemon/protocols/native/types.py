@@ -1,4 +1,4 @@
-"""The wire types of the native API."""
+"""Request types of the native API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..structured_output import StructuredOutputs
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
 AnswerFormat = Literal["json"] | StructuredOutputs
-KeepAlive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
+KeepAlive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is forever")]
 
 if TYPE_CHECKING:
     EngineChoice = str
@@ -34,7 +34,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class AddRequest(msgspec.Struct, frozen=True):
-    """A file or folder that lies on this machine, as an absolute path, and a name for it."""
+    """A file or folder on this machine, as an absolute path, and a name for it."""
 
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
     name: Reference | None = None
@@ -43,8 +43,8 @@ class AddRequest(msgspec.Struct, frozen=True):
 class LoadRequest(msgspec.Struct, frozen=True):
     """`context` in tokens, `draft` a model or "off", `pooling` for models that embed.
 
-    A model that is pinned (`pin`) stays until it is unloaded, or let go with false. `engine` is as
-    in the configuration, which decides what is left out.
+    A pinned model (`pin`) stays loaded until it is unloaded, or unpinned with false. Fields that
+    are left out have the values of the configuration.
     """
 
     model: Reference
@@ -59,13 +59,13 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):
-    """Without a model, all."""
+    """Names a model; without one, all are unloaded."""
 
     model: Reference | None = None
 
 
-class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How much to think; after `budget` tokens of thought the answer begins."""
+class NativeReasoning(msgspec.Struct, frozen=True, kw_only=True):
+    """How much to reason; after `budget` tokens of reasoning the answer starts."""
 
     enabled: bool | None = None
     effort: Literal["low", "medium", "high"] | None = None
@@ -75,10 +75,10 @@ class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
 class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     """A conversation in `messages` or raw text in `prompt`; without a model, the default one.
 
-    `format` is what the answer must match. `tools` are functions as in OpenAI's chats, and the same
-    without the wrapping. An answer that `continues` goes on with the last message. What the other
-    protocols say in `ingle` may stand there or beside it. A client that chose the `id` finds the
-    generation by it even where this request's answer never reached it.
+    `format` is what the answer must match. `tools` are functions as in OpenAI's chats, or without
+    the wrapping object. With `continues` the answer continues the last message. The options that
+    other protocols have in `ingle` may be there or at the top level. A client that chose the `id`
+    finds the generation even if the response to this request was lost.
     """
 
     id: Annotated[str, Meta(pattern=r"^gen-[0-9a-f]{24,64}(?!\n)$")] | None = None
@@ -89,7 +89,7 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     tools: list[ToolSpec] | None = None
     tool_choice: ToolChoiceField | None = None
     parallel_tool_calls: bool | None = None
-    reasoning: ReasoningOptions | None = None
+    reasoning: NativeReasoning | None = None
     continues: bool | None = None
     sampling: SamplingOptions = msgspec.field(default_factory=SamplingOptions)
     format: AnswerFormat | None = None
@@ -97,14 +97,24 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     stop: str | list[str] | None = None
 
 
+class ExplainRequest(GenerationRequest, frozen=True, kw_only=True):
+    """A `text` alone, or the body of a generation.
+
+    With `override` consent can be given even to text with findings of the class `never`.
+    """
+
+    text: Annotated[str, Meta(max_length=2**26)] | None = None
+    override: Literal["never"] | None = None
+
+
 class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as a generation takes it; with `load` the model is loaded where it is not."""
+    """A conversation as for a generation; with `load` the model is loaded if it is not."""
 
     model: Reference | None = None
     messages: Conversation
     tools: list[ToolSpec] | None = None
     tool_choice: ToolChoiceField | None = None
-    reasoning: ReasoningOptions | None = None
+    reasoning: NativeReasoning | None = None
     continues: bool | None = None
     load: bool = False
 
@@ -116,7 +126,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """The model produced a token; `seconds` is what loading and the token took."""
+    """The model generated a token; `seconds` is the time of loading and of the token."""
 
     status: Literal["ready"]
     model: str

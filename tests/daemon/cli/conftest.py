@@ -33,7 +33,7 @@ Step = tuple[str, Json] | threading.Event
 COMMAND = [sys.executable, "-P", "-m", "ingle.daemon.main"]
 
 
-def whole(kind: type[Answer], **fields: Any) -> Json:
+def whole(kind: type[Answer], /, **fields: Any) -> Json:
     """JSON with every field of `kind`, as the daemon sends it."""
     return msgspec.to_builtins(kind(**fields))
 

@@ -34,7 +34,7 @@ def config(paths: Paths) -> Iterator[Config]:
     yield config
     client = DaemonClient(config.socket)
     if client.answers():
-        client.post("/ingle/v1/shutdown", {})
+        client.post("/ingle/v1/shutdown", {}, dict)
         while client.answers():
             time.sleep(0.01)
 
@@ -55,9 +55,9 @@ def test_starts_one_and_then_uses_it(
     said: Said = []
     client = ensure_daemon(config, say=said.append, command=serve(""))
     [pid] = started_pids(said)
-    assert client.get("/health")["pid"] == pid
+    assert client.status().pid == pid
     assert said == [f"Started the ingle daemon (pid {pid})."]
-    assert ensure_daemon(config, say=said.append, command=("false",)).get("/health")["pid"] == pid
+    assert ensure_daemon(config, say=said.append, command=("false",)).status().pid == pid
     assert len(said) == 1
 
 
@@ -72,7 +72,7 @@ def test_taken_port_is_told_to_whoever_starts_the_daemon(
     monkeypatch.setenv("INGLE_PORT", port)
     said: Said = []
     client = ensure_daemon(load_config(os.environ), say=said.append, command=serve("portless"))
-    client.post("/ingle/v1/shutdown", {})
+    client.post("/ingle/v1/shutdown", {}, dict)
     assert any(f"uses port {port}:" in text for text in said) is told
     assert max(map(len, said)) <= 80
 
@@ -95,11 +95,11 @@ def test_an_older_daemon_that_nobody_uses_gives_way(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
     said: Said = []
-    old = ensure_daemon(config, say=said.append, command=serve("old")).get("/health")["pid"]
+    old = ensure_daemon(config, say=said.append, command=serve("old")).status().pid
 
     def ensure(number: int) -> int:
         client = ensure_daemon(config, say=said.append, command=serve(""))
-        return client.get("/health")["pid"]
+        return client.status().pid
 
     with ThreadPoolExecutor(4) as pool:
         pids = set(pool.map(ensure, range(4)))
@@ -117,7 +117,7 @@ def test_many_at_once_start_one(
 
     def ensure(number: int) -> int:
         client = ensure_daemon(config, say=said.append, command=serve(behaviour))
-        return client.get("/health")["pid"]
+        return client.status().pid
 
     with ThreadPoolExecutor(6) as pool:
         pids = set(pool.map(ensure, range(6)))
@@ -134,9 +134,9 @@ def test_daemon_that_is_just_starting_by_hand_is_waited_for(
         while not config.paths.lock.exists():
             time.sleep(0.005)
         client = ensure_daemon(config, say=said.append, command=serve(""))
-        assert client.get("/health")["pid"] == by_hand.pid
+        assert client.status().pid == by_hand.pid
         assert said == []
-        client.post("/ingle/v1/shutdown", {})
+        client.post("/ingle/v1/shutdown", {}, dict)
         assert by_hand.wait(10) == 0
 
 
@@ -237,7 +237,7 @@ def test_relative_home_is_the_same_for_the_daemon(
     monkeypatch.setenv("INGLE_HOME", "r")
     client = ensure_daemon(load_config(os.environ), say=lambda text: None, command=serve(""))
     assert client.socket_path == tmp_path / "r/runtime/ingle.sock"
-    client.post("/ingle/v1/shutdown", {})
+    client.post("/ingle/v1/shutdown", {}, dict)
 
 
 def test_stop_waits_until_the_process_is_gone(

@@ -141,8 +141,8 @@ def test_show(daemon: Any, capsys: Capture) -> None:
 
 def test_show_tells_what_is_known_where_no_header_can_be_read(daemon: Any, capsys: Capture) -> None:
     for state, said in [("fits", "probably: it"), ("no", "probably not: it")]:
-        fit = {"state": state, "needs_bytes": 3_900_000_000, "free_bytes": 21_000_000_000}
-        daemon.models[0]["fit"] = fit
+        fit = {"needs_bytes": 3_900_000_000, "free_bytes": 21_000_000_000}
+        daemon.models[0]["fit"] = {"device": "cpu", "state": state, **fit}
         assert main(["show", "smollm2"]) == 0
         line = f"fits          {said} needs about 3.9 GB, and 21.0 GB are free\n"
         assert capsys.readouterr().out.endswith(line)
@@ -179,7 +179,7 @@ def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> Non
         "warning       The weights are not locked in memory.\n"
     )
     assert main(["show", "smollm2", "--json"]) == 0
-    assert printed_json(capsys)["loaded"] == daemon.loaded[1]
+    assert printed_json(capsys)["loaded"] == daemon.loaded_models()[1]
     daemon.loaded = [loaded_model(state="starting", engine="", device="", kv_type="")]
     assert main(["show", "smollm2"]) == 0
     assert "runs on" not in capsys.readouterr().out
@@ -273,7 +273,8 @@ def test_ps_tells_what_a_model_holds_and_why(daemon: Any, capsys: Capture) -> No
         "           the GPU.\n"
         "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped, on the GPU\n"
         "           5.0 GB predicted, 5.0 GB taken; conversations hold 55.0 MB on disk\n"
-        "  tokens   8,120 read, and 5,413 found in the cache (40%); 611 written at 96.1/s\n"
+        "  tokens   8,120 prefilled, and 5,413 found in the cache (40%); 611 generated at\n"
+        "           96.1/s\n"
         "  drafts   61 of 90 tokens accepted (68%)\n"
     )
 
@@ -359,7 +360,8 @@ def test_rm(daemon: Any, capsys: Capture) -> None:
     )
     assert daemon.asked("DELETE", "/ingle/v1/models/hf.co%2Fo%2Fr%3AQ4_K_M") == [None]
     assert main(["rm", "smollm2", "--json"]) == 0
-    assert printed_json(capsys) == {"removed": [{"removed": "smollm2", "freed": 98362432}]}
+    (removed,) = printed_json(capsys)["removed"]
+    assert (removed["removed"], removed["freed"]) == ("smollm2", 98362432)
 
 
 THEIRS = {

@@ -402,6 +402,9 @@ def test_bytes_that_are_no_text(daemon: Any, ingle: Run) -> None:
     assert [message["content"] for message in body["messages"]] == ["a�", "b�"]
 
 
+SEED = f"it must be a whole number from {-(2**63)} to {2**63 - 1}"
+
+
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
@@ -410,8 +413,12 @@ def test_bytes_that_are_no_text(daemon: Any, ingle: Run) -> None:
         ("--temperature", "nan", "it must be a number from 0 to 2, not 'nan'"),
         ("--max-tokens", "x", "it must be a whole number, 1 or more, not 'x'"),
         ("--max-tokens", "0", "it must be a whole number, 1 or more, not '0'"),
-        ("--seed", "1.5", "it must be a whole number from -9223372036854775808"),
-        ("--seed", str(2**63), f"not '{2**63}'"),
+        ("--seed", "1.5", f"it must be a whole number from {-(2**63)} to {2**63 - 1}, not '1.5'"),
+        (
+            "--seed",
+            str(2**63),
+            f"it must be a whole number from {-(2**63)} to {2**63 - 1}, not '{2**63}'",
+        ),
     ],
 )
 def test_wrong_options_are_explained(ingle: Run, option: str, value: str, complaint: str) -> None:

@@ -80,7 +80,7 @@ def test_a_combination_that_cannot_be_had_says_why(model: str, capsys: Capture) 
         (["--vary", "speed"], "'speed' is not one of clients"),
         (["--only", "kv=9"], "kv is one of f16"),
         (["--only", "kv=q8_0", "--vary", "kv"], "exclude each other"),
-        (["--runs", "0"], "--runs is a number"),
+        (["--runs", "0"], "Argument --runs: it must be a whole number"),
         (["--against", "nowhere.json"], "cannot be read"),
     ],
 )

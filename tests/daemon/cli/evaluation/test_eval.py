@@ -156,8 +156,8 @@ def terminal(typed: str) -> io.StringIO:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--limit", "0"], "--limit is a number"),
-        (["--tokens", "99999"], "--tokens is a number"),
+        (["--limit", "0"], "Argument --limit: it must be a whole number"),
+        (["--tokens", "99999"], "Argument --tokens: it must be a whole number"),
         (["--chats", "--prompts", "x"], "Use only one of them."),
         (["--prompts", "nowhere.txt"], "cannot be read"),
     ],

@@ -79,7 +79,7 @@ def test_a_model_of_vectors_is_not_to_be_talked_to(
         (["Q8_0", "-o", "out.bin"], "should end in .gguf"),
         (["Q8_0", "-o", "nowhere/out.gguf"], "There is no folder"),
         (["Q8_0", "-o", "small-f16.gguf"], "is there already"),
-        (["Q8_0", "--threads", "many"], "invalid int value"),
+        (["Q8_0", "--threads", "many"], "a whole number from 0 to 1024"),
         (["Q8_0", "--threads", "-1"], "a whole number from 0 to"),
     ],
 )
