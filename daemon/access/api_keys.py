@@ -1,4 +1,4 @@
-"""API keys: made by `ingle key`, kept as digests, and recognised by the daemon."""
+"""API keys: created by `ingle key`, stored as digests, and verified by the daemon."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from ingle.models.file_lock import FileLock
+from ingle.models.file_stamp import FileStamp
 
 from ..http.route_access import Scope
 from ..stores.atomic_file import write_atomically
@@ -26,7 +27,7 @@ from .permission import Permission
 log = logging.getLogger("ingle.daemon")
 
 PREFIX = "ingle-"
-"""Of every key; what begins otherwise is a word that a client made up, and no key of ours."""
+"""Prefix of every key; clients that need none send made-up words instead."""
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._@-]{0,62}[A-Za-z0-9])?")
 _SECRET_BYTES = 32
@@ -38,7 +39,7 @@ _LOCK_SECONDS = 5.0
 
 
 class KeyFailure(Exception):
-    """A key that cannot be made, found or kept; the message is a sentence for a person."""
+    """A key cannot be created, found or stored; the message is a sentence for the user."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -46,15 +47,15 @@ class KeyFailure(Exception):
         self.hint = hint
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """At most so many requests in so many seconds."""
+class RequestRate(msgspec.Struct, frozen=True):
+    """A rate limit: at most `requests` in `seconds`."""
 
     requests: int
     seconds: int
 
     @classmethod
-    def parse(cls, text: str) -> Rate:
-        """That of "60/m"; raises `ValueError`."""
+    def parse(cls, text: str) -> RequestRate:
+        """Parse a rate such as "60/m"; raises `ValueError`."""
         found = _RATE.fullmatch(text.strip().lower())
         if found is None or not 0 < int(found[1]) <= 10**6:
             raise ValueError(text)
@@ -62,28 +63,28 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def short(self) -> str:
-        """As it is written: "60/m"."""
+        """The rate as it is written in settings: "60/m"."""
         unit = next((name for name, s in _RATE_UNITS.items() if s == self.seconds), None)
         return f"{self.requests}/{unit or f'{self.seconds}s'}"
 
 
 class KeyLimitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a key is for; all that it leaves out is allowed.
+    """Restrictions of a key; the defaults restrict nothing.
 
-    `models` are patterns of full names, and `route` says where a request may be answered.
+    `models` are patterns of full names; `route` says where requests may be answered.
     """
 
     scopes: tuple[Scope, ...] = tuple(Scope)
     models: tuple[str, ...] = ()
     route: Literal["any", "local"] = "any"
-    rate: Rate | None = None
+    rate: RequestRate | None = None
 
 
 UNLIMITED = KeyLimitation()
 
 
 class KeyRecord(KeyLimitation, frozen=True, kw_only=True):
-    """A key as it is kept: times in seconds since 1970, `digest` the SHA-256 of the key in hex."""
+    """A stored key: times in Unix seconds, `digest` is the SHA-256 of the key in hex."""
 
     id: str
     name: str
@@ -92,11 +93,11 @@ class KeyRecord(KeyLimitation, frozen=True, kw_only=True):
     expires: int | None = None
 
     def expired(self, now: float) -> bool:
-        """Whether its time is over."""
+        """Whether the key has expired at this time."""
         return self.expires is not None and now >= self.expires
 
     def permission(self) -> Permission:
-        """What a request with this key may do."""
+        """Return the permission of a request with this key."""
         return Permission(
             key=self.name,
             scopes=frozenset(self.scopes),
@@ -111,14 +112,14 @@ class _KeyFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyStore:
-    """The file of keys in the state folder: readable by its owner only, replaced as a whole."""
+    """The key file in the state folder: readable by its owner only, replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._used_path = path.with_name("keys-used.json")
 
     def list(self) -> list[KeyRecord]:
-        """All keys in the order they were made; raises `KeyFailure` for a file that is damaged."""
+        """Return all keys, oldest first; raises `KeyFailure` for a damaged file."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -139,7 +140,10 @@ class KeyStore:
         lifetime: float | None = None,
         limitation: KeyLimitation = UNLIMITED,
     ) -> tuple[KeyRecord, str]:
-        """A new key, and what to say to be let in, which is not kept; `lifetime` is seconds."""
+        """Create a key; returns its record and the key itself, which is not stored.
+
+        `lifetime` is in seconds, None for a key that does not expire. Raises `KeyFailure`.
+        """
         if name and not NAME.fullmatch(name):
             raise KeyFailure(
                 f"{name!r} cannot be a key's name.",
@@ -152,7 +156,7 @@ class KeyStore:
             if name in names:
                 raise KeyFailure(
                     f"There is a key called '{name}' already.",
-                    f"`ingle key revoke {name}` takes it back; or choose another name.",
+                    f"`ingle key revoke {name}` revokes it; or choose another name.",
                 )
             record = KeyRecord(
                 id=secrets.token_hex(4),
@@ -160,18 +164,15 @@ class KeyStore:
                 digest=_digest(key),
                 created=now,
                 expires=None if lifetime is None else now + max(1, round(lifetime)),
-                scopes=limitation.scopes,
-                models=limitation.models,
-                route=limitation.route,
-                rate=limitation.rate,
+                **msgspec.structs.asdict(limitation),
             )
             self._write([*keys, record])
         return record, key
 
     def rotate(self, reference: str, lifetime: float | None = None) -> tuple[KeyRecord, str]:
-        """Put a new key in the place of one: same name, same limits; the old one opens nothing.
+        """Replace a key by a new one with the same name and restrictions; raises `KeyFailure`.
 
-        Without a `lifetime` it ends when the old one would have.
+        Without a `lifetime`, in seconds, it expires when the old one would have.
         """
         key, now = _new_key(), int(time.time())
         with self._locked():
@@ -192,7 +193,7 @@ class KeyStore:
         return record, key
 
     def revoke(self, reference: str) -> KeyRecord:
-        """Forget the key of that name or id."""
+        """Delete the key of that name or id, and return it; raises `KeyFailure`."""
         with self._locked():
             keys = self.list()
             found = _find(keys, reference)
@@ -200,14 +201,14 @@ class KeyStore:
         return found
 
     def last_used(self) -> dict[str, int]:
-        """By id, the hour in which the daemon last saw each key."""
+        """Return the hour of each key's last use, in Unix seconds, by id."""
         try:
             return msgspec.json.decode(self._used_path.read_bytes(), type=dict[str, int])
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return {}  # it only informs, and the daemon writes it anew
+            return {}  # only informative; the daemon writes a new file
 
     def note_use(self, times: dict[str, int]) -> None:
-        """Keep when keys were used; raises `OSError`."""
+        """Store when keys were last used; raises `OSError`."""
         write_atomically(self._used_path, msgspec.json.encode(times))
 
     def _write(self, keys: list[KeyRecord]) -> None:
@@ -236,34 +237,34 @@ class KeyStore:
 
 
 class KeyRing:
-    """Recognises keys for the daemon; reads the file again when it has changed."""
+    """Verifies keys for the daemon; reloads the file when it has changed."""
 
     def __init__(self, store: KeyStore, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._now = now
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: FileStamp | None = None
         self._keys: list[KeyRecord] = []
         self._used: dict[str, int] = {}
 
     def find(self, key: str) -> KeyRecord | None:
-        """The record of a key that was said, expired or not; None for one that nobody made."""
+        """Return the record of a key, even an expired one; None for an unknown key."""
         self._refresh()
         if len(key) > _LONGEST_KEY:
             return None
         digest = _digest(key)
         found = None
         for record in self._keys:
-            # Every record is compared, and each in constant time: the answer's delay says nothing.
+            # Compare every record, each in constant time, so that the delay reveals nothing.
             if hmac.compare_digest(record.digest, digest):
                 found = record
         return found
 
     def expired(self, record: KeyRecord) -> bool:
-        """Whether its time is over."""
+        """Whether the key has expired now."""
         return record.expired(self._now())
 
     def note_use(self, record: KeyRecord) -> None:
-        """Remember the hour; written down once an hour for each key, and not worth an error."""
+        """Record the hour of use; stored once an hour for each key, and errors are only logged."""
         hour = int(self._now()) // _USE_RESOLUTION * _USE_RESOLUTION
         if self._used.get(record.id) == hour:
             return
@@ -273,7 +274,7 @@ class KeyRing:
         try:
             self._store.note_use({key: hour for key, hour in times.items() if key in ids})
         except OSError as error:
-            log.warning("The last use of a key cannot be written down: %s", error.strerror)
+            log.warning("The last use of a key cannot be stored: %s", error.strerror)
 
     def _refresh(self) -> None:
         try:
@@ -281,23 +282,17 @@ class KeyRing:
         except OSError:
             self._stamp, self._keys = None, []
             return
-        stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
+        stamp = FileStamp.of(self._store.path, found)
         if stamp == self._stamp:
             return
         self._stamp, self._keys = stamp, []
-        if _others_can_write(found):
-            log.warning("No key counts: others than its owner can write %s", self._store.path)
+        if sys.platform != "win32" and (found.st_mode & 0o022 or found.st_uid != os.geteuid()):
+            log.warning("No key is accepted: other users can write %s", self._store.path)
             return
         try:
             self._keys = self._store.list()
         except KeyFailure as error:
-            log.warning("No key counts: %s", error.message)
-
-
-def _others_can_write(found: os.stat_result) -> bool:
-    if sys.platform == "win32":
-        return False
-    return found.st_uid != os.geteuid() or bool(found.st_mode & 0o022)
+            log.warning("No key is accepted: %s", error.message)
 
 
 def _find(keys: Iterable[KeyRecord], reference: str) -> KeyRecord:
@@ -313,6 +308,6 @@ def _new_key() -> str:
 
 
 def _digest(key: str) -> str:
-    # One round of SHA-256 is enough: a key has 256 random bits, so there is nothing to guess that a
-    # slow hash would make dearer, and it is looked up with each request.
+    # One round of SHA-256 is enough: keys have 256 random bits, so a slow hash would not protect
+    # better, and each request is looked up.
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()

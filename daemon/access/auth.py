@@ -1,4 +1,4 @@
-"""Who may ask at all, decided from the connection and the headers before any body is read."""
+"""Authentication of requests, from the connection and the headers, before any body is read."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ from ..http.route_index import RouteIndex
 from ..transport.peer import PeerConnection, own_uid
 from .api_keys import PREFIX as KEY_PREFIX
 from .api_keys import KeyRecord, KeyRing
-from .host_check import HostCheck
 from .permission import OWNER, Permission, use_permission
 from .rate_limit import KeyLimits
 
-# Every browser sends Sec-Fetch-Site and no page can leave it out. Sec-Fetch-Mode alone is no
-# sign: Node's fetch sends it, and with it many editors and agents.
+# Every browser sends Sec-Fetch-Site, and no page can omit it. Sec-Fetch-Mode alone is no sign of
+# one: Node's fetch sends it, too, and with it many editors and agents.
 BROWSER_SIGNS = ("origin", "referer", "sec-fetch-site", "sec-fetch-dest", "sec-fetch-user")
 
 METHODS = "GET, POST, DELETE"
-# OpenAI's clients, Anthropic's, and those of Azure.
+# Sent by clients of OpenAI, Anthropic and Azure.
 KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 CHALLENGE = {"www-authenticate": "Bearer"}
 HEADER_LIST = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
 
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+# A unix socket has no host name, so clients put a made-up one into their URL.
+UNIX_NAMES = LOOPBACK_NAMES | {"ingle"}
+
 
 class RequestGate:
-    """ASGI middleware that passes a request on only if its sender may use this daemon."""
+    """ASGI middleware that rejects requests of clients that may not use this daemon."""
 
     def __init__(
         self,
@@ -59,30 +62,31 @@ class RequestGate:
     ) -> None:
         self._app = app
         self._routes = routes
-        # A sandboxed frame says "null", so that word can name nobody.
+        # Every sandboxed frame sends "null", so it cannot identify a page.
         self._origins = frozenset(allowed_origins) - {"null", "*"}
         self._max_body_bytes = max_body_bytes
         self._max_upload_bytes = max_upload_bytes
-        self._hosts = HostCheck(allowed_hosts)
+        # Names or addresses without a port, IPv6 addresses in brackets.
+        self._hosts = LOOPBACK_NAMES | frozenset(allowed_hosts)
         self._keys = keys
         self._limits = limits or KeyLimits()
         self._uid = uid or own_uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, answer a preflight, or pass on."""
+        """Reject the request, answer a preflight, or call the application."""
         if scope["type"] != "http":
-            raise RuntimeError(f"The daemon speaks no {scope['type']}.")
+            raise RuntimeError(f"The daemon does not support {scope['type']}.")
         headers = Headers(scope=scope)
         with ExitStack() as counted:
             try:
                 origin, key = self._admit(scope, headers)
-                # Always said: a pipelined request starts in the context of the one before it.
+                # Always set: a pipelined request inherits the context of the previous one.
                 counted.enter_context(use_permission(key.permission() if key else OWNER))
                 if key is not None:
                     counted.enter_context(self._limits.request(key))
             except RequestError as error:
-                # Closing drops an unread body, and with it for some clients the answer: an honest
-                # one whose body is too large may send it to the end, to be thrown away.
+                # Closing discards an unread body, and for some clients the response with it. So a
+                # client whose body is too large may send all of it, and it is discarded.
                 close = not isinstance(error, BodyTooLarge)
                 error_format = self._routes.error_format(scope["method"], scope["path"])
                 refusal = error_response(describe(error), error_format, close=close)
@@ -90,26 +94,26 @@ class RequestGate:
                 return
             if origin is None:
                 await self._app(scope, receive, send)
-            elif _asks_first(scope, headers):
+            elif _is_cors_preflight(scope, headers):
                 await _preflight(headers, origin)(scope, receive, send)
             else:
-                await self._app(scope, receive, _sharing_with(origin, send))
+                await self._app(scope, receive, _with_cors_headers(origin, send))
 
     def _admit(self, scope: Scope, headers: Headers) -> tuple[str | None, KeyRecord | None]:
-        """The listed origin of a browser's request, and the key that came along.
+        """Return the allowed origin of a browser's request, and the key that was sent.
 
-        All of it is decided before a byte of the body is read.
+        Raises `RequestError` if the request is rejected; the body is not read.
         """
         state = scope.get("state", {})
         connection: PeerConnection | None = state.get(CONNECTION)
         if connection is None:
-            raise Unauthorized("Nobody can tell whose connection this is.")
+            raise Unauthorized("The owner of this connection is unknown.")
         key = self._check_user(connection, scope, headers)
         if not state.get(TARGET_IS_PATH, True):
             raise InvalidBody("The request line must hold a path, not a whole address.")
-        self._hosts.check(connection, headers)
+        self._check_host(connection, headers)
         origin = self._check_origin(headers)
-        if key is not None and not _asks_first(scope, headers):
+        if key is not None and not _is_cors_preflight(scope, headers):
             self._check_route(key.permission(), scope)
         self._check_length(scope, headers)
         if origin is not None:
@@ -119,17 +123,17 @@ class RequestGate:
     def _check_user(
         self, connection: PeerConnection, scope: Scope, headers: Headers
     ) -> KeyRecord | None:
-        """A key stands in for the user where the system does not name one, or names another.
+        """Return the key; it is needed if the system does not report the user, or reports another.
 
-        A key that is wrong is refused even where none is needed: whoever set one wants it to count.
+        An invalid key is rejected even if none is needed: a configured key is meant to be used.
         """
         key = self._key_of(headers)
         if connection.uid is None:
-            # A browser asks without its key first, and gets no more than the answer to that.
+            # A browser sends preflights without the key, and gets only the response to those.
             if key is not None or self._is_preflight(scope, headers):
                 return key
             raise Unauthorized(
-                "The system does not tell which user this connection belongs to.",
+                "The system does not report which user this connection belongs to.",
                 hint="Send a key that `ingle key new` made, as `Authorization: Bearer`, or use the "
                 "unix socket; `ingle ps` prints where it is.",
                 headers=CHALLENGE,
@@ -143,15 +147,15 @@ class RequestGate:
         return key
 
     def _key_of(self, headers: Headers) -> KeyRecord | None:
-        """The key that came along; raises `Unauthorized` for one that is not, or no more, valid.
+        """Return the key that was sent; raises `Unauthorized` for an invalid or expired one.
 
-        Other words in its place are no keys: clients that need none send `x`, `ollama` or `sk-…`.
+        Other words in its place are ignored: clients that need none send `x`, `ollama` or `sk-…`.
         """
-        said = {key for name in KEY_HEADERS for key in _keys_said(headers.getlist(name))}
+        said = {key for name in KEY_HEADERS for key in _keys_in(headers.getlist(name))}
         if not said:
             return None
         record = self._keys.find(said.pop()) if self._keys is not None else None
-        if record is None or said:  # of two keys nobody could say which one counts
+        if record is None or said:  # two different keys are ambiguous
             raise Unauthorized(
                 "This key is not, or no longer, valid.",
                 hint="`ingle key list` shows which there are, `ingle key new` makes one.",
@@ -171,7 +175,30 @@ class RequestGate:
 
     def _is_preflight(self, scope: Scope, headers: Headers) -> bool:
         origins = headers.getlist("origin")
-        return _asks_first(scope, headers) and len(origins) == 1 and origins[0] in self._origins
+        return (
+            _is_cors_preflight(scope, headers) and len(origins) == 1 and origins[0] in self._origins
+        )
+
+    def _check_host(self, connection: PeerConnection, headers: Headers) -> None:
+        """Raise `Forbidden` unless exactly one Host header names this machine.
+
+        A page that resolves its own name to this machine still has to send that name.
+        """
+        hosts = headers.getlist("host")
+        names = UNIX_NAMES if connection.kind == "unix" else self._hosts
+        if len(hosts) == 1:
+            host = hosts[0].lower()
+            if host in names:
+                return
+            name, _, port = host.rpartition(":")
+            if name in names and (connection.kind == "unix" or port == str(connection.port)):
+                return
+        raise Forbidden(
+            "The Host header must name this machine as 127.0.0.1, localhost or [::1].",
+            hint="Use http://127.0.0.1 with the daemon's port in the client's settings; another "
+            "name or address of this machine has to be listed in `allowed_hosts`.",
+            code="host_not_allowed",
+        )
 
     def _check_origin(self, headers: Headers) -> str | None:
         if not any(sign in headers for sign in BROWSER_SIGNS):
@@ -186,7 +213,7 @@ class RequestGate:
         )
 
     def _check_route(self, permission: Permission, scope: Scope) -> None:
-        """Check that the key opens the route; raises `KeyNotAllowed`."""
+        """Check that the key covers the route; raises `KeyNotAllowed`."""
         route = self._routes.find(scope["method"], scope["path"])
         access = route.access if route is not None else ADMIN
         permission.check_scope(access.scopes)
@@ -204,7 +231,7 @@ class RequestGate:
             raise BodyTooLarge.above(limit, "max_upload_bytes" if uploads else "max_body_bytes")
 
 
-def _keys_said(values: Iterable[str]) -> Iterator[str]:
+def _keys_in(values: Iterable[str]) -> Iterator[str]:
     for value in values:
         scheme, _, rest = value.strip().partition(" ")
         word = rest.strip() if scheme.lower() == "bearer" else value.strip()
@@ -213,7 +240,7 @@ def _keys_said(values: Iterable[str]) -> Iterator[str]:
 
 
 def _check_media_type(scope: Scope, headers: Headers) -> None:
-    """Pages can send any text without asking first, but JSON only after a preflight."""
+    """Require JSON: pages can send other text without a preflight, but not that."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -230,8 +257,8 @@ def is_json(headers: Headers) -> bool:
     return media_type == "application/json" or media_type.endswith("+json")
 
 
-def _asks_first(scope: Scope, headers: Headers) -> bool:
-    """Whether a browser asks what a page may send."""
+def _is_cors_preflight(scope: Scope, headers: Headers) -> bool:
+    """Whether it is a preflight request of a browser."""
     return "access-control-request-method" in headers and scope["method"] == "OPTIONS"
 
 
@@ -248,7 +275,7 @@ def _preflight(headers: Headers, origin: str) -> Response:
     return Response(status_code=204, headers=answer)
 
 
-def _sharing_with(origin: str, send: Send) -> Send:
+def _with_cors_headers(origin: str, send: Send) -> Send:
     async def send_shared(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

@@ -1,4 +1,4 @@
-"""Whose request it is, as far as serving several clients fairly needs to know."""
+"""Identifies clients, so that several are served fairly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LONGEST = 200
 
 
 def identify_client(request: Request, *names: object) -> str:
-    """A name for the client: its process where the kernel tells, else what it says of itself.
+    """Return a name for the client: its process id if known, else the first text in `names`.
 
-    `names` are fields of the body, of which the first text counts; without one it is the program's
-    own name. Nothing is allowed or refused because of it.
+    `names` are fields of the body; without any it is the User-Agent header. Permissions do not
+    depend on it.
     """
     connection: PeerConnection | None = request.scope.get("state", {}).get(CONNECTION)
     if connection is not None and connection.pid is not None:

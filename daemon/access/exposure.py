@@ -1,4 +1,4 @@
-"""Whether the daemon may listen where other machines could reach it."""
+"""Checks whether the daemon may listen on an address that other machines can reach."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from .api_keys import KeyStore
 
 
 class Exposed(SocketError):
-    """Other machines could reach the daemon, and its owner has not said all that takes."""
+    """Other machines could reach the daemon, and a flag, a key or TLS is missing."""
 
 
 def check_exposure(config: Config) -> None:
-    """Pass for loopback addresses, and for others where a key, a flag and TLS are there.
+    """Raise `Exposed` for an address that is not loopback, unless a key, a flag and TLS are set.
 
-    Raises `Exposed`, and `KeyFailure` for a file of keys that is damaged.
+    Raises `KeyFailure` for a damaged key file.
     """
     if config.port < 0 or is_loopback((config.host, config.port)):
         return
     if not config.allow_lan:
         raise Exposed(
-            f"Other machines could reach {config.host}, and that needs your explicit word.",
+            f"Other machines could reach {config.host}, which needs your explicit permission.",
             hint="Add `--allow-lan`, or reach the daemon through a tunnel: "
             "`ssh -L 4645:127.0.0.1:4645 HOST`.",
         )
     now = time.time()
     if not any(not key.expired(now) for key in KeyStore(config.paths.keys).list()):
         raise Exposed(
-            f"On {config.host} only a key lets anybody in, and there is none.",
-            hint="`ingle key new NAME --scope inference` makes one.",
+            f"Requests to {config.host} need a key, and there is none.",
+            hint="`ingle key new NAME --scope inference` creates one.",
         )
     if bool(config.tls_cert) != bool(config.tls_key):
         raise Exposed(
@@ -40,7 +40,7 @@ def check_exposure(config: Config) -> None:
         )
     if not config.tls_cert and not config.allow_plain_lan:
         raise Exposed(
-            f"Without TLS everybody on the way to {config.host} could read keys and prompts.",
-            hint="Set `tls_cert` and `tls_key`; or add `--allow-plain-lan` where the network "
+            f"Without TLS, keys and prompts could be read on the network on the way to {config.host}.",
+            hint="Set `tls_cert` and `tls_key`; or add `--allow-plain-lan` if the network "
             "itself is encrypted, as a VPN is.",
         )

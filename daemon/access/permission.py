@@ -1,4 +1,4 @@
-"""What the sender of a request may do: everything, or what its key was made for."""
+"""Permissions of a request: everything, or what its API key allows."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..http.route_access import Scope
 
 
 class KeyNotAllowed(Forbidden):
-    """A valid key that was not made for this."""
+    """A valid key does not allow this."""
 
     code = "key_not_allowed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permission:
-    """What one request may do; without a `key` it is the owner's own, who may do everything.
+    """The permission of one request; without a `key` it is the owner's, and allows everything.
 
-    No `models` stand for all; patterns have `*` and `?`. With `cloud` a request may leave this
-    machine where the routing policy lets it.
+    Empty `models` allow all; patterns have `*` and `?`. With `cloud` a request may leave this
+    machine if the routing policy allows it.
     """
 
     key: str | None = None
@@ -33,20 +33,20 @@ class Permission:
 
     @property
     def restricted(self) -> bool:
-        """Whether it depends on the model or the route, which some requests do not name."""
+        """Whether it depends on the model or the route, which some requests do not have."""
         return bool(self.models) or not self.cloud
 
     def check_scope(self, needed: Collection[Scope]) -> None:
-        """Pass where it has one of those, or may do everything; raises `KeyNotAllowed`."""
+        """Raise `KeyNotAllowed` unless it has one of these scopes, or `admin`."""
         if Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(needed):
             return
         raise KeyNotAllowed(
             f"The key '{self.key}' may not do this: it is for {_listed(sorted(self.scopes))}.",
-            hint=f"`ingle key new --scope {min(needed)}` makes one that may.",
+            hint=f"`ingle key new --scope {min(needed)}` creates one that may.",
         )
 
     def check_unrestricted(self) -> None:
-        """Refuse what would reach past the key's models or route; raises `KeyNotAllowed`."""
+        """Raise `KeyNotAllowed` if the key is limited to some models or a route."""
         if self.restricted:
             raise KeyNotAllowed(
                 f"The key '{self.key}' may not do this: it is for some models or one route only.",
@@ -54,12 +54,12 @@ class Permission:
             )
 
     def allows_model(self, name: str) -> bool:
-        """Whether it may use the model of this full name."""
+        """Whether it allows the model of this full name."""
         name = _plain(name)
         return not self.models or any(_matches(name, pattern) for pattern in self.models)
 
     def check_model(self, *names: str) -> None:
-        """Pass where one of a model's names is covered; raises `KeyNotAllowed`."""
+        """Raise `KeyNotAllowed` unless it allows one of a model's names."""
         if any(self.allows_model(name) for name in names):
             return
         raise KeyNotAllowed(
@@ -76,17 +76,17 @@ class Permission:
 OWNER = Permission()
 
 _CURRENT: ContextVar[Permission] = ContextVar("permission", default=OWNER)
-"""Of the request that runs: what it starts, be it in a thread or a task, has the same one."""
+"""Permission of the current request, inherited by the threads and tasks that it starts."""
 
 
 def current_permission() -> Permission:
-    """That of the request on whose behalf this runs; the owner's where there is none."""
+    """Return the permission of the current request; the owner's outside of requests."""
     return _CURRENT.get()
 
 
 @contextmanager
 def use_permission(permission: Permission) -> Generator[None]:
-    """Do what is done inside on behalf of somebody."""
+    """Set the current permission while the context lasts."""
     token = _CURRENT.set(permission)
     try:
         yield
@@ -95,7 +95,7 @@ def use_permission(permission: Permission) -> Generator[None]:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    # A bracket is no wildcard here: names of models have none, and paths may.
+    # Brackets are not wildcards here: paths may contain them.
     return fnmatch.fnmatchcase(name, _plain(pattern).replace("[", "[[]"))
 
 

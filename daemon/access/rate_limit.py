@@ -1,4 +1,4 @@
-"""How many requests a key may ask: so many in a time, and so many at once."""
+"""Rate limits of API keys: requests per time, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..errors import RequestError
-from .api_keys import KeyRecord, Rate
+from .api_keys import KeyRecord, RequestRate
 
 
 class RateLimited(RequestError):
-    """The key has asked as much as it may; `headers` say when to try again."""
+    """The key has reached a limit; `headers` say when to retry."""
 
     status = 429
     code = "rate_limited"
 
 
 class TokenBucket:
-    """Gives `rate.requests` in `rate.seconds`, all of them at once at most.
+    """A token bucket of `rate.requests`, refilled in `rate.seconds`; times are monotonic."""
 
-    Times are monotonic: a clock that is set gives and takes nothing.
-    """
-
-    def __init__(self, rate: Rate, now: float) -> None:
+    def __init__(self, rate: RequestRate, now: float) -> None:
         self.rate = rate
         self._tokens = float(rate.requests)
         self._at = now
 
     def take(self, now: float) -> float:
-        """Take one and answer 0, or answer the seconds after which there will be one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         a_second = self.rate.requests / self.rate.seconds
         self._tokens = min(self.rate.requests, self._tokens + (now - self._at) * a_second)
         self._at = now
@@ -48,16 +45,18 @@ class _Use:
 
 
 class KeyLimits:
-    """The bounds on each key's requests; one that ends leaves nothing behind."""
+    """Applies the limits to each key's requests."""
 
     def __init__(
         self,
         *,
-        rate: Rate | None = None,
+        rate: RequestRate | None = None,
         at_once: int = 0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rate` is that of keys without one of their own; 0 `at_once` is no bound."""
+        """`rate` is for keys without their own; `at_once` is the limit of concurrent requests, 0
+        for none.
+        """
         self._rate = rate
         self._at_once = at_once
         self._now = now
@@ -80,7 +79,7 @@ class KeyLimits:
         if self._at_once and use.running >= self._at_once:
             raise RateLimited(
                 f"The key '{key.name}' has {use.running} requests running, as many as it may.",
-                hint="Wait for one to end; `key_requests` is the bound.",
+                hint="Wait for one to end; `key_requests` is the limit.",
                 headers={"retry-after": "1"},
             )
         rate = key.rate or self._rate

@@ -15,7 +15,7 @@ from starlette.types import Scope
 from ingle.backends.base.errors import BackendError
 from ingle.models.errors import ModelError
 
-from ..access.api_keys import KeyRing, KeyStore, Rate
+from ..access.api_keys import KeyRing, KeyStore, RequestRate
 from ..access.auth import RequestGate
 from ..access.rate_limit import KeyLimits
 from ..error_status import describe
@@ -33,7 +33,7 @@ from .route_table import route_table
 
 
 def create_app(services: Services) -> Starlette:
-    """The ASGI application that serves the HTTP API of one daemon."""
+    """Return the ASGI application that serves the HTTP API of one daemon."""
     routes = route_table(services)
     index = RouteIndex(routes)
     answers = ErrorResponses(index)
@@ -51,7 +51,9 @@ def create_app(services: Services) -> Starlette:
                 allowed_hosts=_host_names(services.config),
                 keys=KeyRing(KeyStore(services.config.paths.keys)),
                 limits=KeyLimits(
-                    rate=Rate.parse(services.config.key_rate) if services.config.key_rate else None,
+                    rate=RequestRate.parse(services.config.key_rate)
+                    if services.config.key_rate
+                    else None,
                     at_once=services.config.key_requests,
                 ),
             ),
@@ -83,7 +85,7 @@ class LoggedRoute(Route):
 
 
 def _host_names(config: Config) -> list[str]:
-    """Host names that requests may use: those configured, and the address listened on."""
+    """Return the host names that requests may use: those configured, and the listening address."""
     if config.host in WILDCARDS:
         return [*config.allowed_hosts]
     return [*config.allowed_hosts, f"[{config.host}]" if ":" in config.host else config.host]
@@ -104,15 +106,15 @@ class ErrorResponses:
         self._routes = routes
 
     async def answer(self, request: Request, error: Exception) -> Response:
-        """The response for an error of a handler."""
+        """Return the response for an error of a handler."""
         return self._response(request, describe(error))
 
     async def answer_client_left(self, request: Request, error: Exception) -> Response:
-        """A response that is not sent, because the client has closed the connection."""
+        """Return a response that is not sent, because the client has closed the connection."""
         return Response(status_code=499)
 
     async def answer_http(self, request: Request, error: Exception) -> Response:
-        """The response for a path or method that the router does not know."""
+        """Return the response for a path or method that the router does not know."""
         assert isinstance(error, HTTPException)
         if error.status_code == HTTPStatus.NOT_FOUND:
             problem = describe(
@@ -139,7 +141,7 @@ class ErrorResponses:
 
 
 def _methods(request: Request) -> list[str]:
-    """The methods that the request's path accepts; each is a route."""
+    """Return the methods that the request's path accepts; each is a route."""
     app: Starlette = request.app
     routes = [route for route in app.routes if isinstance(route, Route)]
     path = next(r.path for r in routes if r.matches(request.scope)[0] is not Match.NONE)

@@ -16,7 +16,7 @@ from ..command_parser import CommandParser, run_subcommand
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from ...access.api_keys import KeyRecord, KeyStore, Rate
+    from ...access.api_keys import KeyRecord, KeyStore, RequestRate
     from ...http.route_access import Scope
 
 HELP = """\
@@ -179,14 +179,14 @@ def _scopes(given: Sequence[str] | None) -> tuple[Scope, ...]:
     return tuple(Scope(word) for word in words) or tuple(Scope)
 
 
-def _rate(text: str | None) -> Rate | None:
+def _rate(text: str | None) -> RequestRate | None:
     """Return the rate of "60/m"; raises `UsageError`."""
-    from ...access.api_keys import Rate
+    from ...access.api_keys import RequestRate
 
     if text is None:
         return None
     try:
-        return Rate.parse(text)
+        return RequestRate.parse(text)
     except ValueError as error:
         hint = 'Write it as "5/s", "60/m" or "500/h".'
         raise UsageError(f"'{text}' is not a rate.", hint) from error

@@ -49,7 +49,7 @@ def make_key(config: Config, lifetime: float | None = None) -> str:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "fd00::5", "169.254.1.1"])
 def test_each_of_the_three_is_needed(config: Config, host: str) -> None:
     config = replace(config, host=host)
-    with pytest.raises(Exposed, match="explicit word"):
+    with pytest.raises(Exposed, match="explicit permission"):
         check_exposure(replace(config, tls_cert="/c", tls_key="/k"))
     config = replace(config, allow_lan=True)
     with pytest.raises(Exposed, match="there is none"):
@@ -82,7 +82,7 @@ def test_loopback_needs_nothing(config: Config, host: str) -> None:
     ("arguments", "sentence"),
     [
         (["--host", "0.0.0.0"], "Other machines could reach 0.0.0.0"),
-        (["--host", "::", "--allow-lan"], "On :: only a key lets anybody in"),
+        (["--host", "::", "--allow-lan"], "Requests to :: need a key"),
         (["--host", "192.168.1.5", "--allow-plain-lan"], "Other machines could reach 192.168.1.5"),
     ],
 )

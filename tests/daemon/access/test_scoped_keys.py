@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from ingle.daemon.access.api_keys import KeyFailure, KeyLimitation, KeyRing, KeyStore, Rate
+from ingle.daemon.access.api_keys import KeyFailure, KeyLimitation, KeyRing, KeyStore, RequestRate
 from ingle.daemon.access.permission import Permission
 from ingle.daemon.access.rate_limit import TokenBucket
 from ingle.daemon.http.route_access import ANY, Scope
@@ -207,7 +207,7 @@ async def test_requests_of_one_connection_have_each_their_own_rights(
 
 
 async def test_a_key_has_its_rate(daemon: RunningDaemon) -> None:
-    key = new_key(daemon, rate=Rate(2, 3600))
+    key = new_key(daemon, rate=RequestRate(2, 3600))
     answers = [await daemon.tcp.get("/v1/models", headers=key) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 0 < int(answers[2].headers["retry-after"]) <= 1800
@@ -229,7 +229,7 @@ async def test_a_key_has_so_many_requests_at_once(run_daemon: DaemonFactory) -> 
 
 
 def test_a_bucket_fills_with_time() -> None:
-    bucket = TokenBucket(Rate(60, 60), now=100.0)
+    bucket = TokenBucket(RequestRate(60, 60), now=100.0)
     assert [bucket.take(100.0) for _ in range(60)] == [0.0] * 60
     assert bucket.take(100.0) == pytest.approx(1.0)
     assert bucket.take(101.5) == 0.0
@@ -241,7 +241,7 @@ def test_a_bucket_fills_with_time() -> None:
 @pytest.mark.parametrize("text", ["x", "60", "0/m", "-1/m", "60/w", "60/m/m", "1e3/s", "٣/m"])
 def test_rates_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
-        Rate.parse(text)
+        RequestRate.parse(text)
 
 
 def test_patterns_have_stars_and_no_brackets() -> None:
@@ -274,7 +274,9 @@ def test_a_file_from_before_scopes_keeps_its_keys(tmp_path: Path) -> None:
 
 def test_rotation_keeps_the_limits_and_ends_the_old_key(tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys.json")
-    limitation = KeyLimitation(scopes=(Scope.READ,), models=("a",), route="local", rate=Rate(1, 60))
+    limitation = KeyLimitation(
+        scopes=(Scope.READ,), models=("a",), route="local", rate=RequestRate(1, 60)
+    )
     before, old = store.create("zed", lifetime=1000, limitation=limitation)
     after, new = store.rotate("zed")
     ring = KeyRing(store)
