@@ -40,7 +40,7 @@ def check_exposure(config: Config) -> None:
         )
     if not config.tls_cert and not config.allow_plain_lan:
         raise Exposed(
-            f"Without TLS, keys and prompts could be read on the network on the way to {config.host}.",
+            f"Without TLS, keys and prompts could be read on the way to {config.host}.",
             hint="Set `tls_cert` and `tls_key`; or add `--allow-plain-lan` if the network "
             "itself is encrypted, as a VPN is.",
         )

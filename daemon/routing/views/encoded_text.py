@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from ..text_analysis.text_index import digit_runs, long_words, vocabulary
 from .rare_encodings import as_text, base85, encoded_words, morse, named_85, uuencoded
+from .text_edits import TextEdit, without_overlaps
 
 # In rows the first item stands alone, or a possessive repetition would consume the last one.
 _BASE64_LINES = re.compile(
@@ -56,13 +57,10 @@ _HEX_DIGITS = frozenset("0123456789abcdef")
 _AROUND_WORDS = ".,;:!?()\"'"
 _PIECES = re.compile(r"([\"'`])\s{0,3}(?:\+|\.{1,2}|&|\|\||\\\n)\s{0,12}[brfu]?\1")
 
-Stretch = tuple[int, int, str]
-"""Start and end in the text, and the decoded text."""
 
-
-def decoded(text: str) -> list[Stretch]:
+def decoded(text: str) -> list[TextEdit]:
     """Return all encoded spans that decode to readable text, in order, without overlaps."""
-    found: list[Stretch] = []
+    found: list[TextEdit] = []
     words = long_words(text)
     codes = [word for word in words if _may_be_code(text[word[0] : word[1]])]
     # Shorter words are not counted.
@@ -74,12 +72,13 @@ def decoded(text: str) -> list[Stretch]:
     for least, finder in _FINDERS:
         if longest >= least:
             found += finder(text)
-    found.sort(key=lambda stretch: (stretch[0], -stretch[1]))
-    apart: list[Stretch] = []
-    for stretch in found:
-        if not apart or stretch[0] >= apart[-1][1]:
-            apart.append(stretch)
-    return apart
+    for least, hints, pattern, decode in _DECODERS:
+        if longest >= least and any(hint in text for hint in hints):
+            for match in pattern.finditer(text):
+                said = decode(match)
+                if said is not None:
+                    found.append((*match.span(), said))
+    return without_overlaps(found)
 
 
 def reads_as(code: str) -> str | None:
@@ -105,15 +104,7 @@ def _may_be_code(word: str) -> bool:
     return len(word) >= _LEAST_HEX and _HEX_LETTERS.issuperset(word)
 
 
-def _base64_lines(text: str) -> Iterator[Stretch]:
-    if "\n" in text:
-        for match in _BASE64_LINES.finditer(text):
-            said = reads_as(match[0]) if "\n" in match[0] else None
-            if said is not None:
-                yield match.start(), match.end(), said
-
-
-def _base64(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+def _base64(text: str, begin: int, stop: int) -> Iterator[TextEdit]:
     for match in _BASE64.finditer(text, begin, stop):
         code = match[0]
         if not _is_mixed(code):
@@ -130,7 +121,7 @@ def _base64(text: str, begin: int, stop: int) -> Iterator[Stretch]:
                 yield match.start() + piece.start(), match.start() + piece.end(), said
 
 
-def _base32(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+def _base32(text: str, begin: int, stop: int) -> Iterator[TextEdit]:
     for match in _BASE32.finditer(text, begin, stop):
         code = match[0].rstrip("=")
         try:
@@ -138,15 +129,15 @@ def _base32(text: str, begin: int, stop: int) -> Iterator[Stretch]:
         except binascii.Error:
             continue
         if said is not None:
-            yield match.start(), match.end(), said
+            yield *match.span(), said
 
 
-def _hex(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+def _hex(text: str, begin: int, stop: int) -> Iterator[TextEdit]:
     for match in _HEX.finditer(text, begin, stop):
         yield from _of_digits(match)
 
 
-def _rows(text: str) -> Iterator[Stretch]:
+def _rows(text: str) -> Iterator[TextEdit]:
     runs = digit_runs(text)  # bytes of text have a digit each, with few exceptions
     if not any(
         last - end <= _LONGEST_PAIRS
@@ -164,17 +155,7 @@ def _rows(text: str) -> Iterator[Stretch]:
             yield start, end, f"{said}\n{_of_codes(match[0])}" if other else said
 
 
-def _dumps(text: str) -> Iterator[Stretch]:
-    """Yield bytes as `xxd` prints them, with offsets before and letters after."""
-    if "00000" in text:
-        for match in _DUMP.finditer(text):
-            digits = "".join("".join(_DUMP_ROW.findall(match[0])).split())
-            said = as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
-            if said is not None:
-                yield match.start(), match.end(), said
-
-
-def _of_digits(match: re.Match[str]) -> Iterator[Stretch]:
+def _of_digits(match: re.Match[str]) -> Iterator[TextEdit]:
     digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", match[0])
     said = as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
     if said is not None:
@@ -182,24 +163,24 @@ def _of_digits(match: re.Match[str]) -> Iterator[Stretch]:
         yield match.start() - 2 * first, match.end(), said
 
 
-def _codes(text: str) -> Iterator[Stretch]:
+def _codes(text: str) -> Iterator[TextEdit]:
     for match in _code_rows(text):
         said = _of_codes(match[0])
         if said:
-            yield match.start(), match.end(), said
+            yield *match.span(), said
     if "0110" in text or "0011" in text or "0001" in text:
         for match in _BITS.finditer(text):
             bits = re.sub(r"[ ,]", "", match[0])
             said = as_text(int(bits, 2).to_bytes(len(bits) // 8, "big"))
             if said is not None:
-                yield match.start(), match.end(), said
+                yield *match.span(), said
         for match in _BIT_ROW.finditer(text):
             groups = re.findall(r"[01]+", match[0])
             codes = [int(bits, 2) for bits in groups]
             # Four bits are a digit, and more without their leading zeros a letter.
             said = "".join(map(str, codes)) if max(codes) < 10 else _as_letters(codes)
             if said:
-                yield match.start(), match.end(), said
+                yield *match.span(), said
 
 
 def _code_rows(text: str) -> Iterator[re.Match[str]]:
@@ -237,25 +218,36 @@ def _as_letters(codes: list[int]) -> str:
     return said if said.replace("\u00a0", " ").isprintable() else ""
 
 
-def _percent(text: str) -> Iterator[Stretch]:
-    if "%" in text:
-        for match in _PERCENT.finditer(text):
-            said = urllib.parse.unquote(match[0], errors="replace")
-            yield match.start(), match.end(), _visible(said)
+def _decode_base64_lines(match: re.Match[str]) -> str | None:
+    return reads_as(match[0]) if "\n" in match[0] else None
 
 
-def _entities(text: str) -> Iterator[Stretch]:
-    if "&" in text and ";" in text:
-        for match in _ENTITY.finditer(text):
-            said = html.unescape(match[0])
-            if said != match[0]:
-                yield match.start(), match.end(), _visible(said)
+def _decode_dump(match: re.Match[str]) -> str | None:
+    """Return bytes as `xxd` prints them, with offsets before and letters after."""
+    digits = "".join("".join(_DUMP_ROW.findall(match[0])).split())
+    return as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
 
 
-def _escapes(text: str) -> Iterator[Stretch]:
-    if "\\" in text or "%u" in text:
-        for match in _ESCAPE.finditer(text):
-            yield match.start(), match.end(), _visible(_ONE_ESCAPE.sub(_unescaped, match[0]))
+def _decode_percent(match: re.Match[str]) -> str:
+    return _visible(urllib.parse.unquote(match[0], errors="replace"))
+
+
+def _decode_entities(match: re.Match[str]) -> str | None:
+    said = html.unescape(match[0])
+    return _visible(said) if said != match[0] else None
+
+
+def _decode_escapes(match: re.Match[str]) -> str:
+    return _visible(_ONE_ESCAPE.sub(_unescaped, match[0]))
+
+
+def _decode_calls(match: re.Match[str]) -> str | None:
+    """Return the letters of character calls such as `chr(52)+chr(49)` in a program."""
+    return _of_codes(match[0]) or None
+
+
+def _nothing(match: re.Match[str]) -> str:
+    return ""
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -263,7 +255,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(code) if code < 0x110000 else ""
 
 
-def _quoted(text: str) -> Iterator[Stretch]:
+def _quoted(text: str) -> Iterator[TextEdit]:
     """Yield quoted-printable text, if there is more of it than a few assignments look like."""
     if text.count("=") < 2:
         return
@@ -274,49 +266,33 @@ def _quoted(text: str) -> Iterator[Stretch]:
         codes = re.sub(r"[=\r\n]", "", match[0])
         said = bytes.fromhex(codes).decode("utf-8", "replace")
         if said.replace("\u00a0", " ").isprintable():
-            yield match.start(), match.end(), said
+            yield *match.span(), said
 
 
-def _pieces(text: str) -> Iterator[Stretch]:
-    """Yield concatenated strings such as `"sk-" + "abc"` in a program."""
-    if '"' in text or "'" in text or "`" in text:
-        for match in _PIECES.finditer(text):
-            yield match.start(), match.end(), ""
-        if "join(" in text:
-            for match in _LISTED.finditer(text):
-                yield match.start(), match.end(), ""
-
-
-def _calls(text: str) -> Iterator[Stretch]:
-    """Yield character calls such as `chr(52)+chr(49)` in a program."""
-    if "hr(" in text:
-        for match in _CALLS.finditer(text):
-            said = _of_codes(match[0])
-            if said:
-                yield match.start(), match.end(), said
-
-
-def _marked_up(text: str) -> Iterator[Stretch]:
-    """Yield HTML comments anywhere, and HTML tags between digits."""
-    if "<!--" in text:
-        for match in _COMMENT.finditer(text):
-            yield match.start(), match.end(), ""
-    if "><" in text:
-        for match in _TAGS.finditer(text):
-            yield match.start(), match.end(), ""
-
-
-_IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[Stretch]]], ...] = (
+_IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[TextEdit]]], ...] = (
     (8, _base64), (16, _base32), (12, _hex), (10, base85),
 )  # fmt: skip
 """Decoders that work on one word at a time, each with the shortest length that it reads."""
-_FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
-    (40, _base64_lines), (0, _rows), (0, _codes),
-    (3, _percent), (4, _entities), (4, _escapes), (3, _quoted), (0, _pieces),
-    (0, _calls), (0, _marked_up), (0, _dumps), (8, encoded_words), (9, named_85), (2, uuencoded),
+_FINDERS: tuple[tuple[int, Callable[[str], Iterator[TextEdit]]], ...] = (
+    (0, _rows), (0, _codes), (3, _quoted), (8, encoded_words), (9, named_85), (2, uuencoded),
     (0, morse),
 )  # fmt: skip
 """Each with the length of the shortest word in which it finds anything."""
+_DECODERS: tuple[
+    tuple[int, tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]], str | None]], ...
+] = (
+    (40, ("\n",), _BASE64_LINES, _decode_base64_lines),
+    (3, ("%",), _PERCENT, _decode_percent),
+    (4, ("&",), _ENTITY, _decode_entities),
+    (4, ("\\", "%u"), _ESCAPE, _decode_escapes),
+    (0, ('"', "'", "`"), _PIECES, _nothing),  # concatenated strings such as `"sk-" + "abc"`
+    (0, ("join(",), _LISTED, _nothing),
+    (0, ("hr(",), _CALLS, _decode_calls),
+    (0, ("<!--",), _COMMENT, _nothing),
+    (0, ("><",), _TAGS, _nothing),
+    (0, ("00000",), _DUMP, _decode_dump),
+)
+"""Each with that length, and texts of which every match has one."""
 
 
 def _is_mixed(code: str) -> bool:

@@ -9,6 +9,8 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 
+from .text_edits import TextEdit
+
 _MOST_DECODED = 65_536
 _LEAST = 5
 
@@ -57,10 +59,8 @@ _MORSE_SIGNS = (
 )
 _MORSE = dict(zip(_MORSE_SIGNS.split(), "0123456789abcdefghijklmnopqrstuvwxyz@.-/_+", strict=True))
 
-Stretch = tuple[int, int, str]
 
-
-def base85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+def base85(text: str, begin: int, stop: int) -> Iterator[TextEdit]:
     """Yield Base85 by its letters, in one word."""
     if len(_SIGNS_85.intersection(text[begin:stop])) >= _LEAST_SIGNS:
         for match in _BASE85.finditer(text, begin, stop):
@@ -68,13 +68,13 @@ def base85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
                 yield from _of_85(match, base64.b85decode)
 
 
-def named_85(text: str) -> Iterator[Stretch]:
+def named_85(text: str) -> Iterator[TextEdit]:
     """Yield Base85, ASCII85 and Z85 if they are named, and between Adobe's markers."""
     if "<~" in text:
         for match in _ADOBE.finditer(text):
             said = _decoded(base64.a85decode, match[1].encode())
             if said is not None:
-                yield match.start(), match.end(), said
+                yield *match.span(), said
     place, done = text.find("85"), 0
     while place >= 0:
         if _NAMED_85.search(text[max(0, place - 8) : place + 3]) is not None:
@@ -83,7 +83,7 @@ def named_85(text: str) -> Iterator[Stretch]:
         place = text.find("85", place + 2)
 
 
-def _named_85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+def _named_85(text: str, begin: int, stop: int) -> Iterator[TextEdit]:
     for match in _BASE85.finditer(text, begin, stop):
         yield from _of_85(match, base64.b85decode)
     for match in _ASCII85.finditer(text, begin, stop):
@@ -92,7 +92,7 @@ def _named_85(text: str, begin: int, stop: int) -> Iterator[Stretch]:
         yield from _of_85(match, lambda code: base64.b85decode(code.translate(_ZEROMQ)))
 
 
-def _of_85(match: re.Match[str], decode: Callable[[bytes], bytes]) -> Iterator[Stretch]:
+def _of_85(match: re.Match[str], decode: Callable[[bytes], bytes]) -> Iterator[TextEdit]:
     """Decode a run of letters, or the run without surrounding signs that are letters of the code,
     too.
     """
@@ -117,7 +117,7 @@ def _decoded(decode: Callable[[bytes], bytes], code: bytes) -> str | None:
     return said if plain.isprintable() else None
 
 
-def uuencoded(text: str) -> Iterator[Stretch]:
+def uuencoded(text: str) -> Iterator[TextEdit]:
     """Yield files encoded with `uuencode`."""
     if "begin " not in text:
         return
@@ -131,7 +131,7 @@ def uuencoded(text: str) -> Iterator[Stretch]:
             yield match.start(1), match.end(1), said + "\n"
 
 
-def encoded_words(text: str) -> Iterator[Stretch]:
+def encoded_words(text: str) -> Iterator[TextEdit]:
     """Yield `=?utf-8?Q?…?=` of mail headers (RFC 2047)."""
     if "=?" not in text:
         return
@@ -145,10 +145,10 @@ def encoded_words(text: str) -> Iterator[Stretch]:
             continue
         said = as_text(data)
         if said is not None:
-            yield match.start(), match.end(), said
+            yield *match.span(), said
 
 
-def morse(text: str) -> Iterator[Stretch]:
+def morse(text: str) -> Iterator[TextEdit]:
     """Yield rows of dots and dashes."""
     if "... " not in text and "--- " not in text and "---/" not in text:
         return

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..text_analysis.checksums import luhn, mod97
 from ..text_analysis.top_level_domains import TOP_LEVEL_DOMAINS
+from .text_edits import TextEdit
 from .text_fragments import TextFragment, is_code, rows_of_pieces
 
 _MOST_PIECES = 12
@@ -23,23 +24,21 @@ _LAYOUT = re.compile(
 )
 _ORDINALS = ("part", "half", "first", "second", "third", "rest", "piece", "teil", "hälfte")
 
-Replacement = tuple[int, int, str]
 
-
-def rejoined(text: str) -> list[Replacement]:
+def rejoined(text: str) -> list[TextEdit]:
     """Return spans whose pieces together are a card, an account, an address or perhaps a key.
 
     A card and an account have check digits, an address its shape; a key is recognised only by its
     letters here.
     """
-    found: list[Replacement] = []
+    found: list[TextEdit] = []
     for row in rows_of_pieces(text):
         if len(row) > 1:
             found += _in_row(row)
     return found
 
 
-def _in_row(row: Sequence[TextFragment]) -> Iterator[Replacement]:
+def _in_row(row: Sequence[TextFragment]) -> Iterator[TextEdit]:
     first = 0
     while first < len(row) - 1:
         last = next(_ends(row, first), first)

@@ -10,18 +10,12 @@ from ..text_analysis.checksums import luhn
 from ..text_analysis.text_index import Span, digit_runs, long_words, odd_letters, vocabulary
 from .number_words import number_words
 from .rejoined_values import rejoined
+from .text_edits import TextEdit, without_overlaps
 
 _DIGIT_WORDS = number_words()
 _IN_A_ROW = {"oh": "0", "o": "0", "hundred": "00", "thousand": "000"}
-_TIMES = {
-    "double": 2,
-    "triple": 3,
-    "doppel": 2,
-    "dreifach": 3,
-    "doble": 2,
-    "doppio": 2,
-    "treble": 3,
-}
+_TIMES = dict.fromkeys(("double", "doppel", "doble", "doppio"), 2)
+_TIMES |= dict.fromkeys(("triple", "treble", "dreifach"), 3)
 _SIGNS = {
     "dash": "-", "hyphen": "-", "minus": "-", "strich": "-", "bindestrich": "-", "tiret": "-",
     "guion": "-", "guión": "-", "trattino": "-", "space": " ", "leerzeichen": " ", "espace": " ",
@@ -64,10 +58,8 @@ _LETTERS = str.maketrans("OoIlSB|!", "00115811")
 _GOES_ON_IN_LETTERS = re.compile(r"[0-9][ -]?[OoIlSB|!]")
 _FOURS = re.compile(r"(?<![\w.,-])[0-9]{4}(?:[^0-9]{1,48}[0-9]{4}){3}(?![\w-])")
 
-Stretch = tuple[int, int, str]
 
-
-def with_digits(text: str) -> list[Stretch]:
+def with_digits(text: str) -> list[TextEdit]:
     """Return spans that read as one number or code, with their digits; in order, disjoint."""
     found = [
         *_spelled(text),
@@ -79,16 +71,11 @@ def with_digits(text: str) -> list[Stretch]:
     ]
     if not text.isascii():
         found += [*_han(text), *_between_symbols(text)]
-    found.sort(key=lambda stretch: (stretch[0], -stretch[1]))
-    apart: list[Stretch] = []
-    for stretch in found:
-        if not apart or stretch[0] >= apart[-1][1]:
-            apart.append(stretch)
-    return apart
+    return without_overlaps(found)
 
 
-def _spelled(text: str) -> list[Stretch]:
-    found: list[Stretch] = []
+def _spelled(text: str) -> list[TextEdit]:
+    found: list[TextEdit] = []
     words = vocabulary(text).row
     hits = [place for place, word in enumerate(words) if word in _DIGIT_WORDS]
     if len(hits) < _LEAST_WORDS or not any(
@@ -99,7 +86,7 @@ def _spelled(text: str) -> list[Stretch]:
     row: list[re.Match[str]] = []
     for word in _WORD.finditer(text):
         meant = _means_digits(word[0].lower(), bool(row))
-        if row and not (meant and _continues(row[-1].end(), word.start())):
+        if row and not (meant and word.start() - row[-1].end() <= 4):
             _add_row(text, found, row)
             row = []
             meant = _means_digits(word[0].lower(), False)
@@ -109,10 +96,6 @@ def _spelled(text: str) -> list[Stretch]:
     return found
 
 
-def _continues(end: int, start: int) -> bool:
-    return start - end <= 4
-
-
 def _means_digits(word: str, in_row: bool) -> bool:
     if word in _DIGIT_WORDS or word in _TIMES:
         return True
@@ -120,7 +103,7 @@ def _means_digits(word: str, in_row: bool) -> bool:
     return digits or (in_row and (word in _IN_A_ROW or word in _SIGNS))
 
 
-def _add_row(text: str, found: list[Stretch], row: list[re.Match[str]]) -> None:
+def _add_row(text: str, found: list[TextEdit], row: list[re.Match[str]]) -> None:
     """Add the reading of a row of words, if enough of them are digits."""
     while row and row[-1][0].lower() in _SIGNS:
         row = row[:-1]
@@ -170,7 +153,7 @@ def _sum(number: str, before: str, digits: str, word: str, gap: str) -> str:
     return ""
 
 
-def _glued(text: str) -> Iterator[Stretch]:
+def _glued(text: str) -> Iterator[TextEdit]:
     """Yield `fouroneoneone…`: only words for digits, without gaps."""
     for start, end in long_words(text):
         if end - start < _LEAST_GLUED:
@@ -199,7 +182,7 @@ def _taken_apart(word: str) -> str:
     return said
 
 
-def _spaced_out(text: str) -> Iterator[Stretch]:
+def _spaced_out(text: str) -> Iterator[TextEdit]:
     """Yield `j a n e @ …`, `D-E-8-9-…`: single letters with the same separator between all
     of them.
     """
@@ -212,29 +195,24 @@ def _spaced_out(text: str) -> Iterator[Stretch]:
             yield match.start(), match.start() + len(row), said
 
 
-def _han(text: str) -> list[Stretch]:
-    return [
-        (match.start(), match.end(), re.sub(r"\D", "", match[0].translate(_HAN)))
-        for match in _HAN_ROW.finditer(text)
-    ]
+def _han(text: str) -> list[TextEdit]:
+    rows = _HAN_ROW.finditer(text)
+    return [(*row.span(), re.sub(r"\D", "", row[0].translate(_HAN))) for row in rows]
 
 
-def _between_symbols(text: str) -> list[Stretch]:
+def _between_symbols(text: str) -> list[TextEdit]:
     """Return letters or digits with pictures or unusual signs between them."""
     symbols = filter(_ONE_SYMBOL.match, odd_letters(text))
     if sum(map(text.count, symbols)) < _LEAST_SYMBOLS:
         return []
-    return [
-        (match.start(), match.end(), re.sub(_SYMBOL, "", match[0]))
-        for match in _SYMBOL_ROW.finditer(text)
-    ]
+    return [(*row.span(), re.sub(_SYMBOL, "", row[0])) for row in _SYMBOL_ROW.finditer(text)]
 
 
-def _odd_rows(text: str) -> list[Stretch]:
+def _odd_rows(text: str) -> list[TextEdit]:
     """Return groups of digits with the same odd separator between all of them, unlike lists of
     numbers.
     """
-    found: list[Stretch] = []
+    found: list[TextEdit] = []
     runs = digit_runs(text)
     for match in _matches(_ODD_ROW, text, _same_gaps(text, runs)):
         groups = re.findall(r"[0-9]+", match[0])
@@ -248,18 +226,18 @@ def _odd_rows(text: str) -> list[Stretch]:
             continue
         if match[1] in _USUAL and not single and (len(digits) < 13 or not luhn(digits)):
             continue
-        found.append((match.start(), match.end(), digits))
+        found.append((*match.span(), digits))
     found += _mixed_rows(text, runs)
     found += _accounts(text, runs)
     fours = [run for run in runs if run[1] - run[0] == 4]
     for match in _matches(_FOURS, text, fours if len(fours) >= 4 else []):
         digits = re.sub(r"[^0-9]", "", match[0])
         if digits[0] in "3456" and luhn(digits) and len(set(digits)) > 1:
-            found.append((match.start(), match.end(), digits))
+            found.append((*match.span(), digits))
     return found
 
 
-def _accounts(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
+def _accounts(text: str, runs: Sequence[Span]) -> Iterator[TextEdit]:
     """Yield `DE89, 3704, …`: possible IBANs with odd separators between groups."""
     for start, end in runs:
         if end - start == 2 and text[max(0, start - 2) : start].isupper():
@@ -268,7 +246,7 @@ def _accounts(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
                 yield *match.span(), "".join(filter(str.isalnum, match[0]))
 
 
-def _mixed_rows(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
+def _mixed_rows(text: str, runs: Sequence[Span]) -> Iterator[TextEdit]:
     """Yield single digits with varying separators that are a card by their check digit."""
     row: list[Span] = []
     for run in [*runs, (len(text) + _LONGEST_GAP, 0)]:
@@ -306,14 +284,14 @@ def _matches(pattern: re.Pattern[str], text: str, runs: Iterable[Span]) -> Itera
             yield match
 
 
-def _lettered(text: str) -> list[Stretch]:
+def _lettered(text: str) -> list[TextEdit]:
     """Return `4111 llll …`: letters that look like digits, among at least as many digits."""
-    found: list[Stretch] = []
+    found: list[TextEdit] = []
     if not _GOES_ON_IN_LETTERS.search(text):
         return found
     for match in _LETTERED.finditer(text):
         row = match[0]
         letters = sum(map(str.isalpha, row)) + row.count("|") + row.count("!")
         if letters and sum(map(str.isdigit, row)) >= letters:
-            found.append((match.start(), match.end(), row.translate(_LETTERS)))
+            found.append((*match.span(), row.translate(_LETTERS)))
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ..text_analysis.text_index import Span
+from .text_edits import TextEdit
 
 _LONGEST_ROW, _MOST_WORDS = 1_000, 4
 # Column names are short and begin with a letter. Repetitions are possessive, or a long line that is
@@ -28,10 +29,8 @@ _VALUES = re.compile(r"\(([^()\n]{3,400})\)\s{0,8}values(?=\s{0,8}\()", re.IGNOR
 _TUPLE = re.compile(r"[\s,]{0,16}\(((?:[^()'\"]++|'[^'\n]*+'|\"[^\"\n]*+\")++)\)")
 _TAG = re.compile(r"<(table|tr|th|td)\b[^>]{0,99}>([^<]{0,40})", re.IGNORECASE)
 
-Stretch = tuple[int, int, str]
 
-
-def labelled_cells(text: str) -> list[Stretch]:
+def labelled_cells(text: str) -> list[TextEdit]:
     """Return the text before each cell of a table, to be replaced by its column's name on a new
     line.
 
@@ -47,7 +46,7 @@ def labelled_cells(text: str) -> list[Stretch]:
     return [found[0], *(b for a, b in pairwise(found) if b[0] >= a[1])] if found else []
 
 
-def _of_lines(text: str) -> Iterator[Stretch]:
+def _of_lines(text: str) -> Iterator[TextEdit]:
     names, sign, place = list[str](), "", 0
     lines = text.split("\n")
     behind = [*lines[1:], ""]
@@ -112,7 +111,7 @@ def _cells(line: str, sign: str) -> list[Span]:
     return spans
 
 
-def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator[Stretch]:
+def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator[TextEdit]:
     """Yield a row that begins at this position, with the end of the previous line."""
     done = -1
     for name, (start, end) in zip(names, cells, strict=True):
@@ -120,7 +119,7 @@ def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator
         done = end
 
 
-def _of_inserts(text: str) -> Iterator[Stretch]:
+def _of_inserts(text: str) -> Iterator[TextEdit]:
     for head in _VALUES.finditer(text):
         names = [head[1][start:end] for start, end in _cells(head[1], ",")]
         row = _TUPLE.match(text, head.end()) if _are_of_people(names) else None
@@ -131,7 +130,7 @@ def _of_inserts(text: str) -> Iterator[Stretch]:
             row = _TUPLE.match(text, row.end())
 
 
-def _of_html(text: str) -> Iterator[Stretch]:
+def _of_html(text: str) -> Iterator[TextEdit]:
     names, column, is_head = list[str](), 0, False
     for tag in _TAG.finditer(text):
         kind = tag[1].lower()

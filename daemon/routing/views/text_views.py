@@ -5,21 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ..text_analysis.character_folding import folds, hidden, lookalikes
 from ..text_analysis.text_index import keywords_in, register_keywords
 from .encoded_text import decoded
 from .spelled_digits import with_digits
 from .table_cells import labelled_cells
-
-
-class ViewEdit(NamedTuple):
-    """Replaces the characters from `start` up to `end` of a view with `text`."""
-
-    start: int
-    end: int
-    text: str
+from .text_edits import TextEdit
 
 
 class View:
@@ -58,7 +50,7 @@ class View:
         last = bisect_right(self._places, end - 1) - 1
         return first != last or not self._kept[first]
 
-    def edited(self, edits: Iterable[ViewEdit], context: int | None = None) -> View:
+    def edited(self, edits: Iterable[TextEdit], context: int | None = None) -> View:
         """Return the view after edits, which are in order and do not overlap.
 
         With `context`, only the edits and that many characters on both sides of each are kept, so
@@ -67,15 +59,16 @@ class View:
         view = View("")
         pieces = _Pieces(self, view)
         place = 0
-        for edit in edits:
-            if context is None or edit.start - place <= 2 * context:
-                pieces.keep(place, edit.start)
+        for start, stop, text in edits:
+            if context is None or start - place <= 2 * context:
+                pieces.keep(place, start)
             else:
-                pieces.keep(place, min(place + context, edit.start) if place else 0)
+                pieces.keep(place, min(place + context, start) if place else 0)
                 pieces.part()
-                pieces.keep(edit.start - context, edit.start)
-            pieces.replace(edit)
-            place = edit.end
+                pieces.keep(start - context, start)
+            if text:
+                pieces.add(text, self.span(start, stop), False)
+            place = stop
         end = len(self.text)
         pieces.keep(place, end if context is None else min(end, place + context))
         view.text = "".join(pieces.texts)
@@ -98,20 +91,16 @@ class _Pieces:
             segment = bisect_right(places, start) - 1
             stop = min(end, places[segment + 1]) if segment + 1 < len(places) else end
             kept = self._base._kept[segment]  # pyright: ignore[reportPrivateUsage]
-            self._add(self._base.text[start:stop], self._base.span(start, stop), kept)
+            self.add(self._base.text[start:stop], self._base.span(start, stop), kept)
             start = stop
-
-    def replace(self, edit: ViewEdit) -> None:
-        """Add other characters for a span of the base."""
-        if edit.text:
-            self._add(edit.text, self._base.span(edit.start, edit.end), False)
 
     def part(self) -> None:
         """Add a line end between excerpts."""
         last = self._spans[-1][1] if self._spans else 0
-        self._add("\n", (last, last), True)
+        self.add("\n", (last, last), True)
 
-    def _add(self, text: str, span: tuple[int, int], kept: bool) -> None:
+    def add(self, text: str, span: tuple[int, int], kept: bool) -> None:
+        """Add characters that stand for a span of the original."""
         self._places.append(self._length)
         self._spans.append(span)
         self._kept.append(kept)
@@ -146,23 +135,23 @@ def views(text: str) -> list[View]:
     base = _folded(text)
     base.is_prose = True
     found = [base]
-    edits = [ViewEdit(*stretch) for stretch in lookalikes(base.text)]
+    edits = lookalikes(base.text)
     if edits:
         found.append(base.edited(edits, _CONTEXT))
     inner = base
     for _ in range(_MOST_NESTED):
-        edits = [ViewEdit(*stretch) for stretch in decoded(inner.text)]
+        edits = decoded(inner.text)
         if not edits:
             break
         inner = inner.edited(edits, _CONTEXT)
         # Decoded text may again have unusual characters.
         found.append(_folded_again(inner))
-        found[-1].is_prose = any(len(edit.text) >= _LEAST_PROSE for edit in edits)
+        found[-1].is_prose = any(len(said) >= _LEAST_PROSE for _, _, said in edits)
     for view in found[:]:
-        edits = [ViewEdit(*stretch) for stretch in with_digits(view.text)]
+        edits = with_digits(view.text)
         if edits:
             found.append(view.edited(edits, _CONTEXT))
-    edits = [ViewEdit(*stretch) for stretch in labelled_cells(base.text)]
+    edits = labelled_cells(base.text)
     if edits:
         found.append(base.edited(edits, _CONTEXT))
         found[-1].is_moved = True
@@ -174,12 +163,12 @@ def views(text: str) -> list[View]:
     if "rot47" in said or "rot-47" in said:
         found.append(_Turned(base, base.text.translate(_ROT47), False))
         # The surrounding text is garbled in a reversed view, too.
-        edits = [ViewEdit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
+        edits = [(*match.span(), " ") for match in _AROUND.finditer(base.text)]
         if edits:
             bare = base.edited(edits)
             found.append(_Turned(bare, bare.text.translate(_ROT47), False))
         numbers = _ROT47_NUMBER.finditer(base.text)
-        edits = [ViewEdit(*match.span(), match[0].translate(_ROT47)) for match in numbers]
+        edits = [(*match.span(), match[0].translate(_ROT47)) for match in numbers]
         if edits:
             found.append(base.edited(edits, _CONTEXT))
     return found
@@ -195,10 +184,7 @@ _BACKWARDS = (
     "moc.", "gro.", "ku.oc", "ten.",
 )  # fmt: skip
 register_keywords((*_BACKWARDS, "rot13", "rot-13", "rot47", "rot-47"))
-_ROT13 = str.maketrans(
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
-    "NOPQRSTUVWXYZABCDEFGHIJKLMnopqrstuvwxyzabcdefghijklm",
-)
+_ROT13 = {start + n: start + (n + 13) % 26 for start in (65, 97) for n in range(26)}
 
 _ROT47 = {33 + place: 33 + (place + 47) % 94 for place in range(94)}
 _AROUND = re.compile(r"</?[A-Za-z]{1,8}>|[\"'](?=[,;)]?\s*(?:\n|\Z))")
@@ -207,7 +193,7 @@ _ROT47_NUMBER = re.compile(r"(?<!\w)[\[\\\]_`a-h]{2,}(?!\w)")
 
 def _folded(text: str) -> View:
     view = View(text)
-    edits = [ViewEdit(*stretch) for stretch in hidden(text)]
+    edits = hidden(text)
     return _folded_again(view.edited(edits) if edits else view)
 
 
@@ -219,10 +205,7 @@ def _folded_again(view: View) -> View:
     longer = {letter for letter, fold in plain.items() if len(fold) != 1}
     if longer:
         any_of_them = re.compile("|".join(map(re.escape, longer)))
-        edits = [
-            ViewEdit(match.start(), match.end(), plain[match[0]])
-            for match in any_of_them.finditer(view.text)
-        ]
+        edits = [(*m.span(), plain[m[0]]) for m in any_of_them.finditer(view.text)]
         view = view.edited(edits)
     view.text = _written(view.text, plain)
     return view

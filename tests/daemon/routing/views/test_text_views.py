@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
 from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, structured_detectors
 from ingle.daemon.routing.views.spelled_digits import with_digits
-from ingle.daemon.routing.views.text_views import View, ViewEdit, views
+from ingle.daemon.routing.views.text_views import View, views
 
 SCANNER = Scanner(structured_detectors(OwnWords()))
 CARD, MAIL = "4111111111111111", "jane.doe@example.com"
@@ -268,8 +268,7 @@ def test_places_lead_back(text: str, data: st.DataObject) -> None:
     """Whatever is cut and put in, a kept character stands where it stood."""
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     edits = [
-        ViewEdit(a, b, data.draw(st.text(max_size=4)))
-        for a, b in zip(cuts[::2], cuts[1::2], strict=False)
+        (a, b, data.draw(st.text(max_size=4))) for a, b in zip(cuts[::2], cuts[1::2], strict=False)
     ]
     view = View(text).edited(edits).edited([])
     for place, letter in enumerate(view.text):
