@@ -55,13 +55,11 @@ def sane_address_space(mapped: int) -> int | None:
     """
     if sys.platform != "linux":
         return None  # elsewhere the limit does not bound what matters
+    import psutil
+
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        memory = psutil.virtual_memory().total + psutil.swap_memory().total
     except OSError:
-        return None
-    sizes = {name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)}
-    memory = (sizes.get("MemTotal", 0) + sizes.get("SwapTotal", 0)) << 10
-    if not memory:
         return None
     return memory + 2 * mapped + _FOR_ALL + _FOR_A_THREAD * (os.cpu_count() or 1)
 

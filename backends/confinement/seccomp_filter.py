@@ -8,12 +8,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import socket
 import struct
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
-
-from .syscall_numbers import CallNumbers, call_numbers
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -31,6 +32,67 @@ _MODE_FILTER = 2
 _NETLINK: Final = 16
 
 
+# AUDIT_ARCH_* of linux/audit.h, which the kernel passes to a filter beside the call's number.
+_X86_64 = 0xC000003E
+_AARCH64 = 0xC00000B7
+
+# The number of a call on either, from asm/unistd_64.h and asm-generic/unistd.h.
+_COLUMNS = {_X86_64: 0, _AARCH64: 1}
+_SOCKET, _CONNECT = (41, 198), (42, 203)
+# Calls that a worker never needs.
+_DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "bind": (49, 200),
+        "listen": (50, 201),
+        "accept": (43, 202),
+        "accept4": (288, 242),
+        # Sockets made through io_uring bypass seccomp.
+        "io_uring_setup": (425, 425),
+        "io_uring_enter": (426, 426),
+        "io_uring_register": (427, 427),
+        # Other processes of the same user.
+        "ptrace": (101, 117),
+        "process_vm_readv": (310, 270),
+        "process_vm_writev": (311, 271),
+        "process_madvise": (440, 440),
+        "pidfd_getfd": (438, 438),
+        "kcmp": (312, 272),
+        # Kernel subsystems with a history of vulnerabilities, not needed by a model.
+        "bpf": (321, 280),
+        "perf_event_open": (298, 241),
+        "userfaultfd": (323, 282),
+        "add_key": (248, 217),
+        "request_key": (249, 218),
+        "keyctl": (250, 219),
+        "unshare": (272, 97),
+        "setns": (308, 268),
+        "mount": (165, 40),
+        "umount2": (166, 39),
+        "pivot_root": (155, 41),
+        "chroot": (161, 51),
+        "open_tree": (428, 428),
+        "move_mount": (429, 429),
+        "fsopen": (430, 430),
+        "fsmount": (432, 432),
+        "mount_setattr": (442, 442),
+        "open_by_handle_at": (304, 265),
+        "fanotify_init": (300, 262),
+        # Calls reserved to root, for a daemon that runs as root.
+        "kexec_load": (246, 104),
+        "kexec_file_load": (320, 294),
+        "init_module": (175, 105),
+        "finit_module": (313, 273),
+        "delete_module": (176, 106),
+        "swapon": (167, 224),
+        "swapoff": (168, 225),
+        "reboot": (169, 142),
+        "sethostname": (170, 161),
+        "settimeofday": (164, 170),
+        "clock_settime": (227, 112),
+    }
+)
+
+
 class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
@@ -41,10 +103,11 @@ def forbid_network(*, local_sockets: bool) -> bool:
     Local sockets (Unix, netlink) stay with `local_sockets`: GPU drivers use them. Denied calls fail
     with EACCES. Returns False if the system has no such filters. Call it before threads start.
     """
-    numbers = call_numbers()
-    if sys.platform != "linux" or numbers is None:
+    known = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
+    architecture = known.get(platform.machine())
+    if sys.platform != "linux" or architecture is None:
         return False
-    program = filter_program(numbers, local_sockets=local_sockets)
+    program = filter_program(architecture, local_sockets=local_sockets)
     code = ctypes.create_string_buffer(program, len(program))
     handed = _Program(len(program) // 8, ctypes.addressof(code))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -58,24 +121,28 @@ def forbid_network(*, local_sockets: bool) -> bool:
     return True
 
 
-def filter_program(numbers: CallNumbers, *, local_sockets: bool) -> bytes:
-    """Return the filter program as the kernel reads it, 8 bytes per instruction."""
+def filter_program(architecture: int, *, local_sockets: bool) -> bytes:
+    """Return the filter program as the kernel reads it, 8 bytes per instruction.
+
+    `architecture` is an AUDIT_ARCH number; raises KeyError for an unknown one.
+    """
+    column = _COLUMNS[architecture]
     code = [
         _step(_LOAD, _ARCHITECTURE),
-        _step(_IF_EQUAL, numbers.architecture, 1, 0),
+        _step(_IF_EQUAL, architecture, 1, 0),
         _step(_RETURN, _DENY),  # calls as a 32-bit program makes them
         _step(_LOAD, _NUMBER),
     ]
-    if numbers.has_x32:
+    if architecture == _X86_64:  # it has a second set of numbers
         code += [_step(_IF_AT_LEAST, _X32, 0, 1), _step(_RETURN, _DENY)]
-    denied = list(numbers.denied)
+    denied = sorted(numbers[column] for numbers in _DENIED.values())
     if not local_sockets:
-        denied.append(numbers.connect)
+        denied.append(_CONNECT[column])
     for number in denied:
         code += [_step(_IF_EQUAL, number, 0, 1), _step(_RETURN, _DENY)]
     families = [int(socket.AF_UNIX), *([_NETLINK] if local_sockets else [])]
     code += [
-        _step(_IF_EQUAL, numbers.socket, 1, 0),
+        _step(_IF_EQUAL, _SOCKET[column], 1, 0),
         _step(_RETURN, _ALLOW),
         _step(_LOAD, _FIRST_ARGUMENT),
     ]

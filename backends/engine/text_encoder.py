@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ingle.models.model_task import ModelTask
 
 from ..base.model_info import ModelInfo
-from ..text.tokenization.embedding_inputs import EmbeddingInputs
-from ..text.tokenization.rerank_pairs import TextPairs
+from ..text.tokenization.encoder_inputs import EmbeddingInputs, TextPairs
 
 
 class TextEncoder(Protocol):

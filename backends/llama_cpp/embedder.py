@@ -14,8 +14,7 @@ from ingle.models.model_task import ENCODERS, ModelTask, Pooling
 
 from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
-from ..text.tokenization.embedding_inputs import EmbeddingInputs
-from ..text.tokenization.rerank_pairs import TextPairs
+from ..text.tokenization.encoder_inputs import EmbeddingInputs, TextPairs
 from .llama_context import LlamaContext
 from .token_batch import TextBatch, TextSpan
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import llama_cpp
 
 from ..base.errors import LoadFailed
-from ..text.tokenization.rerank_pairs import PairMarks
+from ..text.tokenization.encoder_inputs import PairMarks
 from ..text.tokenization.tokenizer import END_OF_FILE_TOKENS, InfillToken
 from .llama_model import LlamaModel
 from .native_log import NativeLog

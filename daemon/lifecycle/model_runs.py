@@ -23,10 +23,9 @@ from ..machine.memory_reader import MemoryReader, MemorySnapshot
 from ..memory.memory_allocator import AllocationTimes, MemoryAllocator
 from ..memory.memory_watch import MemoryWatch
 from ..model_process.crash_record import CrashCounts, CrashRecord
-from ..model_process.gpu_resume import may_have_lost_gpu, still_computes
 from ..model_process.kv_map_watch import KVMapWatch
 from ..model_process.loaded_model import loaded_model
-from ..model_process.model_run import ModelRun, ModelState
+from ..model_process.model_run import ModelRun, ModelState, still_computes
 from ..model_process.usage_record import UsageRecord
 from .keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
 from .model_starter import ModelStarter
@@ -247,7 +246,7 @@ class ModelRuns:
         runs = list(self._runs.values())
         for run in runs:
             run.recheck_timers()
-        for run in filter(may_have_lost_gpu, runs):
+        for run in (run for run in runs if run.may_have_lost_gpu):
             assert run.backend is not None
             if not await still_computes(run.backend):
                 await self._restart(run, "Its GPU memory was lost while the machine slept.")

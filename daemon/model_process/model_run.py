@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
 from ingle.backends.base.backend import Backend, LoadProgress
-from ingle.backends.base.errors import WorkerDied
+from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
 
 from ..client.model_types import ModelState
 from ..error_status import describe
@@ -24,6 +27,7 @@ from .crash_record import CrashRecord
 from .usage_record import UsageRecord
 
 STOP_GRACE = 5.0
+RESUME_PATIENCE = 30.0
 HURRIED_GRACE = 1.0
 
 
@@ -132,6 +136,18 @@ class ModelRun:
         if self.state is not ModelState.READY or self.busy or self.pinned or self.keep_alive < 0:
             return None
         return max(0.0, self.last_used + self.keep_alive - boot_time())
+
+    @property
+    def may_have_lost_gpu(self) -> bool:
+        """Return whether it is idle and uses a GPU, which drivers may reset during a sleep."""
+        info = self.info
+        return (
+            self.state is ModelState.READY
+            and not self.busy
+            and info is not None
+            and info.layers_on_gpu > 0
+            and info.task is ModelTask.GENERATE
+        )
 
     def satisfies(self, options: LoadOptions) -> bool:
         """Whether it was started with these options, or has what they ask for."""
@@ -317,3 +333,25 @@ class ModelRun:
     def _enter(self, state: ModelState) -> None:
         self.state = state
         self._on_change(self)
+
+
+async def still_computes(backend: Backend, patience: float = RESUME_PATIENCE) -> bool:
+    """Generate one token; return False if the process dies or does not answer within `patience`
+    seconds.
+    """
+    request = GenerateRequest(
+        id="after-resume",
+        prompt="a",
+        max_tokens=1,
+        private=True,
+        sampling=SamplingParams(temperature=0.0),
+    )
+    try:
+        async with asyncio.timeout(patience), aclosing(backend.generate(request)) as events:
+            async for _ in events:
+                pass
+    except (WorkerDied, TimeoutError):
+        return False
+    except RequestRejected:
+        return True  # it answers
+    return True

@@ -23,7 +23,6 @@ from ingle.backends.confinement.access_policy import AccessPolicy
 from ingle.backends.confinement.confine import file_rules
 from ingle.backends.confinement.landlock_rules import landlock_version
 from ingle.backends.confinement.seccomp_filter import filter_program
-from ingle.backends.confinement.syscall_numbers import CallNumbers, call_numbers
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.backends.worker.worker_access import worker_access
 
@@ -296,13 +295,13 @@ def test_a_gpu_keeps_its_driver_s_sockets_and_loses_homes(tmp_path: Path) -> Non
 
 def test_filters_for_both_kinds_of_processors() -> None:
     for architecture in (0xC000003E, 0xC00000B7):
-        numbers = CallNumbers(architecture)
-        assert len(set(numbers.denied)) == len(numbers.denied)
-        strict = filter_program(numbers, local_sockets=False)
-        lenient = filter_program(numbers, local_sockets=True)
+        strict = filter_program(architecture, local_sockets=False)
+        lenient = filter_program(architecture, local_sockets=True)
+        steps = [strict[start : start + 8] for start in range(0, len(strict), 8)]
+        compared = [step for step in steps if step[0] == 0x15]
+        assert len(set(compared)) == len(compared)
         assert len(strict) % 8 == len(lenient) % 8 == 0
         assert len(strict) // 8 < 4096
-    assert call_numbers() is not None
 
 
 def test_only_what_the_model_consists_of_is_read(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ...base.conversation import Tool
-from ..streaming.tag_finder import pass_until
-from ..streaming.text_source import Steps
+from ..streaming.text_source import Steps, pass_until
 from ..tool_calls.answer_parts import AnswerReasoning, AnswerText
 from ..tool_calls.call_arguments import read_arguments
 from .answer_parser import AnswerParser

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...base.conversation import Tool
-from ..streaming.tag_finder import pass_until
-from ..streaming.text_source import Steps, TextSource
+from ..streaming.text_source import Steps, TextSource, pass_until
 from ..templates.reasoning_tags import ReasoningTags
 from ..tool_calls.answer_parts import AnswerReasoning, AnswerText
 from ..tool_calls.call_format import CallFormat, Opener

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from .json_strings import escaped, read_text
-from .tag_finder import pass_until
-from .text_source import Steps, TextSource
+from .text_source import Steps, TextSource, pass_until
 
 Emit = Callable[[str], None]
 

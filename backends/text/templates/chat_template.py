@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -15,7 +16,7 @@ from .message_variants import MessageVariant, message_variants
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
 from .template_probe import probe_traits
 from .template_renderer import RenderLimits, TemplateRenderer
-from .template_traits import TemplateTraits, mentions_reasoning, mentions_tools
+from .template_traits import TemplateTraits
 
 CHATML = (
     "{% for message in messages %}"
@@ -24,6 +25,11 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 LONGEST_SOURCE = 2**20
+_TOOLS = re.compile(r"\b(tools|xml_tools|functions)\b")
+_REASONING = re.compile(
+    r"</?(seed:|mm:)?think(ing)?\b|\[THINK\]|START_THINKING|enable_thinking|reasoning_content"
+    r"|<\|channel|inner_prefix|<\|think\|>"
+)
 HOSTILE_SECONDS = 10.0
 """Seconds before a template that exceeded a limit on our own short messages is tried again."""
 RESERVED_VARIABLES = frozenset(
@@ -75,12 +81,12 @@ class ChatTemplate:
     @property
     def calls_tools(self) -> bool:
         """Return whether its source mentions tools."""
-        return mentions_tools(self.source)
+        return _TOOLS.search(self.source) is not None
 
     @property
     def reasons(self) -> bool:
         """Return whether its source mentions reasoning."""
-        return mentions_reasoning(self.source)
+        return _REASONING.search(self.source) is not None
 
     @property
     def pid(self) -> int | None:

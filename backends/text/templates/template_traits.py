@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from .tool_messages import CallStyle
-
-_TOOLS = re.compile(r"\b(tools|xml_tools|functions)\b")
-_THOUGHTS = re.compile(
-    r"</?(seed:|mm:)?think(ing)?\b|\[THINK\]|START_THINKING|enable_thinking|reasoning_content"
-    r"|<\|channel|inner_prefix|<\|think\|>"
-)
 
 Message = dict[str, object]
 """One message as a template sees it: `role`, `content`, and other fields."""
@@ -38,13 +31,3 @@ class TemplateTraits:
     call_marks: tuple[str, str] = ("", "")
     reasoning_fields: tuple[str, ...] = ()
     """The fields in which it looks for the reasoning of earlier answers."""
-
-
-def mentions_tools(source: str) -> bool:
-    """Return whether a template mentions tools."""
-    return _TOOLS.search(source) is not None
-
-
-def mentions_reasoning(source: str) -> bool:
-    """Return whether a template mentions reasoning."""
-    return _THOUGHTS.search(source) is not None

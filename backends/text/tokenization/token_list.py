@@ -38,11 +38,15 @@ def pieces(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[bytes]:
     return [tokenizer.token_bytes(token_id, special=True) for token_id in token_ids]
 
 
-def check_known(tokenizer: Tokenizer, param: str, token_ids: Iterable[int]) -> None:
-    """Raise `RequestRejected` for a token outside the vocabulary."""
+def check_known(
+    tokenizer: Tokenizer, param: str, token_ids: Iterable[int], where: str = ""
+) -> None:
+    """Raise `RequestRejected` for a token outside the vocabulary; `where` it is in the request."""
     known = range(tokenizer.vocab_size)
     unknown = next((token_id for token_id in token_ids if token_id not in known), None)
     if unknown is not None:
         raise RequestRejected(
-            f"Token {unknown} is not in the model's vocabulary of {len(known)}.", param=param
+            f"Token {unknown}{where} is not in the model's vocabulary of {len(known)}.",
+            hint="Token ids of other models are not valid: send text.",
+            param=param,
         )

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from ..streaming.json_repair import quoted
 from ..streaming.json_strings import escaped
-from ..streaming.tag_finder import pass_until
-from ..streaming.text_source import Steps, TextSource
+from ..streaming.text_source import Steps, TextSource, pass_until
 from .argument_types import alternatives, is_text, kinds, typed
 from .call_arguments import read_arguments
 from .call_sink import CallSink

@@ -20,8 +20,7 @@ from ingle.backends.base.requests import (
     TokenizeRequest,
 )
 from ingle.backends.testing.byte_tokenizer import BOS, EOS, ByteTokenizer
-from ingle.backends.text.tokenization.embedding_inputs import EmbeddingInputs
-from ingle.backends.text.tokenization.rerank_pairs import PairMarks, TextPairs
+from ingle.backends.text.tokenization.encoder_inputs import EmbeddingInputs, PairMarks, TextPairs
 from ingle.backends.worker.embedding_loop import EmbeddingLoop, normalized, scores
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.request_preparer import Stop

@@ -13,8 +13,11 @@ from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolC
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.llama_cpp.llama_tokenizer import LlamaVocabulary
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.prompts.message_marks import MessageMarks
-from ingle.backends.text.prompts.message_token_counts import MessageCounter, MessageTokens
+from ingle.backends.text.prompts.message_token_counts import (
+    MessageCounter,
+    MessageMarks,
+    MessageTokens,
+)
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import CHATML, ChatTemplate
 from ingle.backends.text.templates.template_renderer import RenderLimits

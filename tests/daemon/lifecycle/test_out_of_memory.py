@@ -9,7 +9,7 @@ import pytest
 
 from ingle.backends.base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.daemon.memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
+from ingle.daemon.lifecycle.model_starter import lacked_memory, out_of_memory_kills, reduced_spec
 
 
 @pytest.fixture
