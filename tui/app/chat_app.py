@@ -116,13 +116,8 @@ class ChatApp(App[None]):
             if command.palette and self._chat.can_run(command.name):
                 keys = " ".join(self._chat.feature(ProgramFeature).keys_of(command))
                 key = f"  ({keys})" if keys else ""
-                yield SystemCommand(command.title, command.help + key, self._runner(command.name))
-
-    def _runner(self, name: str) -> Callable[[], None]:
-        def run() -> None:
-            self.call_later(self._chat.run_command, name)
-
-        return run
+                run = partial(self.call_later, self._chat.run_command, command.name)
+                yield SystemCommand(command.title, command.help + key, run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave F1 to screens that have a meaning of their own for it."""
@@ -130,7 +125,7 @@ class ChatApp(App[None]):
             return super().check_action(action, parameters)
         if not self.screen.is_modal:
             return False
-        from ..screens.dialogs.filtered_table import FilteredTable
+        from ..screens.filtered_table import FilteredTable
 
         return not isinstance(self.screen, FilteredTable)
 

@@ -1,7 +1,8 @@
-"""`ChatScreen`: the chat that is on the screen, and the features that act on it."""
+"""`ChatScreen`: keys and events of the chat: what is typed, what the daemon reports."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -11,35 +12,28 @@ from textual import events, on
 from textual.binding import Binding, BindingType
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.daemon_types import GaugesEvent
 
-from ..chats.chat import Chat
-from ..chats.history_protocol import ChatRecorder, NullRecorder
-from ..chats.message import Attachment, Message
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
+from ..features.chat_host import ChatHost
 from ..features.feature import Feature
-from ..history.history_store import open_history
 from ..session.chat_events import (
     DaemonConnected,
     DaemonLost,
+    GaugesMoved,
     HistoryStatusChanged,
     ModelMoved,
+    PagesMoved,
+    PullMoved,
 )
-from ..session.chat_state import ChatState, ChatStatus
-from ..session.daemon_link import DaemonLink
-from ..session.failure_notices import failure
-from ..session.path_entries import path_entries
-from ..session.turn import Turn
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
-from ..terminal.render_throttle import RenderThrottle
 from ..transcript.markdown.markdown_preload import import_markdown
+from ..transcript.view.transcript import Transcript
 from ..widgets.composer.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.welcome import Welcome
-from .chat_layout import ChatLayout
-from .draft_keeper import DraftKeeper
-from .turn_runner import TurnRunner
 
 QUIT_WINDOW = 2.0
 """Seconds within which a second ctrl+c leaves the chat."""
@@ -47,12 +41,12 @@ DRAFT_SECONDS = 1.0
 """How old a draft may be that a crash gives back."""
 
 
-class ChatScreen(ChatLayout):
-    """A chat with a model of the daemon behind `client`; see `ChatHost` for what features use.
+class ChatScreen(ChatHost):
+    """A chat with a model of the daemon behind `client`.
 
     `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
-    where none answers and later when the user asks for it. `on_live` is called once,
-    when the composer can be typed in.
+    if none answers and later if the user asks for it. `on_live` is called once, when the composer
+    can be typed in.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,105 +73,73 @@ class ChatScreen(ChatLayout):
         on_live: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(
+            client,
             {
                 "stop": lambda _: self._stop_or_cancel(),
                 "interrupt": lambda _: self._interrupt(),
                 "quit": lambda _: self.chat_app.exit(),
             },
-            preferences or Preferences(),
-            ChatState(wanted=model),
-            Chat(temporary=temporary),
+            model=model,
+            folders=folders,
+            temporary=temporary,
+            preferences=preferences or Preferences(),
+            start_daemon=start_daemon,
         )
-        self.client = client
-        self.link = DaemonLink(client, self.post_message, start_daemon)
-        self.folders = folders
-        self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
-        self.painter = RenderThrottle(self._paint)
-        self._turns = TurnRunner(self)
-        self._draft = DraftKeeper(self)
         self._on_live = on_live
         self._warmed: str | None = None
         self._interrupted_at = 0.0
+        self._gauges: GaugesEvent | None = None
 
     def on_mount(self) -> None:
-        """Be ready to type; everything else comes when it comes."""
+        """Be ready to type; everything else is loaded afterwards."""
         self.transcript.can_focus = False
         self.set_focus(self.composer)
         self.show_state()
         if self._on_live is not None:
             self.call_after_refresh(self._on_live)
         self.run_worker(self.link.run(), group="link", exclusive=True)
-        self.set_interval(DRAFT_SECONDS, self._draft.save)
-        self.call_after_refresh(self._ready)
-
-    def _ready(self) -> None:
-        self.run_worker(self._load_features(), group="features")
+        self.set_interval(DRAFT_SECONDS, self.save_draft)
+        self.call_after_refresh(self.run_worker, self._load_features, group="features")
 
     async def _load_features(self) -> None:
-        """Learn to do everything else, behind the first keys."""
-        for name, argument in await self.features.load(self, self._greet):
+        """Import and make the features, then run what was asked of them meanwhile."""
+        kinds = await asyncio.to_thread(_import_features)
+        for name, argument in await self.features.load(kinds, self, self._greet):
             self.run_command(name, argument)
         self.show_state()
         self.send_next()
 
     def _greet(self, feature: Feature) -> None:
-        """Tell a feature what it has missed."""
+        """Repeat the events that came before the feature was made."""
         if self.state.connected:
             feature.on_connected()
-        if self.last_gauges is not None:
-            feature.on_gauges(self.last_gauges)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it can do everything; until then prompts and commands wait."""
-        return self.features.is_complete
+        if self._gauges is not None:
+            feature.on_gauges(self._gauges)
 
     def close(self) -> None:
-        """Leave nothing unsaved."""
-        self._draft.save()
+        """Save what is unsaved."""
+        self.save_draft()
         for feature in self.features:
             feature.on_closing()
         if self.store is not None and not self.store.close():
             print("The end of the last chat could not be written.", file=sys.stderr)
 
-    # Parts
+    # Keys
 
-    @property
-    def history(self) -> ChatRecorder:
-        """Where the chat on the screen is kept."""
-        return NullRecorder() if self.store is None or self.chat.temporary else self.store
+    def on_key(self, event: events.Key) -> None:
+        """Letters belong to the draft, even if something else has the keyboard."""
+        if event.is_printable:
+            self._hand_to_composer(event, events.Key(event.key, event.character))
 
-    def _cannot_keep(self, trouble: str) -> None:
-        """Called in another thread."""
-        is_over = self.store is not None and self.store.is_able
-        self.post_message(HistoryStatusChanged(trouble, is_over=is_over))
+    def on_paste(self, event: events.Paste) -> None:
+        """So does what is pasted."""
+        self._hand_to_composer(event, events.Paste(event.text))
 
-    @on(HistoryStatusChanged)
-    def history_trouble(self, event: HistoryStatusChanged) -> None:
-        """Say that what is said now is not kept, and why, or that it is again."""
-        self.state.not_kept = "" if event.is_over else event.text
-        self.tell(event.text, "warning" if event.is_over else "error")
-        self.show_state()
-
-    @property
-    def turn(self) -> Turn | None:
-        """The answer that is being written."""
-        return self._turns.current
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether an answer is generated."""
-        return self.turn is not None
-
-    # Commands
-
-    def _run_slash(self, typed: str, name: str, argument: str) -> None:
-        command = find_slash(name)
-        if command is None or (self.is_complete and not self.can_run(command.name)):
-            self.tell(f"There is no command /{name}. F1 lists them.", "warning")
-            return
-        self.composer.clear_sent(typed)
-        self.call_later(self.run_command, command.name, argument)
+    def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
+        if self.focused is None or isinstance(self.focused, Welcome):
+            event.stop()
+            self.composer.focus()
+            self.composer.post_message(copy)
 
     def _interrupt(self) -> None:
         """Copy what is selected, else stop; twice in a row leaves."""
@@ -193,26 +155,22 @@ class ChatScreen(ChatLayout):
             self._interrupted_at = time.monotonic()
             self.notify("ctrl+c again leaves the chat.", timeout=QUIT_WINDOW)
 
-    def copy(self, text: str) -> None:
-        """Copy text, and say how."""
-        self.chat_app.copy_to_clipboard(text)
-
-    # Sending
-
-    def on_key(self, event: events.Key) -> None:
-        """Letters belong to the draft, also where something else has the keyboard."""
-        if event.is_printable:
-            self._hand_to_composer(event, events.Key(event.key, event.character))
-
-    def on_paste(self, event: events.Paste) -> None:
-        """So does what is pasted."""
-        self._hand_to_composer(event, events.Paste(event.text))
-
-    def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
-        if self.focused is None or isinstance(self.focused, Welcome):
-            event.stop()
+    def _stop_or_cancel(self) -> None:
+        """What escape does: stop the answer, give up an edit, or what a feature does with it."""
+        if self.transcript.leave_blocks() or any(f.on_first_escape() for f in self.features):
+            return
+        if self.composer.escape(clears=False):
+            return
+        if self.turn is not None:
+            self.stop()
+        elif self.edits is not None:
+            self.edits = None
+            self.composer.replace_text("")
+            self.show_state()
+        elif not any(feature.on_escape() for feature in self.features):
             self.composer.focus()
-            self.composer.post_message(copy)
+
+    # The composer
 
     @on(Composer.Submitted)
     def submit(self, event: Composer.Submitted) -> None:
@@ -229,83 +187,23 @@ class ChatScreen(ChatLayout):
         self.composer.clear_sent(event.text)
         self.send(text, event.attachments)
 
+    def _run_slash(self, typed: str, name: str, argument: str) -> None:
+        command = find_slash(name)
+        if command is None or (self.features.is_complete and not self.can_run(command.name)):
+            self.tell(f"There is no command /{name}. F1 lists them.", "warning")
+            return
+        self.composer.clear_sent(typed)
+        self.call_later(self.run_command, command.name, argument)
+
     def _empty_enter(self) -> None:
         if self.state.trouble is not None:
             self.wake_daemon()
         elif self.state.must_pull:
             self.run_command("pull")
 
-    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """Send a prompt, or queue it while an answer runs."""
-        self.queue.push(self._draft.as_prompt(text, attachments))
-        self._turns.send_next()
-
-    def send_next(self) -> None:
-        """Send the first waiting prompt, if it can be sent now."""
-        self._turns.send_next()
-
-    def ask_again(self, parent: Message) -> None:
-        """Have a prompt answered once more."""
-        self._turns.ask_again(parent)
-
-    def continue_answer(self, message: Message) -> None:
-        """Have a broken-off answer gone on with."""
-        self._turns.continue_answer(message)
-
-    def stop(self) -> None:
-        """Stop the answer that runs, and keep its part."""
-        self._turns.stop()
-
-    def return_queue(self) -> None:
-        """Put waiting prompts back into the composer, with what the first of them edits."""
-        first = self.queue.first
-        if first is not None and first.edits is not None:
-            self._draft.edits = first.edits
-        self._turns.return_queue()
-
-    def wake_daemon(self) -> None:
-        """Look for the daemon now, and start it where it does not run."""
-        self.state.trouble = None
-        self.link.wake()
-        self.show_state()
-
-    def _stop_or_cancel(self) -> None:
-        """What escape does: stop the answer, give up an edit, or what a feature makes of it."""
-        if self.transcript.leave_blocks() or any(f.on_first_escape() for f in self.features):
-            return
-        if self.composer.escape(clears=False):
-            return
-        if self.turn is not None:
-            self.stop()
-        elif self._draft.cancel_edit():
-            self.show_state()
-        elif not any(feature.on_escape() for feature in self.features):
-            self.composer.focus()
-
-    def edit(self, message: Message, text: str = "") -> None:
-        """Put a prompt into the composer; sending it makes a new branch."""
-        self._draft.load(text or message.content, message.attachments, message)
-        self.composer.focus()
-        self.show_state()
-
-    @on(Composer.RecallQueued)
-    def recall_queued(self) -> None:
-        """Give the last waiting prompt back for editing."""
-        self._draft.take(self.queue.take_back())
-
-    @on(PromptQueue.TakenBack)
-    def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
-        """Put a waiting prompt before the draft, for editing."""
-        self._draft.take(event.prompt, before=self.composer.text)
-
-    @on(Composer.QuitRequested)
-    def quit_requested(self) -> None:
-        """ctrl+d where nothing is typed leaves, as in a shell."""
-        self.run_command("quit")
-
     @on(Composer.Changed)
     def draft_changed(self) -> None:
-        """Have the model loaded while the first words are typed."""
+        """Load the model while the first words are typed."""
         text = self.composer.text
         for feature in self.features:
             feature.on_draft_changed(text)
@@ -316,61 +214,36 @@ class ChatScreen(ChatLayout):
         self.run_worker(self.link.warm_up(model.name), group="warm")
         self.run_worker(import_markdown, thread=True, group="import")
 
-    # Chats
+    @on(Composer.RecallQueued)
+    def recall_queued(self) -> None:
+        """Give the last waiting prompt back for editing."""
+        self.take_back(self.queue.take_back())
 
-    def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
-        """Show another chat; a draft stays with its chat, or comes along where it had none."""
-        self._turns.leave()
-        self.return_queue()  # what waits was meant for the chat that is left
-        self._draft.leave_chat()
-        self.chat = chat
-        self.status_line.status = ChatStatus()
-        if chat.settings.model is not None:
-            self.state.want(chat.settings.model)
-        self.show_path(at=at)
-        for feature in self.features:
-            feature.on_chat_opened()
-        leaf = chat.leaf
-        if leaf is not None and leaf.is_open:
-            self._turns.take_up(leaf)
+    @on(PromptQueue.TakenBack)
+    def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
+        """Put a waiting prompt before the draft, for editing."""
+        self.take_back(event.prompt, before=self.composer.text)
 
-    def show_path(self, *, at: str | None = None) -> None:
-        """Draw the transcript from the chat's path again."""
-        running = self.turn.entry if self.turn is not None else None
-        self.transcript.load(path_entries(self.chat, running), at)
-        for feature in self.features:
-            feature.on_path_changed()
-        self.show_state()
+    @on(Composer.QuitRequested)
+    def quit_requested(self) -> None:
+        """ctrl+d in an empty composer leaves, as in a shell."""
+        self.run_command("quit")
 
-    # The daemon
+    @on(Composer.FollowRequested)
+    def follow_requested(self) -> None:
+        """Go to the end."""
+        self.transcript.follow()
 
-    @on(DaemonConnected)
-    def connected(self, event: DaemonConnected) -> None:
-        """The daemon answers: choose the model to talk to."""
-        self._warmed = None
-        self.state.connect(event.models)
-        for feature in self.features:
-            feature.on_connected()
-        self.send_next()
-        self.show_state()
+    # The welcome
 
-    @on(DaemonLost)
-    def lost(self, event: DaemonLost) -> None:
-        """The daemon is gone; the chat is not."""
-        self.state.lose(event.message, event.hint)
-        # A turn that runs tells by itself, when it has given up.
-        if self.transcript.entries and self.turn is None:
-            self.add_failure(event.message, event.hint, "enter starts it again")
-        self.return_queue()
-        self.show_state()
-
-    def add_failure(self, message: str, hint: str | None, keys: str) -> None:
-        """Say in the transcript what went wrong, and what to press."""
-        self.transcript.add(failure(message, hint, keys))
+    @on(Welcome.Left)
+    def back_to_draft(self) -> None:
+        """Let keys go to the draft again."""
+        self.composer.focus()
 
     @on(Welcome.Chosen)
     def offer_another(self, event: Welcome.Chosen) -> None:
-        """Offer another model to somebody who has none."""
+        """Offer another model for download."""
         self.state.choose(event.model)
         self.show_state()
 
@@ -380,6 +253,55 @@ class ChatScreen(ChatLayout):
         self.composer.focus()
         self._empty_enter()
 
+    # The transcript
+
+    @on(Transcript.BlockAction)
+    def block_action(self, event: Transcript.BlockAction) -> None:
+        """Do something with a block."""
+        for feature in self.features:
+            feature.on_block_action(event)
+
+    @on(Transcript.CursorMoved)
+    def cursor_moved(self, event: Transcript.CursorMoved) -> None:
+        """The block cursor moved."""
+        for feature in self.features:
+            feature.on_block_cursor(event)
+
+    @on(Transcript.LinkClicked)
+    def link_clicked(self, event: Transcript.LinkClicked) -> None:
+        """Open an address."""
+        for feature in self.features:
+            feature.on_link(event.address)
+
+    # The history and the daemon
+
+    @on(HistoryStatusChanged)
+    def history_trouble(self, event: HistoryStatusChanged) -> None:
+        """Say that chats are not saved now, and why, or that they are again."""
+        self.state.not_kept = "" if event.is_over else event.text
+        self.tell(event.text, "warning" if event.is_over else "error")
+        self.show_state()
+
+    @on(DaemonConnected)
+    def connected(self, event: DaemonConnected) -> None:
+        """Choose the model to talk to."""
+        self._warmed = None
+        self.state.connect(event.models)
+        for feature in self.features:
+            feature.on_connected()
+        self.send_next()
+        self.show_state()
+
+    @on(DaemonLost)
+    def lost(self, event: DaemonLost) -> None:
+        """The daemon does not answer; the chat stays."""
+        self.state.lose(event.message, event.hint)
+        # A turn that runs reports it by itself, when it has given up.
+        if self.transcript.entries and self.turn is None:
+            self.add_failure(event.message, event.hint, "enter starts it again")
+        self.return_queue()
+        self.show_state()
+
     @on(ModelMoved)
     def model_moved(self, event: ModelMoved) -> None:
         """The model's process changed."""
@@ -387,15 +309,30 @@ class ChatScreen(ChatLayout):
             self.state.loaded = event.model
             self.show_state()
 
-    # What the screen shows
+    @on(PullMoved)
+    def pull_moved(self, event: PullMoved) -> None:
+        """A download progressed."""
+        for feature in self.features:
+            feature.on_pull_moved(event.progress)
 
-    @property
-    def is_editing(self) -> bool:
-        """Whether the draft will replace a prompt."""
-        return self._draft.edits is not None
+    @on(GaugesMoved)
+    def gauges_moved(self, event: GaugesMoved) -> None:
+        """The daemon reported its figures."""
+        self._gauges = event.gauges
+        self.state.loaded_models = event.gauges.models
+        self.state.free_bytes = event.gauges.memory.available or None
+        for feature in self.features:
+            feature.on_gauges(event.gauges)
 
-    def _paint(self) -> None:
-        turn = self.turn
-        if turn is not None:
-            self.transcript.update_entry(turn.entry)
-            self._show_status(turn)
+    @on(PagesMoved)
+    def pages_moved(self, event: PagesMoved) -> None:
+        """The daemon reported what is in the KV cache."""
+        for feature in self.features:
+            feature.on_pages(event.pages)
+
+
+def _import_features() -> tuple[type[Feature], ...]:
+    """Everything the chat can do; slow the first time."""
+    from .feature_list import FEATURES
+
+    return FEATURES

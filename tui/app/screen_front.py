@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from textual.app import SuspendNotSupported
 from textual.screen import Screen
 
-from ..commands.chat_session import KEEPS, ModelPick, SummaryAction, SummaryRequest
-from ..commands.command_results import Done, Facts, Result
+from ..commands.chat_session import KEEPS, DraftPart, ModelPick, SummaryAction, SummaryRequest
+from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
 from ..compaction.context_prefill import warm_up
 from ..features.chat.composing_feature import ComposingFeature
 from ..features.context.compaction_feature import CompactionFeature
 from ..features.context.gauges_feature import GaugesFeature
-from ..features.history.resuming_feature import ResumingFeature
-from ..features.models.models_feature import ModelsFeature
+from ..features.history_feature import HistoryFeature
 from ..features.models.pulls_feature import PullsFeature
+from ..features.program_feature import ProgramFeature
+from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import LOCAL
-from ..screens.dialogs.line_input_screen import LEGEND
-from ..transcript.entries.entry import MessageEntry
+from ..transcript.entries.message_entry import MessageEntry
 
 if TYPE_CHECKING:
-    from ingle.daemon.client.model_types import LoadedModel, ModelEntries
+    from ingle.daemon.client.model_types import ModelEntries
     from ingle.daemon.client.routing_types import Explanation
 
     from ..chats.message import CompactionRecord, Message
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from ..gauges.prefill_cost import PrefillCost
     from ..history.chat_search import SearchHit
     from ..history.history_store import HistoryStore
-    from ..privacy.pii_scanner import PrivateSpan
-    from ..screens.dialogs.progress_screen import ProgressScreen
+    from ..privacy.private_span import PrivateSpan
+    from ..screens.questions import ProgressScreen
 
 R = TypeVar("R")
 
@@ -54,12 +55,15 @@ class ScreenFront:
         if isinstance(result, Facts):
             from ..screens.context.statistics_screen import StatisticsScreen
 
-            host.show_screen(StatisticsScreen(result.tables))
+            host.chat_app.push_screen(StatisticsScreen(result.tables))
+            return
+        if isinstance(result, CommandHelp):
+            host.feature(ProgramFeature).show_help(result.commands)
             return
         if result.changed == "path":
             host.show_path(at=result.at)
         elif result.changed == "pin":
-            self._mark_pin(result.at or "")
+            self._draw_pin(result.at or "")
         elif result.changed == "state":
             host.show_state()
         elif result.at is not None:
@@ -67,7 +71,7 @@ class ScreenFront:
         if result.sentence and not result.is_visible:
             host.tell(result.sentence, "warning" if result.is_warning else "information")
 
-    def _mark_pin(self, name: str) -> None:
+    def _draw_pin(self, name: str) -> None:
         entry, message = self._host.transcript.find_entry(name), self._host.chat.messages.get(name)
         if isinstance(entry, MessageEntry) and message is not None:
             entry.set_pinned(message.pinned)
@@ -81,14 +85,14 @@ class ScreenFront:
             if not answer.done():
                 answer.set_result(result)
 
-        self._host.show_screen(screen, answered)
+        self._host.chat_app.push_screen(screen, answered)
         return await answer
 
     # Questions
 
     async def confirm(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
         """Whether enter was pressed."""
-        from ..screens.dialogs.confirm_screen import ConfirmScreen
+        from ..screens.questions import ConfirmScreen
 
         return bool(await self._ask(ConfirmScreen(question, details, yes=yes, no=no)))
 
@@ -104,21 +108,20 @@ class ScreenFront:
         suggestions: Sequence[str] = (),
     ) -> str | None:
         """What was typed."""
-        from ..screens.dialogs.line_input_screen import LineInputScreen
+        from ..screens.questions import LineInputScreen
 
-        legend = legend or LEGEND
         screen = LineInputScreen(label, text, note=note, legend=legend, suggestions=suggestions)
         return await self._ask(screen)
 
     async def secret(self, label: str, *, note: str = "", legend: str = "") -> str | None:
         """What was typed unseen."""
-        from ..screens.dialogs.line_input_screen import LineInputScreen
+        from ..screens.questions import LineInputScreen
 
         return await self._ask(LineInputScreen(label, note=note, legend=legend, secret=True))
 
     async def long_text(self, title: str, text: str) -> str | None:
         """The text as it was changed."""
-        from ..screens.dialogs.text_editor import TextEditor
+        from ..screens.questions import TextEditor
 
         return await self._ask(TextEditor(title, text))
 
@@ -132,11 +135,11 @@ class ScreenFront:
         """A chat of the list, which can also be renamed, moved and deleted there."""
         from ..screens.chat_list_screen import ChatListScreen
 
-        return await self._ask(ChatListScreen(store, self._host, text, self._search_next))
-
-    def _search_next(self, text: str) -> None:
         # Once the list is closed: a screen cannot be pushed while another one is popped.
-        self._host.chat_app.call_later(self._host.run_command, "search", text)
+        def search(text: str) -> None:
+            self._host.call_later(self._host.run_command, "search", text)
+
+        return await self._ask(ChatListScreen(store, self._host, text, search))
 
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None:
         """A prompt to edit."""
@@ -154,10 +157,26 @@ class ScreenFront:
         """A model, and what to do with it."""
         from ..screens.model_picker import ModelPicker
 
-        speeds = await self._host.feature(ModelsFeature).speeds()
+        speeds = await self._speeds()
         rate = self._host.feature(PullsFeature).rate
         current = self._host.state.model_name
         return await self._ask(ModelPicker(listing, current, speeds=speeds, rate=rate))
+
+    async def _speeds(self) -> dict[str, float]:
+        """Tokens a second by model: of all kept chats, else of this one."""
+        store, loaded = self._host.store, self._host.state.loaded_models
+        speeds = {model.name: model.decode_rate for model in loaded if model.decode_rate}
+        speeds |= {
+            message.model: message.facts.speed
+            for message in self._host.chat.path
+            if message.facts.speed is not None
+        }
+        if store is not None:
+            # A history that cannot be read is reported elsewhere; the list does without.
+            with suppress(HistoryError):
+                known = await asyncio.to_thread(store.model_speeds)
+                speeds |= {name: speed.tokens_per_second for name, speed in known.items()}
+        return speeds
 
     async def pick_route(self, said: Explanation) -> str:
         """`local`, or a key of the consents."""
@@ -171,7 +190,7 @@ class ScreenFront:
         """What to do with the summary that is shown."""
         from ..screens.context.summary_screen import SummaryScreen
 
-        return await self._ask(SummaryScreen(record))
+        return await self._ask(SummaryScreen(record, self.in_editor))
 
     async def show_context(self, report: ContextReport) -> str | None:
         """The table of tokens; the message to go to."""
@@ -196,10 +215,10 @@ class ScreenFront:
     @contextmanager
     def long_task(self, title: str) -> Generator[ProgressScreen]:
         """A screen that shows what is reported."""
-        from ..screens.dialogs.progress_screen import ProgressScreen
+        from ..screens.questions import ProgressScreen
 
         screen = ProgressScreen(title)
-        self._host.show_screen(screen)
+        self._host.chat_app.push_screen(screen)
         try:
             yield screen
         finally:
@@ -216,22 +235,46 @@ class ScreenFront:
         """The draft with its files."""
         return await self._host.feature(ComposingFeature).full_draft()
 
+    def draft_part(self) -> DraftPart:
+        """The chip at the cursor, else the draft."""
+        return self._host.feature(ComposingFeature).draft_part()
+
+    async def in_editor(self, text: str) -> str:
+        """The text as the user's editor leaves it."""
+        from ..terminal.external_editor import EditorFailed, edit_text
+
+        app = self._host.chat_app
+        try:
+            try:
+                with app.suspend():
+                    edited = edit_text(text)
+            except SuspendNotSupported:
+                # The editor has a window of its own there, as on Windows.
+                edited = await asyncio.to_thread(edit_text, text)
+        except EditorFailed as error:
+            raise CommandRefused(str(error)) from None
+        app.refresh()
+        return edited
+
+    async def attach(self, mentions: Sequence[str]) -> Done:
+        """Put the mentions into the draft; without any, offer the files there are."""
+        composer = self._host.composer
+        composer.focus()
+        if not mentions:
+            composer.type_text("@")
+        for mention in mentions:
+            composer.type_text(f"{mention} ")
+            composer.completing.refuse()
+        return Done()
+
     def insert_template(self, template: Template) -> None:
         """Put a template into the draft."""
         self._host.feature(ComposingFeature).insert_template(template)
 
     def history_unlocked(self) -> None:
         """Resume what a chat that ended has left."""
-        self._host.feature(ResumingFeature).on_connected()
+        self._host.feature(HistoryFeature).on_connected()
         self._host.show_state()
-
-    def loaded_models(self) -> list[LoadedModel]:
-        """The models in memory."""
-        return self._host.feature(ModelsFeature).loaded
-
-    def free_bytes(self) -> int | None:
-        """Free RAM in bytes."""
-        return self._host.feature(ModelsFeature).free_bytes
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
         """What sending `messages` computes again."""
@@ -245,23 +288,34 @@ class ScreenFront:
         """Download a model in the background."""
         self._host.feature(PullsFeature).fetch(name, use=use)
 
-    def act_on_model(self, picked: ModelPick) -> None:
-        """Download, compare, or stop the download of a model."""
-        pulls, name = self._host.feature(PullsFeature), picked.model.name
-        if picked.action == "pull":
-            pulls.fetch(name)
-        elif picked.action == "cancel":
-            self._host.run_task(pulls.cancel(name), group="pulls")
-        else:
-            self._host.run_command(picked.action, name)
+    def shown_pull(self) -> str | None:
+        """The download that the bar shows."""
+        return self._host.feature(PullsFeature).shown
 
-    def model_chosen(self, name: str) -> None:
-        """Load the model, prefill the chat, and send what waits for it."""
-        self._host.run_task(self._host.feature(ModelsFeature).warm_up(name), group="warm")
+    async def cancel_pull(self, name: str) -> None:
+        """Stop a download for all."""
+        await self._host.feature(PullsFeature).cancel(name)
+
+    def compare(self, name: str) -> None:
+        """Open the comparison."""
+        self._host.run_command("compare", name)
+
+    def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
+        """Download the model, or load it, prefill the chat, and send what waits for it."""
+        if is_missing:
+            self.fetch(name, use=True)
+            return
+        self._host.run_worker(self._load(name), group="warm")
         self._host.send_next()
+
+    async def _load(self, name: str) -> None:
+        host = self._host
+        await host.link.warm_up(name)
+        if host.chat.leaf is not None and host.turn is None and host.state.model_name == name:
+            await warm_up(host.client, host.chat, name)
 
     def prefill(self) -> None:
         """Prefill the new view in the background."""
         host = self._host
         task = warm_up(host.client, host.chat, host.state.model_name)
-        host.run_task(task, group="compaction-warm-up")
+        host.run_worker(task, group="compaction-warm-up")

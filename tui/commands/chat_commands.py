@@ -1,4 +1,4 @@
-"""Commands of the open chat: branches, system prompt, sampling, templates."""
+"""Commands of the open chat: branches, system prompt, sampling, files, templates."""
 
 from __future__ import annotations
 
@@ -173,7 +173,30 @@ def think(session: ChatSession, effort: str) -> Done:
     return Done(f"Thinking in this chat: {effort or 'as the model does by itself'}.")
 
 
-# Texts
+# The draft
+
+
+async def attach(session: ChatSession, argument: str) -> Done:
+    """Send along with the prompt a file, a folder's listing, or the files of a pattern."""
+    from ..composing.file_mentions import mentions_of
+
+    mentions, missing = await asyncio.to_thread(mentions_of, argument, Path.cwd())
+    done = Done() if missing and not mentions else await session.front.attach(mentions)
+    if missing:
+        raise CommandRefused(" ".join(f"There is no file {name}." for name in missing))
+    return done
+
+
+async def editor(session: ChatSession, _argument: str) -> Done:
+    """Write the draft in the user's editor."""
+    front = session.front
+    if not front.is_person:
+        raise CommandRefused("/editor needs a terminal.")
+    part = front.draft_part()
+    edited = await front.in_editor(part.text)
+    if edited != part.text:
+        part.replace(edited)
+    return Done()
 
 
 async def template(session: ChatSession, name: str) -> Done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -14,7 +14,7 @@ from .command_results import CommandRefused, Done, Result
 
 if TYPE_CHECKING:
     from ingle.daemon.client.async_client import AsyncDaemonClient
-    from ingle.daemon.client.model_types import LoadedModel, ModelEntries
+    from ingle.daemon.client.model_types import ModelEntries
     from ingle.daemon.client.routing_types import Explanation
 
     from ..chats.chat import Chat
@@ -63,6 +63,13 @@ class SummaryRequest:
     chain: Sequence[CompactionRecord] | None = None
     replaces: str = ""
     batch: bool = False
+
+
+class DraftPart(NamedTuple):
+    """What of the draft the editor is given, and how to put in what it leaves."""
+
+    text: str
+    replace: Callable[[str], object]
 
 
 class LongTask(Protocol):
@@ -149,38 +156,44 @@ class FrontEnd(Protocol):
         """The unsent prompt as the model would read it, with its files; "" if there is none."""
         ...
 
+    def draft_part(self) -> DraftPart: ...
+
+    async def in_editor(self, text: str) -> str:
+        """The text as the user's editor leaves it; raises `CommandRefused`."""
+        ...
+
+    async def attach(self, mentions: Sequence[str]) -> Done:
+        """Send the mentioned files along; without any, let the user choose."""
+        ...
+
     def insert_template(self, template: Template) -> None: ...
 
     def history_unlocked(self) -> None:
         """Read what could not be read while the chats were locked."""
         ...
 
-    def loaded_models(self) -> list[LoadedModel]:
-        """The models in memory as last reported."""
-        ...
-
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
         """What sending `messages` computes again."""
-        ...
-
-    def free_bytes(self) -> int | None:
-        """Free RAM in bytes; None if unknown."""
         ...
 
     def fetch(self, name: str, *, use: bool = False) -> None:
         """Download a model; with `use` the chat waits for it."""
         ...
 
-    def act_on_model(self, picked: ModelPick) -> None:
-        """Download, compare, or stop the download of a model."""
+    def shown_pull(self) -> str | None:
+        """The model whose download is shown."""
         ...
+
+    async def cancel_pull(self, name: str) -> None: ...
+
+    def compare(self, name: str) -> None: ...
 
     def prefill(self) -> None:
         """Have the daemon prefill the view of the chat that the next prompt is sent with."""
         ...
 
-    def model_chosen(self, name: str) -> None:
-        """Load the chosen model and prefill the chat."""
+    def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
+        """Download the chosen model if it is missing, else load it and prefill the chat."""
         ...
 
 
@@ -224,6 +237,10 @@ class ChatSession(Protocol):
         ...
 
     def copy(self, text: str) -> None: ...
+
+    def can_run(self, name: str) -> bool:
+        """Whether the command of this name works here."""
+        ...
 
 
 def keep_settings(session: ChatSession) -> None:

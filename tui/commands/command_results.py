@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from .command_table import Command
+
 Rows = list[tuple[str, str]]
 
 
@@ -31,7 +33,14 @@ class Facts(msgspec.Struct, frozen=True, tag="facts"):
     tables: dict[str, Rows]
 
 
-Result = Done | Facts
+class CommandHelp(msgspec.Struct, frozen=True, tag="help"):
+    """The commands that work here, and those for which another front end is needed."""
+
+    commands: list[Command]
+    elsewhere: list[Command]
+
+
+Result = Done | Facts | CommandHelp
 
 
 class CommandRefused(Exception):

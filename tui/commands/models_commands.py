@@ -12,19 +12,22 @@ from ..gauges.model_switch_cost import (
     prefill_rate,
     view_tokens,
 )
-from ..session.context_length import parse_context
 from ..session.model_choice import custom_model, find_model
 from ..session.model_descriptions import fit_sentence, lacks_room
 from ..text import number_format
 from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
 
+LEAST_CONTEXT, MOST_CONTEXT = 256, 2**24
+
 
 async def model(session: ChatSession, reference: str) -> Done:
     """Answer with another model; without a name, choose from a list."""
     if reference:
         found = find_model(session.state.models, reference) or custom_model(reference)
-        return await use_model(session, found or _unlisted(reference))
+        # Downloading a model that the daemon does not list reports whether it exists.
+        unlisted = ModelEntry(name=reference, installed=False, state="available")
+        return await use_model(session, found or unlisted)
     listing = await session.client.models()
     session.state.models = listing.models
     picked = await session.front.pick_model(listing)
@@ -37,14 +40,33 @@ async def model(session: ChatSession, reference: str) -> Done:
             return await unload(session, picked.model.name)
         case "delete":
             return await delete(session, picked.model)
-        case _:
-            session.front.act_on_model(picked)
-            return Done()
+        case "pull":
+            session.front.fetch(picked.model.name)
+        case "cancel":
+            await session.front.cancel_pull(picked.model.name)
+        case "compare":
+            session.front.compare(picked.model.name)
+    return Done()
 
 
-def _unlisted(reference: str) -> ModelEntry:
-    """A model that the daemon does not list; downloading it reports whether it exists."""
-    return ModelEntry(name=reference, installed=False, state="available")
+async def pull(session: ChatSession, reference: str) -> Done:
+    """Download a model; without a name the chat's own, or offer to stop what is downloading."""
+    front, state = session.front, session.state
+    if reference:
+        front.fetch(reference)
+    elif state.must_pull and state.model_name is not None:
+        front.fetch(state.model_name, use=True)
+    elif (running := front.shown_pull()) is not None:
+        if await front.confirm(
+            f"Stop the download of {running}?",
+            "What arrived is kept: the next attempt goes on from there.",
+            yes="stops it",
+            no="lets it go on",
+        ):
+            await front.cancel_pull(running)
+    else:
+        raise CommandRefused("/pull NAME downloads a model.", "/model lists all.")
+    return Done()
 
 
 async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | None = None) -> Done:
@@ -80,22 +102,21 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
     ):
         return Done()
     talk_to(session, model)
-    front.fetch(model.name, use=True)
+    front.model_chosen(model.name, is_missing=True)
     return Done(done, "state", is_visible=True)
 
 
 def switch_cost(session: ChatSession, model: ModelEntry) -> ModelSwitchCost:
     """What it costs if `model` continues the chat."""
     state, path = session.state, session.chat.path
-    loaded = session.front.loaded_models()
     sizes = {entry.name: entry.parameters or 0 for entry in state.models}
     return estimate_switch_cost(
         model,
         current=state.model_name,
-        loaded=loaded,
+        loaded=state.loaded_models,
         tokens=view_tokens(path),
-        rate=prefill_rate(model, path, sizes, loaded),
-        free_bytes=session.front.free_bytes(),
+        rate=prefill_rate(model, path, sizes, state.loaded_models),
+        free_bytes=state.free_bytes,
     )
 
 
@@ -105,9 +126,7 @@ def talk_to(session: ChatSession, model: ModelEntry) -> None:
     state.wanted = model.name
     if state.model is None or state.model.name != model.name:
         state.choose(model)
-        state.loaded = next(
-            (m for m in session.front.loaded_models() if m.name == model.name), None
-        )
+        state.loaded = state.loaded_named(model.name)
     session.chat.settings.model = model.name
     keep_settings(session)
 
@@ -119,7 +138,7 @@ async def unload(session: ChatSession, reference: str) -> Done:
         raise CommandRefused("Say which model: /unload NAME.")
     if not reference:
         refuse_while_answering(session)
-    held = next((m for m in session.front.loaded_models() if m.name == name), None)
+    held = session.state.loaded_named(name)
     if held is None and session.state.model_name == name:
         held = session.state.loaded  # loaded since the daemon reported its figures
     if not await session.client.unload(name):
@@ -132,8 +151,9 @@ async def unload(session: ChatSession, reference: str) -> Done:
 async def ctx(session: ChatSession, argument: str) -> Done:
     """Load the model again with another context, after saying what that costs."""
     state = session.state
-    context = parse_context(argument)
-    if context is None:
+    digits = argument.replace(" ", "").replace(",", "").replace("_", "")
+    context = int(digits) if digits.isdecimal() else 0
+    if not LEAST_CONTEXT <= context <= MOST_CONTEXT:
         now = ""
         if state.loaded is not None and state.loaded.context:
             now = f"Now it has {number_format.tokens(state.loaded.context)}."
@@ -162,24 +182,22 @@ async def ctx(session: ChatSession, argument: str) -> Done:
 def _context_cost(session: ChatSession, name: str, context: int) -> str:
     """What is lost with the cache, and what the new context takes, a line each."""
     lines: list[str] = []
-    front, model = session.front, find_model(session.state.models, name)
+    model = find_model(session.state.models, name)
     cost = switch_cost(session, model) if model is not None else None
     if cost is not None and cost.tokens:
         time = f", about {number_format.duration(cost.seconds)}" if cost.seconds else ""
-        lines.append(
-            f"Its cache is lost: {number_format.tokens(cost.tokens)} tokens are read again{time}."
-        )
-    held = next((m for m in front.loaded_models() if m.name == name and m.kv_capacity), None)
-    if held is not None and held.kv_bytes:
+        tokens = number_format.tokens(cost.tokens)
+        lines.append(f"Its cache is lost: {tokens} tokens are prefilled again{time}.")
+    held = session.state.loaded_named(name)
+    if held is not None and held.kv_capacity and held.kv_bytes:
         takes = held.kv_bytes * context // held.kv_capacity
         now = number_format.size(held.kv_bytes)
         lines.append(f"The KV cache will take about {number_format.size(takes)}, now {now}.")
     if model is not None and model.context and context > model.context:
         trained = number_format.tokens(model.context)
         lines.append(f"It was trained for {trained} tokens; beyond that answers get worse.")
-    free = front.free_bytes()
-    if free:
-        lines.append(f"{number_format.size(free)} of RAM are available.")
+    if session.state.free_bytes:
+        lines.append(f"{number_format.size(session.state.free_bytes)} of RAM are available.")
     return "\n".join(lines) or "It takes the time of a start."
 
 

@@ -1,4 +1,4 @@
-"""Commands of the program itself: what is known about terminal, machine and daemon."""
+"""Commands of the program itself: help, and what is known about terminal, machine and daemon."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import shutil
 
 from . import doctor_report
 from .chat_session import ChatSession
-from .command_results import Facts
+from .command_results import CommandHelp, Facts
+from .command_table import COMMANDS
+
+
+def help_(session: ChatSession, _argument: str) -> CommandHelp:
+    """List the commands."""
+    here = [command for command in COMMANDS if session.can_run(command.name)]
+    return CommandHelp(here, [command for command in COMMANDS if command not in here])
 
 
 async def doctor(session: ChatSession, _argument: str) -> Facts:

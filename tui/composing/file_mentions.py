@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,30 @@ def as_mention(path: str) -> str:
     plain = find_mentions(f"@{path}")
     whole = len(plain) == 1 and plain[0].path == path and not plain[0].is_glob
     return f"@{path}" if whole else f'@"{path}"'
+
+
+def mentions_of(argument: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The mentions of the files and patterns that a command names, and names that are no files.
+
+    Names are separated as in a shell, unless all of it is one name. Reads the disk.
+    """
+    try:
+        words = shlex.split(argument)
+    except ValueError:
+        words = [argument]
+    if len(words) > 1 and resolve(argument, folder).exists():
+        words = [argument]
+    mentions: list[str] = []
+    missing: list[str] = []
+    for word in words:
+        path = resolve(word, folder)
+        if path.exists():
+            mentions.append(as_mention(shown_path(path, folder)))
+        elif any(mark in word for mark in "*?["):
+            mentions.append(f'@"{word}"' if " " in word else f"@{word}")
+        else:
+            missing.append(word)
+    return mentions, missing
 
 
 def resolve(path: str, folder: Path) -> Path:

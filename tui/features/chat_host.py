@@ -1,122 +1,342 @@
-"""`ChatHost`: what a feature may ask of the chat screen."""
+"""`ChatHost`: the open chat on the screen: its prompts, sent in turn, and their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
-from textual.screen import Screen
+from ingle.daemon.client.async_client import AsyncDaemonClient
 
-from ..commands.chat_session import ChatSession
+from ..chats.chat import Chat
+from ..chats.history_protocol import ChatRecorder, NullRecorder
+from ..chats.message import Attachment, Message
+from ..chats.queued_prompt import QueuedPrompt
+from ..chats.turn_request import TurnRequest
+from ..history.history_store import HistoryStore, open_history
+from ..session.answer_takeover import adopt_final_answer, take_over_answer
+from ..session.chat_entries import answer_failed, entry_of, failure, path_entries, place_of
+from ..session.chat_events import HistoryStatusChanged
+from ..session.chat_state import ChatState, ChatStatus
+from ..session.daemon_link import DaemonLink
+from ..session.turn import LOCAL, Turn
+from ..session.turn_messages import add_answer, add_prompt
+from ..settings.chat_folders import ChatFolders
+from ..settings.preferences import Preferences
+from ..terminal.render_throttle import RenderThrottle
+from ..transcript.entries.all_entries import AnswerEntry
+from .chat_layout import ChatLayout
+from .feature import Handler
 
-if TYPE_CHECKING:
-    from textual.app import App
-    from textual.worker import Worker
-
-    from ingle.daemon.client.model_types import PullProgress
-
-    from ..commands.command_results import Result
-    from ..commands.command_runner import Problem
-    from ..session.daemon_link import DaemonLink
-    from ..session.turn import Turn
-    from ..settings.preferences import Preferences
-    from ..transcript.view.transcript import Transcript
-    from ..widgets.composer.composer import Composer
-    from .feature import Feature
-
-F = TypeVar("F", bound="Feature")
-R = TypeVar("R")
+Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
-class ChatHost(ChatSession, Protocol):
-    """The chat screen, as its features see it; everything is used on the event loop."""
+class ChatHost(ChatLayout):
+    """What features see of the chat screen; everything is used on the event loop.
 
-    @property
-    def chat_app(self) -> App[None]: ...
+    One prompt is answered at a time; what is sent meanwhile waits in the queue.
+    """
 
-    @property
-    def link(self) -> DaemonLink: ...
-
-    @property
-    def preferences(self) -> Preferences:
-        """What the person set for the chat itself."""
-        ...
-
-    def set_preferences(self, preferences: Preferences) -> None:
-        """Go on with other preferences, and tell the features."""
-        ...
-
-    @property
-    def turn(self) -> Turn | None:
-        """The answer that is being written, if one is."""
-        ...
-
-    @property
-    def transcript(self) -> Transcript: ...
-
-    @property
-    def composer(self) -> Composer: ...
-
-    def feature(self, kind: type[F]) -> F:
-        """The feature of this class."""
-        ...
-
-    def tell(
-        self, text: str, severity: Literal["information", "warning", "error"] = "information"
+    def __init__(
+        self,
+        client: AsyncDaemonClient,
+        handlers: Mapping[str, Handler],
+        *,
+        model: str | None,
+        folders: ChatFolders | None,
+        temporary: bool,
+        preferences: Preferences,
+        start_daemon: Callable[[], None] | None,
     ) -> None:
-        """Show a sentence for a moment; it is never read as markup."""
-        ...
+        super().__init__(handlers, preferences, ChatState(wanted=model), Chat(temporary=temporary))
+        self.client = client
+        self.link = DaemonLink(client, self.post_message, start_daemon)
+        self.folders = folders
+        self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
+        self._throttle = RenderThrottle(self._paint)
+        self._entry: AnswerEntry | None = None
+        self._later: Callable[[], None] | None = None
+        self._saved_draft = ""
 
-    def run_task(self, task: Coroutine[Any, Any, None], *, group: str) -> Worker[None]:
-        """Run something in the background; it ends with the screen."""
-        ...
+    def _cannot_keep(self, trouble: str) -> None:
+        """Called in another thread."""
+        is_over = self.store is not None and self.store.is_able
+        self.post_message(HistoryStatusChanged(trouble, is_over=is_over))
 
-    def show_screen(
-        self, screen: Screen[R], done: Callable[[R | None], None] | None = None
-    ) -> None:
-        """Put a screen over the chat, and have its result when it is closed."""
-        ...
+    @property
+    def history(self) -> ChatRecorder:
+        """Where the open chat is kept; `NullRecorder` for a temporary one."""
+        return NullRecorder() if self.store is None or self.chat.temporary else self.store
 
-    async def present(self, running: Awaitable[Result]) -> None:
-        """Wait for a command, and show what it did or why it was refused."""
-        ...
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is generated."""
+        return self.turn is not None
 
-    def refuse(self, problem: Problem) -> None:
-        """Show why a command did nothing."""
-        ...
+    def copy(self, text: str) -> None:
+        """Copy text, and say how."""
+        self.chat_app.copy_to_clipboard(text)
 
-    def send_next(self) -> None:
-        """Send the first waiting prompt, if it can be sent now."""
-        ...
+    # The chat
 
-    def return_queue(self) -> None:
-        """Put waiting prompts back into the composer."""
-        ...
+    def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
+        """Show another chat; a draft stays with its chat, or comes along if it had no messages."""
+        if self.turn is not None and self.turn.is_watched:
+            self.turn.stop()  # another program asked for this answer: it is not cancelled
+            self._end(self.turn)
+        self.stop()
+        self.return_queue()  # what waits was meant for the chat that is left
+        self._leave_draft()
+        self.chat = chat
+        self.status_line.status = ChatStatus()
+        if chat.settings.model is not None:
+            self.state.want(chat.settings.model)
+        self.show_path(at=at)
+        for feature in self.features:
+            feature.on_chat_opened()
+        leaf = chat.leaf
+        if leaf is not None and leaf.is_open:
+            self._take_up(leaf)
+
+    def show_path(self, *, at: str | None = None) -> None:
+        """Draw the transcript from the chat's path again, and inform the features."""
+        self.transcript.load(path_entries(self.chat, self._entry), at)
+        for feature in self.features:
+            feature.on_path_changed()
+        self.show_state()
 
     def add_failure(self, message: str, hint: str | None, keys: str) -> None:
         """Say in the transcript what went wrong, and what to press."""
-        ...
+        self.transcript.add(failure(message, hint, keys))
 
-    def show_pull(self, progress: PullProgress | None) -> None:
-        """Show how far a download is, None where there is none."""
-        ...
+    # The draft
+
+    def save_draft(self) -> None:
+        """Write the draft and the waiting prompts, unless they are written already."""
+        text = self.composer.kept_draft(self.queue.texts)
+        if text != self._saved_draft:
+            self._saved_draft = text
+            self.history.save_draft(self.chat.id, text)
+
+    def edit(self, message: Message, text: str = "") -> None:
+        """Put a prompt into the composer; sending it makes a new branch."""
+        self.composer.load(text or message.content, message.attachments)
+        self.edits = message
+        self.composer.focus()
+        self.show_state()
+
+    def take_back(self, prompt: QueuedPrompt | None, before: str = "") -> None:
+        """Put a prompt that waited into the composer, above the text `before`."""
+        if prompt is not None:
+            self.edits = prompt.edits
+            text = "\n\n".join(filter(None, (prompt.text, before)))
+            self.composer.load(text, prompt.attachments)
+        self._mark_waiting()
+
+    def _leave_draft(self) -> None:
+        """Keep the draft with its chat; that of a chat without messages goes to the next one."""
+        self.edits = None
+        if self.chat.messages:
+            self.save_draft()
+            self.composer.text = ""
+        elif self._saved_draft:
+            self.history.save_draft(self.chat.id, "")
+        self._saved_draft = ""
+
+    # Sending
+
+    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Send a prompt, or queue it while an answer runs."""
+        self.queue.push(QueuedPrompt(text, attachments, self.edits))
+        self.edits = None
+        self.send_next()
+
+    def send_next(self) -> None:
+        """Send the first waiting prompt, or bring about what it waits for."""
+        state = self.state
+        self._mark_waiting()
+        if self.turn is not None or not self.features.is_complete:
+            return
+        if self._later is not None and state.can_ask:
+            later, self._later = self._later, None
+            later()
+            return
+        prompt = self.queue.first
+        if prompt is None:
+            return
+        if not self._can_ask():
+            if state.model is not None and state.connected and not state.model.writes:
+                self.return_queue()
+        elif all(feature.may_send(prompt) for feature in self.features):
+            self.queue.next()
+            self._ask(self._add_prompt(prompt))
+        self._mark_waiting()
+        self.show_state()
+
+    def _mark_waiting(self) -> None:
+        self.composer.queue_waiting = len(self.queue) > 0
+
+    def _can_ask(self) -> bool:
+        """Whether a model can be asked now; what is missing for that is brought about."""
+        state = self.state
+        if not state.connected:
+            self.wake_daemon()
+        elif state.model is not None and not state.model.writes:
+            self.run_command("model", state.model.name)  # which says why it does not chat
+        elif state.must_pull:
+            self.run_command("pull")
+        return state.can_ask
+
+    def wake_daemon(self) -> None:
+        """Look for the daemon now, and start it if it does not run."""
+        self.state.trouble = None
+        self.link.wake()
+        self.show_state()
+
+    def _add_prompt(self, prompt: QueuedPrompt) -> Message:
+        """The prompt as a message behind the last one, or in the place of the one it edits."""
+        chat = self.chat
+        message = add_prompt(chat, self.history, prompt.text, prompt.attachments, prompt.edits)
+        if prompt.edits is not None:
+            self.show_path()
+        else:
+            self.transcript.add(entry_of(chat, message))
+        return message
+
+    def return_queue(self) -> None:
+        """Put waiting prompts back into the composer: nothing is sent after a stop."""
+        self._later = None
+        waiting = self.queue.take_all()
+        if waiting:
+            self.edits = waiting[0].edits or self.edits
+            texts = [*(prompt.text for prompt in waiting), self.composer.text]
+            attachments = [given for prompt in waiting for given in prompt.attachments]
+            self.composer.load("\n\n".join(filter(None, texts)), attachments)
+        self._mark_waiting()
+
+    # Answers
+
+    def _ask(self, prompt: Message) -> None:
+        """Have the model answer the prompt, which is the last message of the path."""
+        request = TurnRequest.of(self.chat, self.state.model_name)
+        self._begin(self._add_answer(prompt.id), lambda turn: self._run(turn, request))
+
+    def ask_again(self, parent: Message) -> None:
+        """Generate another answer to a prompt; its other answers stay as branches."""
+
+        def ask() -> None:
+            self.chat.end_path_at(parent)
+            self.show_path()
+            self._ask(parent)
+
+        self._when_ready(ask)
+
+    def continue_answer(self, message: Message) -> None:
+        """Continue an interrupted answer, as another branch that begins alike."""
+
+        def ask() -> None:
+            self.chat.end_path_at(message)
+            request = TurnRequest.of(self.chat, self.state.model_name, continues=True)
+            answer = self._add_answer(message.parent, message)
+            self.show_path()
+            self._begin(answer, lambda turn: self._run(turn, request))
+
+        self._when_ready(ask)
+
+    def _when_ready(self, ask: Callable[[], None]) -> None:
+        """Ask now, or as soon as a model can be asked; until then the chat is as it was."""
+        state = self.state
+        if self._can_ask():
+            ask()
+        elif not state.connected or state.model is None or state.model.writes:
+            self._later = ask
+            self.tell("It is asked as soon as a model can answer.")
+
+    def _add_answer(self, parent: str | None, begun: Message | None = None) -> Message:
+        model = self.state.model_name or "model"
+        return add_answer(self.chat, self.history, model, parent, begun)
+
+    async def _run(self, turn: Turn, request: TurnRequest) -> None:
+        """Send the request as the features change it, unless the turn was stopped meanwhile."""
+        for feature in self.features:
+            request = await feature.prepare_request(request)
+        if turn.ending is None:
+            await turn.run(request)
+
+    def _take_up(self, answer: Message) -> None:
+        """Follow an answer that another program began, and may still write down."""
+        store = self.store
+        if store is None or self.chat.temporary:
+            self._begin(answer, lambda turn: turn.resume())
+            return
+        turn = self._begin(answer, lambda turn: self._take_over(turn, store), NullRecorder())
+        turn.is_watched = True
+
+    async def _take_over(self, turn: Turn, store: HistoryStore) -> None:
+        if not await take_over_answer(turn, store):
+            self.run_worker(self._settle(turn.message, store), group="settle")
+
+    async def _settle(self, message: Message, store: HistoryStore) -> None:
+        changed = await adopt_final_answer(message, store)
+        if changed and self.chat.messages.get(message.id) is message:
+            self.show_path()
+
+    def _begin(self, answer: Message, follow: Follow, history: ChatRecorder | None = None) -> Turn:
+        """Show the answer as it grows, from what it has already, and record it in `history`."""
+        drawn = self.transcript.find_entry(answer.id)
+        if drawn is not None:
+            self.transcript.drop(drawn)  # as it was before it grows again
+        place = place_of(self.chat, answer)
+        entry = AnswerEntry(answer.model, LOCAL, id=answer.id, created=answer.created, place=place)
+        if answer.reasoning:
+            entry.append_reasoning(answer.reasoning)
+        if answer.content:
+            entry.append(answer.content)
+        self.transcript.add(entry)
+        self.transcript.follow()
+        turn = Turn(self.client, history or self.history, answer, entry, self._throttle.request)
+        self.turn, self._entry = turn, entry
+        self.run_worker(self._follow(turn, follow(turn)), group="turn")
+        for feature in self.features:
+            feature.on_turn_started(turn)
+        self.show_state()
+        return turn
+
+    async def _follow(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
+        await following
+        if self.turn is turn:
+            self._end(turn)
+
+    def _paint(self) -> None:
+        if self.turn is not None and self._entry is not None:
+            self.transcript.update_entry(self._entry)
+            self.show_status(self.turn)
+
+    def _end(self, turn: Turn) -> None:
+        entry = self._entry
+        self.turn = self._entry = None
+        self._throttle.flush()
+        if entry is not None:
+            self.transcript.update_entry(entry)
+            if not turn.text:
+                self.transcript.drop(entry)
+        if turn.error is not None:
+            self.transcript.add(answer_failed(turn.error))
+        if turn.ending in ("stopped", "failed"):
+            self.return_queue()
+        for feature in self.features:
+            feature.on_turn_ended(turn)
+        self.show_state(turn)
+        self.send_next()
 
     def stop(self) -> None:
         """Stop the answer that runs, and keep its part."""
-        ...
+        turn = self.turn
+        if turn is not None:
+            turn.stop()
+            self.run_worker(self._cancel(turn), group="cancel")
+            self._end(turn)
 
-    def show_path(self, *, at: str | None = None) -> None:
-        """Draw the transcript from the chat's path again, and tell the features."""
-        ...
-
-    def show_state(self) -> None:
-        """Bring title, status line and hints up to date."""
-        ...
-
-    def can_run(self, name: str) -> bool:
-        """Whether some feature answers this command."""
-        ...
-
-    def run_command(self, name: str, argument: str = "") -> None:
-        """Run a command of `commands.py`."""
-        ...
+    async def _cancel(self, turn: Turn) -> None:
+        error = await turn.cancel()
+        if error is not None:
+            self.tell(error.message, "warning")

@@ -1,4 +1,4 @@
-"""`Feature`: one capability of the chat, with the commands it answers and the events it hears."""
+"""`Feature`: one capability of the chat, with the commands and events it handles."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ Handler = Callable[[str], Awaitable[None] | None]
 class Feature:
     """Does nothing by itself; a capability overrides what it needs.
 
-    A feature is made before the screen is mounted, and everything slow that it needs is imported
-    where it is used: the first key must not wait for it.
+    What is slow to import is imported where it is used, so that no key waits for it.
     """
 
     def __init__(self, host: ChatHost) -> None:
         self.host = host
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The commands it answers, by the names in `commands.py`."""
+        """The commands it handles, by their names."""
         return {}
 
     def on_ready(self) -> None:
@@ -44,10 +43,10 @@ class Feature:
         """Another branch, an edit, a compaction or its undoing: what is sent next has changed."""
 
     def on_connected(self) -> None:
-        """The daemon answers, and told its models."""
+        """The daemon answers, and its models are known."""
 
     def on_escape(self) -> bool:
-        """Escape was pressed while no answer runs; True where that meant something here."""
+        """Escape was pressed while no answer runs; True if it was handled."""
         return False
 
     def may_send(self, prompt: QueuedPrompt) -> bool:
@@ -55,45 +54,45 @@ class Feature:
         return True
 
     async def prepare_request(self, request: TurnRequest) -> TurnRequest:
-        """What is asked in the place of `request`, which is on its way to the daemon."""
+        """The request to send in the place of `request`."""
         return request
 
     def on_first_escape(self) -> bool:
-        """Escape was pressed; True where it closed something that lies over the chat."""
+        """Escape was pressed; True if it closed something that lies over the chat."""
         return False
 
     def on_state(self) -> None:
-        """Title, status line and hints are brought up to date."""
+        """Title, status line and hints are drawn again."""
 
     def on_block_action(self, event: Transcript.BlockAction) -> None:
-        """Something is to be done with a block of the transcript."""
+        """An action on a block of the transcript was chosen."""
 
     def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
-        """The block cursor is elsewhere."""
+        """The block cursor moved."""
 
     def on_link(self, address: str) -> None:
         """An address in the transcript is to be opened."""
 
     def on_pull_moved(self, progress: PullProgress) -> None:
-        """A download got further, or is over; it may be another client's."""
+        """A download progressed or ended; it may be another client's."""
 
     def on_turn_started(self, turn: Turn) -> None:
-        """A prompt is on its way."""
+        """A prompt is being sent."""
 
     def on_turn_ended(self, turn: Turn) -> None:
         """An answer is complete, stopped or failed; it is in the chat already."""
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
-        """The daemon told its figures, a few times a second while something moves."""
+        """The daemon reported its figures, a few times a second while something changes."""
 
     def on_pages(self, pages: PagesEvent) -> None:
-        """The daemon told which page of the model's KV cache holds what."""
+        """The daemon reported which page of the model's KV cache holds what."""
 
     def on_draft_changed(self, text: str) -> None:
-        """Somebody typed."""
+        """The draft changed."""
 
     def on_preferences(self, preferences: Preferences) -> None:
-        """The person set something else; what is set at the start is in `host.preferences`."""
+        """A preference changed; those of the start are in `host.preferences`."""
 
     def on_closing(self) -> None:
         """The chat is left; nothing asynchronous will run any more."""

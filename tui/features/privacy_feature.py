@@ -8,8 +8,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from textual.css.query import NoMatches
-
 from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.routing_types import RoutingState
 
@@ -69,21 +67,18 @@ class PrivacyFeature(Feature):
 
     def on_connected(self) -> None:
         """See `Feature`."""
-        self.host.run_task(self._learn_routes(), group="routing")
+        self.host.run_worker(self._learn_routes(), group="routing")
 
     async def _learn_routes(self) -> None:
         self.routing = await routing_of(self.host)
         self._show_route()
 
     def _show_route(self) -> None:
-        try:
-            screen, route = self.host.composer.screen, self.route
-        except NoMatches:  # the daemon's answer came while the chat was being closed
-            return
-        for line in screen.query(RouteLine):
-            line.route = route
-        for bar in screen.query(TitleBar):
-            bar.route = route
+        # There are none if the daemon's answer comes while the chat is being closed.
+        for line in self.host.query(RouteLine):
+            line.route = self.route
+        for bar in self.host.query(TitleBar):
+            bar.route = self.route
 
     async def prepare_request(self, request: TurnRequest) -> TurnRequest:
         """See `Feature`: what leaves has been looked at, and where the policy says so, shown."""
@@ -100,7 +95,7 @@ class PrivacyFeature(Feature):
             self._show(None)
         elif self._timer is None:
             # Behind the key's own repaint, and once for all keys until then.
-            self._timer = self.host.composer.set_timer(SCAN_SECONDS, self._look)
+            self._timer = self.host.set_timer(SCAN_SECONDS, self._look)
 
     def on_closing(self) -> None:
         """See `Feature`."""
@@ -124,7 +119,7 @@ class PrivacyFeature(Feature):
         elif self._patterns_ready and "@" not in draft and sum(map(len, texts)) <= QUICK:
             self._show(_found_in(texts))
         else:
-            self.host.run_task(self._look_in_thread(draft, texts), group="privacy")
+            self.host.run_worker(self._look_in_thread(draft, texts), group="privacy")
 
     async def _look_in_thread(self, draft: str, texts: list[str]) -> None:
         if "@" in draft:
@@ -156,7 +151,7 @@ class PrivacyFeature(Feature):
             return
         draft = self.host.composer.text
         if draft.strip() and not draft.startswith("/"):
-            self.host.run_task(self._preview_route(draft), group="route")
+            self.host.run_worker(self._preview_route(draft), group="route")
         else:
             line.route = self.route
 
@@ -174,8 +169,7 @@ class PrivacyFeature(Feature):
             line.route = previewed(self.route, said)
 
     def _line(self) -> RouteLine | None:
-        screen = self.host.composer.screen
-        return next(iter(screen.query(RouteLine).results()), None)
+        return next(iter(self.host.query(RouteLine)), None)
 
 
 def _found_in(texts: list[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,6 @@ class ProgramFeature(Feature):
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
-            "help": lambda _: self.help(),
             "keys": lambda _: self.keys(),
             "settings": lambda _: self.settings(),
             "doctor": lambda _: self.doctor(),
@@ -46,7 +45,7 @@ class ProgramFeature(Feature):
         """Take over the user's keys, and keep every change of the theme, whichever way it came."""
         app = self.host.chat_app
         self._theme = app.theme
-        app.theme_changed_signal.subscribe(self.host.composer, self._keep_theme)
+        app.theme_changed_signal.subscribe(self.host, self._keep_theme)
         if self._keys_file is not None:
             self._keys = load_keys(self._keys_file)
             app.set_keymap(self._keys.keymap())
@@ -78,10 +77,6 @@ class ProgramFeature(Feature):
         folders = self.host.folders
         return None if folders is None else folders.config / KEYS_FILE
 
-    @property
-    def _commands(self) -> list[Command]:
-        return [command for command in COMMANDS if self.host.can_run(command.name)]
-
     def keys_of(self, command: Command) -> tuple[str, ...]:
         """The keys that run a command here."""
         return self._keys.keys_of(command)
@@ -96,7 +91,7 @@ class ProgramFeature(Feature):
     def _keep(self, name: str, value: str | bool | int) -> None:
         folders = self.host.folders
         if folders is not None:
-            self.host.run_task(self._remember(folders.config, name, value), group="remember")
+            self.host.run_worker(self._remember(folders.config, name, value), group="remember")
 
     async def _remember(self, folder: Path, name: str, value: str | bool | int) -> None:
         try:
@@ -114,7 +109,7 @@ class ProgramFeature(Feature):
         app, host = self.host.chat_app, self.host
         folder = None if host.folders is None else host.folders.config
         themes = sorted(app.available_themes)
-        self.host.show_screen(
+        self.host.chat_app.push_screen(
             SettingsScreen(host.preferences, themes, app.theme, folder, self._change)
         )
 
@@ -140,27 +135,28 @@ class ProgramFeature(Feature):
 
     # Help
 
-    def help(self) -> None:
-        """Show the keys of where the reader is, and every command."""
-        from ..screens.help_screen import HelpScreen
+    def show_help(self, commands: Sequence[Command]) -> None:
+        """Show the keys of what has the focus, and the commands."""
+        from ..screens.filtered_table import HelpScreen
 
         app = self.host.chat_app
         focused = app.focused or self.host.composer
         here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
         title = getattr(focused, "HELP_TITLE", "Where you are")
-        self.host.show_screen(HelpScreen(here, self._commands, self.keys_of, title=title))
+        self.host.chat_app.push_screen(HelpScreen(here, commands, self._keys, title=title))
 
     def keys(self) -> None:
         """Show which key runs what."""
-        from ..screens.keys_screen import KeysScreen
+        from ..screens.filtered_table import KeysScreen
 
-        self.host.show_screen(KeysScreen(self._commands, self._keys, self._keys_file))
+        commands = [command for command in COMMANDS if self.host.can_run(command.name)]
+        self.host.chat_app.push_screen(KeysScreen(commands, self._keys, self._keys_file))
 
     def doctor(self) -> None:
         """Show what is known about terminal, machine and daemon."""
         from ..screens.doctor_screen import DoctorScreen
 
-        self.host.show_screen(DoctorScreen(self.host, self._devices))
+        self.host.chat_app.push_screen(DoctorScreen(self.host, self._devices))
 
 
 def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:

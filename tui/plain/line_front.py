@@ -7,17 +7,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..chats.automatic_title import shorten
-from ..commands.chat_session import KEEPS, ModelPick, SummaryAction, SummaryRequest
-from ..commands.command_results import CommandRefused, Done, Facts, Result
+from ..commands.chat_session import KEEPS, DraftPart, ModelPick, SummaryAction, SummaryRequest
+from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
 from ..compaction.compaction_planner import last_size
+from ..composing.file_mentions import find_mentions
 from ..gauges.context_counter import ContextCounter
 from ..gauges.context_usage import Role
 from ..gauges.prefill_cost import PrefillCost
 from ..privacy.chat_route import LOCAL, kinds_found, part_name
 from ..text import number_format
+from .attached_files import read_files
 
 if TYPE_CHECKING:
-    from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry
+    from ingle.daemon.client.model_types import ModelEntries, ModelEntry
     from ingle.daemon.client.routing_types import Explanation
 
     from ..chats.message import CompactionRecord, Message
@@ -70,10 +72,22 @@ class LineFront:
                 for name, value in rows:
                     self._output.line(f"{name}: {value}" if name else value)
             return
+        if isinstance(result, CommandHelp):
+            self._write_help(result)
+            return
         if result.sentence:
             self._output.line(result.sentence)
         if result.at is not None and result.changed != "pin":
             self._session.read_out(result.at)
+
+    def _write_help(self, commands: CommandHelp) -> None:
+        line = self._output.line
+        line("Write a prompt and press enter. A line that ends in \\ goes on in the next.")
+        for command in commands.commands:
+            line(f"{command.usage}: {command.help}.")
+        elsewhere = [f"/{command.slash}" for command in commands.elsewhere if command.slash]
+        line(f"On the full screen only: {', '.join(elsewhere)}.")
+        line("Ctrl+C stops an answer. Ctrl+D leaves.")
 
     # Questions
 
@@ -193,8 +207,7 @@ class LineFront:
         acts = ["Edit it in your editor", "Make it again with a focus", "Undo it"]
         index = self._reader.choose("What about it?", acts)
         if index == 0:
-            text = self._reader.in_editor(record.summary)
-            return None if text is None else SummaryAction("edit", text.strip())
+            return SummaryAction("edit", (await self.in_editor(record.summary)).strip())
         if index == 1:
             return SummaryAction("redo", self._reader.ask("Take special care of: "))
         return SummaryAction("undo") if index == 2 else None
@@ -259,6 +272,30 @@ class LineFront:
         """Nothing: a prompt is sent as soon as it is typed."""
         return ""
 
+    def draft_part(self) -> DraftPart:
+        """An empty draft; what is written is sent."""
+        return DraftPart("", self._send_written)
+
+    def _send_written(self, text: str) -> None:
+        text = text.strip()
+        if text:
+            self._output.line(f"You: {text}")
+            self._session.send(text)
+
+    async def in_editor(self, text: str) -> str:
+        """The text as the user's editor leaves it."""
+        return self._reader.in_editor(text)
+
+    async def attach(self, mentions: Sequence[str]) -> Done:
+        """Read the files now."""
+        if not mentions:
+            raise CommandRefused("Say which file: /attach FILE.")
+        text = " ".join(mentions)
+        promised = [mention.path for mention in find_mentions(text)]
+        attachments, _ = read_files(self._session, text, promised)
+        self._session.attachments += attachments
+        return Done("It goes along with the next prompt." if attachments else "")
+
     def insert_template(self, template: Template) -> None:
         """Ask for what belongs into the places of a template, and send it."""
         from ..composing.prompt_templates import PLACE
@@ -269,14 +306,6 @@ class LineFront:
     def history_unlocked(self) -> None:
         """Complete what a chat that ended has left."""
         self._then(self._session.read_history())
-
-    def loaded_models(self) -> list[LoadedModel]:
-        """None: this front end does not follow the daemon's figures."""
-        return []
-
-    def free_bytes(self) -> int | None:
-        """Unknown."""
-        return None
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
         """Unknown."""
@@ -292,15 +321,22 @@ class LineFront:
         return counter, counter.use(last_size(session.chat)[1], session.chat.settings.sampling)
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Download a model; one that the chat is to use is offered first."""
-        session = self._session
-        self._then(session.models.offer_pull() if use else session.models.pull(name))
+        """Download a model after the command."""
+        self._then(self._session.models.pull(name))
 
-    def act_on_model(self, picked: ModelPick) -> None:
+    def shown_pull(self) -> str | None:
+        """None: downloads are waited for."""
+
+    async def cancel_pull(self, name: str) -> None:
         """Nothing: the list offers only to use a model."""
 
-    def model_chosen(self, name: str) -> None:
-        """Nothing: the next prompt loads it."""
+    def compare(self, name: str) -> None:
+        """Nothing: the list offers only to use a model."""
+
+    def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
+        """Offer to download a missing model; the next prompt loads one that is here."""
+        if is_missing:
+            self._then(self._session.models.offer_pull())
 
     def prefill(self) -> None:
         """Have the daemon prefill the new view."""

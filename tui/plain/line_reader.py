@@ -1,4 +1,4 @@
-"""`LineReader`: where prompts and choices are typed."""
+"""`LineReader`: reads prompts, choices and passphrases from the standard input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import signal
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TextIO
 
+from ..commands.command_results import CommandRefused
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from .plain_output import PlainOutput
@@ -29,8 +31,7 @@ class LineReader:
         self._source = source or sys.stdin
         self._is_first = True
         self.is_person = self._source.isatty()
-        if self.is_person:
-            _load_readline()
+        self._readline = _load_readline() if self.is_person else None
 
     def prompt(self, label: str) -> str | None:
         """What is typed behind `label`, None at the end of the input."""
@@ -44,11 +45,8 @@ class LineReader:
 
     def edit(self, label: str, text: str) -> str | None:
         """What `text`, of one line, was changed to; None at the end of the input."""
-        try:
-            import readline
-        except ImportError:  # not on Windows: it is typed anew
-            return self._line(label)
-        if not self.is_person:
+        readline = self._readline
+        if readline is None:  # it is typed anew
             return self._line(label)
         readline.set_startup_hook(lambda: readline.insert_text(text))
         try:
@@ -58,14 +56,9 @@ class LineReader:
 
     def remember(self, prompts: Iterable[str]) -> None:
         """Offer earlier prompts, the oldest first, to the key up."""
-        if not self.is_person:
-            return
-        try:
-            import readline
-        except ImportError:  # not on Windows
-            return
-        for prompt in prompts:
-            readline.add_history(prompt.replace("\n", " "))
+        if self._readline is not None:
+            for prompt in prompts:
+                self._readline.add_history(prompt.replace("\n", " "))
 
     def choose(self, title: str, choices: list[str]) -> int | None:
         """The index of the choice whose number is typed, None for none of them."""
@@ -99,15 +92,15 @@ class LineReader:
         except EOFError:
             return ""
 
-    def in_editor(self, text: str) -> str | None:
-        """The text as it was left in the user's editor; None if that failed."""
+    @staticmethod
+    def in_editor(text: str) -> str:
+        """The text as the user's editor leaves it; raises `CommandRefused`."""
         from ..terminal.external_editor import EditorFailed, edit_text
 
         try:
             return edit_text(text)
         except EditorFailed as error:
-            self._output.error(str(error))
-            return None
+            raise CommandRefused(str(error)) from None
 
     def _line(self, label: str) -> str | None:
         if not self.is_person:
@@ -144,13 +137,14 @@ def _interruptible() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _load_readline() -> None:
-    """Let `input` edit lines; without it, it reads them as they come."""
+def _load_readline() -> ModuleType | None:
+    """Let `input` edit lines; None on Windows, where it reads them as they come."""
     try:
         import readline
     except ImportError:
-        return
+        return None
     # What is pasted must not run as several prompts one after the other. A simple terminal would
     # show what asks for that.
     pasting = "off" if os.environ.get("TERM", "dumb") == "dumb" else "on"
     readline.parse_and_bind(f"set enable-bracketed-paste {pasting}")
+    return readline

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -14,8 +15,8 @@ from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
 from ..chats.turn_request import TurnRequest
 from ..commands.chat_session import FrontEnd
-from ..commands.command_runner import PROBLEMS
-from ..commands.command_table import parse_slash
+from ..commands.command_runner import PROBLEMS, run
+from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.privacy_commands import routing_of
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import request_with_consent, route_to
@@ -24,10 +25,10 @@ from ..session.turn import Turn
 from ..session.turn_messages import add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
-from .attached_files import Files
+from ..transcript.entries.all_entries import AnswerEntry
+from .attached_files import read_mentioned
 from .line_front import LineFront
 from .line_reader import LineReader
-from .plain_commands import PlainCommands
 from .plain_compaction import PlainCompaction
 from .plain_models import PlainModels
 from .plain_output import PlainOutput
@@ -41,6 +42,8 @@ YOU = "You"
 LONG_PROMPT = 2000
 """Tokens of prefill that are worth a line."""
 SHOWN_MESSAGES = 4
+PATIENCE = 2.0
+"""Seconds to wait for an answer that the daemon has finished."""
 INTERRUPTED = 130
 """128 and the number of the signal, as shells count."""
 
@@ -75,11 +78,9 @@ class PlainSession:
         self.is_answering = False
         self.attachments: list[Attachment] = []
         """What is sent along with the next prompt."""
-        self.files = Files(self)
         self.front: FrontEnd = LineFront(self)
         self._compaction = PlainCompaction(self)
         self.models = PlainModels(self, start_daemon)
-        self._commands = PlainCommands(self)
         self._later: list[Coroutine[Any, Any, object]] = []
         self._over = False
         self._interrupted = False
@@ -113,10 +114,6 @@ class PlainSession:
             return INTERRUPTED
         return 1 if self.output.failures and not self.reader.is_person else 0
 
-    def leave(self) -> None:
-        """End after this command."""
-        self._over = True
-
     def _interrupt(self) -> bool:
         """Handle ctrl+c: if the input is a pipe, it ends the program; whether it does."""
         self._interrupted = self._over = not self.reader.is_person
@@ -141,11 +138,29 @@ class PlainSession:
     async def _handle(self, text: str) -> None:
         slash = parse_slash(text)
         if slash is not None:
-            await self._commands.run(*slash)
+            await self._run_command(*slash)
         else:
             self.send(text)
         while self._later:
             await self._later.pop(0)
+
+    async def _run_command(self, name: str, argument: str) -> None:
+        command = find_slash(name)
+        if command is None:
+            self.output.error(f"There is no command /{name} here.", "/help lists them.")
+        elif command.name == "quit":
+            self._over = True
+        elif not command.is_shared:
+            self.output.error(f"/{name} is there on the full screen only.")
+        else:
+            if command.group == "Models":
+                await self.models.refresh()
+            result = run(command, self, argument)
+            self.front.present(await result if isinstance(result, Awaitable) else result)
+
+    def can_run(self, name: str) -> bool:
+        """Whether the command of this name works here."""
+        return name == "quit" or any(one.is_shared for one in COMMANDS if one.name == name)
 
     def then(self, task: Coroutine[Any, Any, object]) -> None:
         """Run `task` after the command."""
@@ -169,11 +184,19 @@ class PlainSession:
         """Offer earlier prompts to the key up, and complete what an earlier program has left."""
         if self.store is None or self.store.database.is_locked:
             return
-        from .unfinished_answers import complete_unfinished
+        from ..session.answer_takeover import open_answers
 
         try:
             self.reader.remember(reversed(self.store.prompts()))
-            await complete_unfinished(self)
+            async for chat, message in open_answers(self.store):
+                turn = Turn(self.client, self.store, message, AnswerEntry(""), lambda: None)
+                # What comes is kept; the rest is taken up when the chat is opened.
+                with suppress(TimeoutError):
+                    given = self.store.given(message.id)
+                    await asyncio.wait_for(turn.resume(given), PATIENCE)
+                state = "is still being written" if turn.ending is None else "is there now"
+                last = f"The last answer in “{chat.title}” {state}"
+                self.output.line(f"{last}; /open shows the chats.")
         except HistoryError as error:
             self.output.error(error.message, error.hint)
 
@@ -248,7 +271,7 @@ class PlainSession:
     ) -> None:
         if not await self.models.can_ask():
             return
-        files = self.files.of(text)
+        files = read_mentioned(self, text)
         if files is None:
             return
         attachments = (*attachments, *self.attachments, *files)
@@ -301,7 +324,7 @@ class PlainSession:
         await self._finish(turn, follow())
 
     def _turn(self, message: Message, history: ChatRecorder) -> Turn:
-        entry = SentenceWriter(message.model, self.output)
+        entry = SentenceWriter(self.output)
         turn = Turn(self.client, history, message, entry, lambda: self._show_progress(turn))
         return turn
 
@@ -348,4 +371,4 @@ class PlainSession:
             self.output.news(f"Model is thinking, {number_format.tokens(turn.tokens)} tokens.")
         elif turn.prompt_tokens - turn.cached_tokens > LONG_PROMPT:
             new = number_format.tokens(turn.prompt_tokens - turn.cached_tokens)
-            self.output.news(f"Model is reading {new} tokens.")
+            self.output.news(f"Prefill of {new} tokens.")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from ..text.terminal_safe_text import clean
-from ..transcript.entries.answer_entry import AnswerEntry
 from .plain_output import PlainOutput
 
 SPEAKER = "Model"
 
 
-class SentenceWriter(AnswerEntry):
-    """What a `Turn` tells its entry goes to the output, once."""
+class SentenceWriter:
+    """An `AnswerWriter` whose output is written once."""
 
-    def __init__(self, model: str, output: PlainOutput) -> None:
-        super().__init__(model)
+    def __init__(self, output: PlainOutput) -> None:
         self._output = output
         self._is_unfinished = False
 

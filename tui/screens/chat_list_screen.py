@@ -43,7 +43,7 @@ class ChatListScreen(ModalScreen[str | None]):
     """Ends with the id of the chosen chat, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+g", "cancel", "Close", show=False, priority=True),
+        Binding("escape,ctrl+g", "dismiss", "Close", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
         Binding("down", "move(1)", "Down", show=False, priority=True),
         Binding("pageup", "move(-10)", "Page up", show=False, priority=True),
@@ -176,10 +176,6 @@ class ChatListScreen(ModalScreen[str | None]):
         text = self.query_one(Input).value
         self.dismiss(None)
         self._on_search(text)
-
-    def action_cancel(self) -> None:
-        """End without a choice."""
-        self.dismiss(None)
 
     def _act(self, action: Callable[[ChatSummary], Awaitable[str | None]]) -> None:
         """Do something with the highlighted chat, and highlight the chat that it returns, or it."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import ClassVar
 
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, Vertical
+from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -18,9 +20,16 @@ from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
+from ..privacy.chat_route import route_to
+from ..session.chat_entries import answer_failed, entry_of, path_entries
+from ..session.turn import Turn
+from ..session.turn_messages import add_answer, add_prompt
 from ..terminal.render_throttle import RenderThrottle
+from ..text import number_format
+from ..text.terminal_safe_text import clean
+from ..transcript.entries.all_entries import AnswerEntry
 from ..transcript.markdown.markdown_preload import import_markdown
-from ..widgets.compared_model import ComparedModel
+from ..transcript.view.transcript import Transcript
 from ..widgets.composer.composer import Composer
 
 SIDE_BY_SIDE = 100
@@ -29,6 +38,143 @@ KEYS = "enter asks both · alt+1 or alt+2 goes on with one · esc keeps both"
 TOGETHER = "They answer at the same time and share the machine."
 IN_TURN = "No room for both: they answer in turn, loaded anew."
 SHORT_KEYS = "alt+1 alt+2 picks one · esc keeps both"
+
+NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
+"""What the daemon says of a model that has no room beside those that answer."""
+
+
+class ComparedModel(Vertical):
+    """One of the models: writes one branch of the chat, which ends at `leaf`.
+
+    `changed` requests a drawing.
+    """
+
+    transcript = getters.query_one(Transcript)
+
+    def __init__(
+        self,
+        number: int,
+        model: str,
+        client: AsyncDaemonClient,
+        chat: Chat,
+        history: ChatRecorder,
+        changed: Callable[[], None],
+    ) -> None:
+        super().__init__(classes="compared" if number == 1 else "compared -second")
+        self.model = model
+        self.leaf = chat.leaf
+        self.turn: Turn | None = None
+        self._entry = AnswerEntry(model)
+        self._number = number
+        self._client = client
+        self._chat = chat
+        self._history = history
+        self._changed = changed
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="compared-title")
+        yield Transcript()
+
+    def on_mount(self) -> None:
+        """Begin with what was said before."""
+        transcript = self.transcript
+        transcript.can_focus = False
+        for entry in path_entries(self._chat):
+            transcript.add(entry)
+        self.show_facts()
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is answering."""
+        return self.turn is not None and self.turn.ending is None
+
+    def ask(self, prompt: Message) -> TurnRequest:
+        """Take a prompt that is in the chat; what it returns is to be passed to `run` at once."""
+        self._chat.end_path_at(prompt)
+        request = TurnRequest.of(self._chat, self.model)
+        self.transcript.add(entry_of(self._chat, prompt))
+        self._begin(prompt)
+        return request
+
+    def _begin(self, prompt: Message) -> None:
+        answer = self.leaf = add_answer(self._chat, self._history, self.model, prompt.id)
+        route = route_to(self._client.endpoint)
+        words = f"{route.mark} {route.word.lower()}"
+        self._entry = AnswerEntry(answer.model, words, id=answer.id, created=answer.created)
+        self.transcript.add(self._entry)
+        self.transcript.follow()
+        self.turn = Turn(self._client, self._history, answer, self._entry, self._changed)
+
+    async def run(self, request: TurnRequest) -> bool:
+        """Answer; False where there is no room for this model beside the other one."""
+        turn = self.turn
+        assert turn is not None
+        await turn.run(request)
+        self.paint()
+        if turn.error is not None and turn.error.code in NO_ROOM and not turn.text:
+            return False
+        self._settle(turn)
+        return True
+
+    async def run_again(self, request: TurnRequest) -> None:
+        """Answer, now that there is room."""
+        turn = self.turn
+        assert turn is not None
+        assert turn.message.parent is not None
+        prompt = self._chat.messages[turn.message.parent]
+        self.transcript.drop(self._entry)
+        self._chat.remove(turn.message)
+        self._history.remove_message(self._chat.id, turn.message.id)
+        self._begin(prompt)
+        if not await self.run(request) and self.turn is not None:
+            self._settle(self.turn)
+
+    def _settle(self, turn: Turn) -> None:
+        if turn.error is not None:
+            self.transcript.add(answer_failed(turn.error))
+        self.show_facts()
+
+    async def stop(self) -> None:
+        """Stop its answer, and keep the part."""
+        turn = self.turn
+        if turn is not None and turn.ending is None:
+            turn.stop()
+            self.paint()
+            await turn.cancel()
+
+    def paint(self) -> None:
+        """Draw the growing answer."""
+        if self.turn is not None and self.is_mounted:
+            self.transcript.update_entry(self._entry)
+            self.show_facts()
+
+    def show_facts(self) -> None:
+        """Name the model and its figures."""
+        line = Content.assemble(
+            (f" {self._number} ", "bold $primary"),
+            (clean(self.model), "bold"),
+            "  ",
+            (self._facts(), "$muted"),
+        )
+        self.query_one(".compared-title", Static).update(line)
+
+    def _facts(self) -> str:
+        turn = self.turn
+        if turn is None:
+            return ""
+        if turn.ending is None and turn.first_token_seconds is None:
+            if turn.loading is not None and turn.loading < 1:
+                return f"starting {number_format.percent(turn.loading)}"
+            return "prefill" if turn.prompt_tokens else "waiting"
+        parts = [
+            number_format.speed(turn.speed) if turn.speed else "",
+            f"first {number_format.duration(turn.first_token_seconds)}"
+            if turn.first_token_seconds is not None
+            else "",
+            f"{number_format.tokens(turn.tokens)} token{'' if turn.tokens == 1 else 's'}",
+            turn.ending if turn.ending in ("stopped", "failed") else "",
+        ]
+        return " · ".join(part for part in parts if part)
 
 
 class CompareScreen(Screen[Message | None]):
@@ -118,22 +264,16 @@ class CompareScreen(Screen[Message | None]):
 
     def _prompts(self, event: Composer.Submitted) -> list[Message]:
         """The prompt in each branch: one message where they have not parted yet."""
-        prompts: dict[str | None, Message] = {}
-        if not self._chat.messages:
-            self._history.add_chat(self._chat)
+        prompts: dict[str, Message] = {}
         for side in self._sides:
-            parent = side.leaf.id if side.leaf is not None else None
-            if parent not in prompts:
-                prompt = Message(
-                    role="user",
-                    content=event.text.strip(),
-                    attachments=event.attachments,
-                    parent=parent,
+            leaf = "" if side.leaf is None else side.leaf.id
+            if leaf not in prompts:
+                if side.leaf is not None:
+                    self._chat.end_path_at(side.leaf)
+                prompts[leaf] = add_prompt(
+                    self._chat, self._history, event.text.strip(), event.attachments
                 )
-                self._chat.add(prompt)
-                self._history.add_message(self._chat.id, prompt)
-                prompts[parent] = prompt
-        return [prompts[side.leaf.id if side.leaf is not None else None] for side in self._sides]
+        return [prompts["" if side.leaf is None else side.leaf.id] for side in self._sides]
 
     async def _answer(self, requests: list[TurnRequest]) -> None:
         pairs = list(zip(self._sides, requests, strict=True))

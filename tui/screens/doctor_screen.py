@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ..commands import doctor_report
 from ..commands.doctor_report import Fact
 from ..text.terminal_safe_text import clean
+from .dialog import Dialog
 
 if TYPE_CHECKING:
     from ingle.daemon.client.daemon_types import DeviceGauges
@@ -25,32 +25,29 @@ if TYPE_CHECKING:
 NAME_WIDTH = 13
 AROUND = 8
 """Lines of the dialog that are not facts."""
-HINT = "y copies it all  ·  esc closes"
 
 
-class DoctorScreen(ModalScreen[None]):
-    """Asks everybody, and shows what they said; nothing of it leaves this machine by itself."""
+class DoctorScreen(Dialog[None]):
+    """Shows the facts as they come; nothing of them leaves this machine by itself."""
 
     DEFAULT_CSS = """
     DoctorScreen VerticalScroll { height: auto; max-height: 36; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,q", "dismiss", "Close", show=False),
+        Binding("enter,q", "dismiss", "Close", show=False),
         Binding("y", "copy", "Copy", show=False),
     ]
 
     def __init__(self, session: ChatSession, devices: list[DeviceGauges]) -> None:
-        super().__init__()
+        super().__init__("Doctor", "y copies it all  ·  esc closes")
         self._session = session
         self._devices = devices
         self._facts: list[Fact] = []
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(Content("Doctor").stylize("bold $primary"), classes="dialog-title")
-            with VerticalScroll():
-                yield Static("Looking …", id="facts", markup=False)
-            yield Static(Content(HINT).stylize("$muted"), classes="dialog-hint")
+    def body(self) -> ComposeResult:
+        """The facts."""
+        with VerticalScroll():
+            yield Static("Looking …", id="facts", markup=False)
 
     def on_mount(self) -> None:
         """Ask."""

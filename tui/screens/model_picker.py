@@ -46,7 +46,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+o", "leave", "Close", show=False, priority=True),
+        Binding("escape,ctrl+o", "dismiss", "Close", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
         Binding("down", "move(1)", "Down", show=False, priority=True),
         Binding("enter", "choose('use')", "Use", show=False, priority=True),
@@ -231,10 +231,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
     def action_move(self, step: int) -> None:
         """Go up or down, past the headings."""
         options = self.query_one(OptionList)
-        if step < 0:
-            options.action_cursor_up()
-        else:
-            options.action_cursor_down()
+        (options.action_cursor_up if step < 0 else options.action_cursor_down)()
 
     def action_change_focus(self) -> None:
         """From the filter to the list, where letters are keys, and back."""
@@ -268,7 +265,3 @@ class ModelPicker(ModalScreen[ModelPick | None]):
         if model.state in WARM:
             actions.add("unload")
         return actions
-
-    def action_leave(self) -> None:
-        """End without a choice."""
-        self.dismiss(None)

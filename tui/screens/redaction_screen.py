@@ -29,7 +29,7 @@ class RedactionScreen(ModalScreen[str | None]):
     """Ends with the text to copy, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "close", "Close", show=False),
+        Binding("escape,q", "dismiss", "Close", show=False),
         Binding("space", "mask", "Mask or show", show=False),
         Binding("a", "mask_all", "All", show=False),
         Binding("y", "copy", "Copy", show=False),
@@ -118,7 +118,3 @@ class RedactionScreen(ModalScreen[str | None]):
     def action_copy(self) -> None:
         """End with the text as it is shown."""
         self.dismiss(redact(self._text, self._findings, self._shown))
-
-    def action_close(self) -> None:
-        """End with nothing."""
-        self.dismiss(None)

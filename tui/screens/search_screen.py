@@ -45,7 +45,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
     """Ends with the chosen hit, or None. Older searches give way to newer ones."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+r", "cancel", "Close", show=False, priority=True),
+        Binding("escape,ctrl+r", "dismiss", "Close", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
         Binding("down", "move(1)", "Down", show=False, priority=True),
         Binding("pageup", "move(-5)", "Page up", show=False, priority=True),
@@ -108,10 +108,6 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         if self._hits:
             place = (options.highlighted or 0) + lines
             options.highlighted = max(0, min(len(self._hits) - 1, place))
-
-    def action_cancel(self) -> None:
-        """End without a choice."""
-        self.dismiss(None)
 
     def _look(self, text: str) -> None:
         helping = parse_query(text).is_empty

@@ -10,13 +10,12 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..settings.preferences import FILE, Preferences
+from .dialog import Dialog
 
 Value = str | bool | int
 NAME_WIDTH = 26
@@ -34,28 +33,21 @@ class Setting:
 
 ON_OFF = (True, False)
 SETTINGS = (
-    Setting("motion", "Motion", "Smooth scrolling and whatever else moves", (True, False)),
-    Setting(
-        "enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", (True, False)
-    ),
+    Setting("motion", "Motion", "Smooth scrolling and whatever else moves", ON_OFF),
+    Setting("enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", ON_OFF),
     Setting("gauges", "Gauges", "Memory, cache and speed beside the chat; F4 goes on", ON_OFF),
     Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
     Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
-    Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", (True, False)),
-    Setting(
-        "compact_at",
-        "Compact at",
-        "Percent of the context, at most",
-        tuple(range(50, 96, 5)),
-    ),
+    Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", ON_OFF),
+    Setting("compact_at", "Compact at", "Percent of the context, at most", range(50, 96, 5)),
 )
 
 
-class SettingsScreen(ModalScreen[None]):
-    """`change` is told of every new value at once, and returns all preferences as they are then."""
+class SettingsScreen(Dialog[None]):
+    """`change` is called with every new value at once, and returns all preferences."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f2", "dismiss", "Close", show=False, priority=True),
+        Binding("f2", "dismiss", "Close", show=False, priority=True),
         Binding("right,space", "step(1)", "Next", show=False, priority=True),
         Binding("left", "step(-1)", "Previous", show=False, priority=True),
     ]
@@ -68,23 +60,19 @@ class SettingsScreen(ModalScreen[None]):
         folder: Path | None,
         change: Callable[[str, Value], Preferences],
     ) -> None:
-        super().__init__()
+        where = "not kept" if folder is None else f"kept in {folder / FILE}"
+        super().__init__("Settings", f"←→ change  ·  esc closes  ·  {where}")
         choice = Setting("theme", "Theme", "The colours; shown at once", themes)
         self._settings = (choice, *SETTINGS)
         self._preferences = preferences._replace(theme=theme)
-        self._folder = folder
         self._change = change
 
-    def compose(self) -> ComposeResult:
-        hint = "←→ change  ·  esc closes  ·  "
-        where = "not kept" if self._folder is None else f"kept in {self._folder / FILE}"
-        with Vertical(classes="dialog"):
-            yield Static(Content("Settings").stylize("bold $primary"), classes="dialog-title")
-            yield OptionList(*(Option(self._line(setting)) for setting in self._settings))
-            if self._preferences.trouble:
-                trouble = Content(f"! {self._preferences.trouble}").stylize("$warning")
-                yield Static(trouble, classes="dialog-hint")
-            yield Static(Content(hint + where).stylize("$muted"), classes="dialog-hint")
+    def body(self) -> ComposeResult:
+        """The settings, and what is wrong with their file."""
+        yield OptionList(*(Option(self._line(setting)) for setting in self._settings))
+        if self._preferences.trouble:
+            trouble = Content(f"! {self._preferences.trouble}").stylize("$warning")
+            yield Static(trouble, classes="dialog-hint")
 
     def _line(self, setting: Setting) -> Content:
         value = getattr(self._preferences, setting.name)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ..chats.message import MessageFacts
 from ..history.database.history_errors import HistoryError
 
 if TYPE_CHECKING:
+    from ..chats.chat import Chat
     from ..chats.message import Message
     from ..history.history_store import HistoryStore
     from .turn import Turn
@@ -17,6 +20,22 @@ POLL = 0.3
 """Seconds between two looks at what another program writes."""
 NAME_LOOKS = 6
 """How often to look for the name of an answer that was begun a moment ago."""
+
+
+async def open_answers(store: HistoryStore) -> AsyncGenerator[tuple[Chat, Message]]:
+    """The answers that an earlier program left open and the daemon may still have.
+
+    Those that never reached the daemon are ended. Raises `HistoryError`.
+    """
+    for answer in await asyncio.to_thread(store.unfinished):
+        if answer.generation is None:
+            store.end_message(answer.message, "interrupted", MessageFacts())
+            continue
+        chat = await asyncio.to_thread(store.load, answer.chat)
+        message = chat.messages.get(answer.message) if chat is not None else None
+        if chat is not None and message is not None:
+            message.generation = answer.generation
+            yield chat, message
 
 
 async def take_over_answer(turn: Turn, store: HistoryStore) -> bool:

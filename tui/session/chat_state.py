@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ingle.daemon.client.model_types import LoadedModel, ModelEntry
 
+from ..chats.chat import Chat
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from .model_choice import choose_model
 from .turn import Turn
+
+if TYPE_CHECKING:
+    from ..history.history_store import HistoryStore
 
 
 class ChatStatus(msgspec.Struct, frozen=True):
@@ -37,6 +42,10 @@ class ChatState:
     models: list[ModelEntry] = field(default_factory=list[ModelEntry])
     model: ModelEntry | None = None
     loaded: LoadedModel | None = None
+    loaded_models: list[LoadedModel] = field(default_factory=list[LoadedModel])
+    """The models in memory as last reported; the plain chat does not follow these reports."""
+    free_bytes: int | None = None
+    """Available RAM, None before the first report."""
     pulling: str | None = None
     not_kept: str = ""
     """Why chats are not written down, "" where they are."""
@@ -65,6 +74,10 @@ class ChatState:
         if self.trouble is not None:
             return "enter starts the daemon again"
         return f"enter downloads {self.model_name}" if self.must_pull else "Message"
+
+    def loaded_named(self, name: str) -> LoadedModel | None:
+        """The process of the model of this name, as last reported."""
+        return next((model for model in self.loaded_models if model.name == name), None)
 
     def connect(self, models: list[ModelEntry]) -> None:
         """The daemon answers and has these models."""
@@ -105,10 +118,10 @@ class ChatState:
             speed=previous.speed if turn is None else turn.speed,
             first_token=previous.first_token if turn is None else turn.first_token_seconds,
             context_used=previous.context_used if turn is None else turn.context_used,
-            context=self._context(turn),
+            context=self.context(turn),
         )
 
-    def _context(self, turn: Turn | None) -> int:
+    def context(self, turn: Turn | None) -> int:
         """The context that is really there, else the one the model promises."""
         if turn is not None and turn.context:
             return turn.context
@@ -145,6 +158,14 @@ class ChatState:
         if loaded.state == "failed":
             return "could not start", False, True
         return loaded.state, loaded.state == "ready", False
+
+
+class ChatView(NamedTuple):
+    """What the widgets around the transcript show; `store` is None if chats are not kept."""
+
+    state: ChatState
+    chat: Chat
+    store: HistoryStore | None = None
 
 
 def key_hints(busy: bool, width: int, enter_sends: bool = True) -> str:

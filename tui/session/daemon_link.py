@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from typing import TypeVar
 from urllib.parse import quote
 
 from textual.message import Message
@@ -14,7 +13,7 @@ from textual.message import Message
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry, PullProgress
+from ingle.daemon.client.model_types import LoadedModel, PullProgress
 from ingle.daemon.client.sse_parser import ServerSentEvent
 
 from ..text.terminal_safe_text import clean
@@ -22,8 +21,6 @@ from .chat_events import DaemonConnected, DaemonLost, GaugesMoved, ModelMoved, P
 
 RETRY_SECONDS = 5.0
 """How often a lost daemon is looked for when nobody asks."""
-
-T = TypeVar("T")
 
 
 class DaemonLink:
@@ -40,14 +37,9 @@ class DaemonLink:
         self._start_daemon = start_daemon
         self._wake = asyncio.Event()
         self._may_start = True
-        self._connected = asyncio.Event()
+        self.connected = False
         self._pages_of: str | None = None
         self._pages_moved = asyncio.Event()
-
-    @property
-    def connected(self) -> bool:
-        """Whether the daemon answered last time."""
-        return self._connected.is_set()
 
     def wake(self) -> None:
         """Try again at once, and start the daemon where it does not run: the user asked for it."""
@@ -72,8 +64,8 @@ class DaemonLink:
                 lost: ClientError = DaemonUnreachable("The daemon closed the connection.")
             except ClientError as error:
                 lost = error
-            if self._connected.is_set():
-                self._connected.clear()
+            if self.connected:
+                self.connected = False
                 # A daemon that was restarted by somebody else is back at once.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), 0.3)
@@ -101,23 +93,15 @@ class DaemonLink:
     async def _connect(self) -> None:
         """Tell the models; starts the daemon where it does not answer. Raises `ClientError`."""
         try:
-            models = await self.models()
+            models = (await self._client.models()).models
         except DaemonUnreachable:
             if self._start_daemon is None or not self._may_start:
                 raise
             self._may_start = False
             await in_thread(self._start_daemon)
-            models = await self.models()
-        self._connected.set()
+            models = (await self._client.models()).models
+        self.connected = True
         self._post(DaemonConnected(models))
-
-    async def models(self) -> list[ModelEntry]:
-        """The models there are; raises `ClientError`."""
-        return (await self.listing()).models
-
-    async def listing(self) -> ModelEntries:
-        """The models there are, the downloads that run, room on the disk; raises `ClientError`."""
-        return await self._client.models()
 
     async def _follow(self) -> None:
         """Follow the stream to its end, in another form whenever `watch_pages` asks for one."""
@@ -155,13 +139,6 @@ class DaemonLink:
             self._post(PagesMoved(self._client.decode_event(event, PagesEvent)))
         elif event.event == "pull":
             self._post(PullMoved(self._client.decode_event(event, PullProgress)))
-
-    async def pull(self, model: str, moved: Callable[[PullProgress], None]) -> ModelEntry:
-        """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
-
-        The download belongs to the daemon: cancelling this leaves it running.
-        """
-        return await self._client.pull(model, moved)
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import Protocol
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
@@ -24,15 +25,33 @@ from ..chats.message import Ending, Message, MessageFacts
 from ..chats.turn_request import TurnRequest
 from ..privacy.chat_route import route_to
 from ..text import number_format
-from ..transcript.entries.answer_entry import AnswerEntry
 
 SPEED_WINDOW = 2.0
 """Seconds over which the live speed is taken."""
 LOCAL = "⌂ local"
 
 
+class AnswerWriter(Protocol):
+    """Shows an answer as it grows."""
+
+    def append(self, text: str) -> None: ...
+    def append_reasoning(self, text: str, tokens: int = 0) -> None: ...
+
+    def answered_by(self, model: str) -> None:
+        """Name the model of another machine that answers."""
+        ...
+
+    def annotate(self, note: str) -> None:
+        """Show the figures of the answer."""
+        ...
+
+    def finish(self, ending: str = "") -> None:
+        """End the answer, with a note if it did not end by itself."""
+        ...
+
+
 class Turn:
-    """Follows one generation into its message and entry; `changed` is called after every event.
+    """Follows one generation into its message and writer; `changed` is called after every event.
 
     What the answer holds already is not asked for again: a generation is taken up behind it. One
     that `is_watched` belongs to another program, as far as is known.
@@ -43,7 +62,7 @@ class Turn:
         client: AsyncDaemonClient,
         history: ChatRecorder,
         message: Message,
-        entry: AnswerEntry,
+        writer: AnswerWriter,
         changed: Callable[[], None],
     ) -> None:
         self._client = client
@@ -56,7 +75,7 @@ class Turn:
         self._skip = 0
         self._skip_thoughts = 0
         self.message = message
-        self.entry = entry
+        self._writer = writer
         self.is_watched = False
         self.tokens = 0
         self.prompt_tokens = 0
@@ -192,7 +211,7 @@ class Turn:
         if self.tokens:
             return f"thinking, {number_format.tokens(self.tokens)} tokens"
         new = self.prompt_tokens - self.cached_tokens
-        return f"reading {number_format.tokens(new)} tokens" if new > 0 else ""
+        return f"prefill of {number_format.tokens(new)} tokens" if new > 0 else ""
 
     def _take(self, event: GenerationEvent) -> None:
         match event:
@@ -201,7 +220,7 @@ class Turn:
             case RouteTaken():
                 self.routed = event
                 if event.target:
-                    self.entry.answered_by(event.target)
+                    self._writer.answered_by(event.target)
             case StartedEvent():
                 self.loading = None
                 self.prompt_tokens = event.prompt_tokens
@@ -214,7 +233,7 @@ class Turn:
             case FinishedEvent():
                 self._finish(event)
         if self.ending is None:
-            self.entry.annotate(self.summary())
+            self._writer.annotate(self.summary())
 
     def _take_thought(self, thought: ReasoningEvent) -> None:
         self.tokens += thought.tokens
@@ -223,7 +242,7 @@ class Turn:
         if text:
             self.message.reasoning += text
             self._history.append(self.message.id, reasoning=text)
-            self.entry.append_reasoning(text, thought.tokens)
+            self._writer.append_reasoning(text, thought.tokens)
 
     def _take_text(self, delta: DeltaEvent) -> None:
         now = time.monotonic()
@@ -235,7 +254,7 @@ class Turn:
         if text:
             self.message.content += text
             self._history.append(self.message.id, text)
-            self.entry.append(text)
+            self._writer.append(text)
         self._samples.append((now, self.tokens))
         while len(self._samples) > 2 and self._samples[0][0] < now - SPEED_WINDOW:
             self._samples.pop(0)
@@ -278,8 +297,8 @@ class Turn:
         message.facts = self._facts()
         self.error = error
         self._history.end_message(message.id, ending, message.facts)
-        self.entry.annotate(self.summary())
-        self.entry.finish(ending_note(message))
+        self._writer.annotate(self.summary())
+        self._writer.finish(ending_note(message))
         self._changed()
 
 

@@ -10,7 +10,11 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from ..chats.chat import Chat
 from ..privacy.chat_route import ChatRoute, route_to
+from ..session.chat_entries import branch_of
+from ..session.chat_state import ChatState, ChatView
+from ..text.terminal_safe_text import clean
 
 NARROW, WIDE = 70, 110
 LEAST_TITLE = 12
@@ -19,17 +23,10 @@ LEAST_TITLE = 12
 class TitleBar(Widget):
     """One line at the top; what matters least goes first where there is little room.
 
-    `place` is the branch as in `2/3`, `kept` a word for where the chat is written, which stands out
-    with `trouble`; `good` is whether the model is ready.
+    `pulls` is the number of downloads that run.
     """
 
-    chat_title: reactive[str] = reactive("")
-    place: reactive[str] = reactive("")
-    model: reactive[str] = reactive("")
-    model_state: reactive[str] = reactive("")
-    good: reactive[bool] = reactive(False)
-    kept: reactive[str] = reactive("")
-    trouble: reactive[bool] = reactive(False)
+    view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
     pulls: reactive[int] = reactive(0)
     route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
 
@@ -41,29 +38,28 @@ class TitleBar(Widget):
     def render(self) -> RenderResult:
         width = self.size.width
         head = Content.assemble((" ingle", "bold $primary"))
+        chat = self.view.chat
+        chat_title, branch = clean(chat.title), branch_of(chat)
+        place = f" ⎇ {branch}" if branch else ""
         for parts in self._choices(width):
             right = _joined(parts)
             room = width - head.cell_length - right.cell_length - 4
-            least = min(LEAST_TITLE, len(self.chat_title)) + len(self._place())
+            least = min(LEAST_TITLE, len(chat_title)) + len(place)
             if room >= least or parts is _LAST:
                 break
         else:  # pragma: no cover - the choices end with an empty one
             right, room = Content(""), width
-        title = Content(self.chat_title).truncate(max(0, room - len(self._place())), ellipsis=True)
-        left = Content.assemble(head, "  ", title, (self._place(), "$secondary"))
+        title = Content(chat_title).truncate(max(0, room - len(place)), ellipsis=True)
+        left = Content.assemble(head, "  ", title, (place, "$secondary"))
         gap = " " * max(1, width - left.cell_length - right.cell_length - 1)
         return Content.assemble(left, gap, right).truncate(width)
-
-    def _place(self) -> str:
-        return f" ⎇ {self.place}" if self.place else ""
 
     def _choices(self, width: int) -> Sequence[list[Content]]:
         """What may stand at the right, the longest first."""
         pulls = [Content.assemble((self._pulls(width >= WIDE), "$primary"))] if self.pulls else []
-        kept = [self._kept()] if self.kept else []
+        kept = self._kept()
         route = [Content(f"{self.route.mark} {self.route.word.lower()}").stylize("$muted")]
-        long_model = [self._model(with_state=True)] if self.model else []
-        model = [self._model(with_state=False)] if self.model else []
+        long_model, model = self._model(with_state=True), self._model(with_state=False)
         if width < NARROW:
             return [kept + pulls + route, kept + pulls, kept, _LAST]
         return [
@@ -74,13 +70,35 @@ class TitleBar(Widget):
             _LAST,
         ]
 
-    def _model(self, *, with_state: bool) -> Content:
-        mark = ("●", "$success") if self.good else ("○", "$muted")
-        state = f" {self.model_state}" if with_state and self.model_state else ""
-        return Content.assemble(mark, f" {self.model}", (state, "$muted"))
+    def _model(self, *, with_state: bool) -> list[Content]:
+        """The model's name with a mark if it is ready, and the state of its process."""
+        known = self.view.state
+        if not known.model_name:
+            return []
+        is_ready, words = False, ""
+        if known.loaded is not None and known.loaded.state != "stopped":
+            is_ready, words = known.loaded.state == "ready", known.loaded.state
+        elif known.model is not None:
+            is_ready = known.model.state == "ready"
+            words = "" if known.model.installed else "not here yet"
+        mark = ("●", "$success") if is_ready else ("○", "$muted")
+        shown = f" {words}" if with_state and words else ""
+        return [Content.assemble(mark, f" {clean(known.model_name)}", (shown, "$muted"))]
 
-    def _kept(self) -> Content:
-        return Content(self.kept).stylize("bold $error" if self.trouble else "$muted")
+    def _kept(self) -> list[Content]:
+        """Where the chat is kept, in a word; nothing for one without messages."""
+        (state, chat, store), style = self.view, "$muted"
+        if chat.temporary:
+            word = "temporary, not written"
+        elif state.not_kept:
+            word, style = "NOT SAVED", "bold $error"
+        elif store is None or not chat.messages:
+            return []
+        elif store.database.is_locked:
+            word = "locked, not saved yet"
+        else:
+            word = "saved, encrypted" if store.database.is_encrypted else "saved"
+        return [Content(word).stylize(style)]
 
     def _pulls(self, long: bool) -> str:
         if not long:

@@ -1,4 +1,4 @@
-"""`Welcome`: what stands in an empty chat."""
+"""`Welcome`: what an empty chat shows: the model, or models to download."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from textual.widget import Widget
 
 from ingle.daemon.client.model_types import ModelEntry
 
+from ..chats.chat import Chat
+from ..session.chat_state import ChatState, ChatView
 from ..session.model_choice import ModelOffer, offered_models
 from ..session.model_descriptions import download_sentence, facts, fit_sentence
 from ..text import number_format
@@ -30,7 +32,7 @@ KEYS = (
 class Welcome(Widget, can_focus=False):
     """Names the model that will answer, or offers to fetch one that fits this machine.
 
-    `models` are those there are; `disk_free` in bytes, 0 where it is not known.
+    `disk_free` is in bytes, 0 if it is not known.
     """
 
     HELP_TITLE = "Your first model"
@@ -60,29 +62,27 @@ class Welcome(Widget, can_focus=False):
             super().__init__()
             self.model = model
 
-    model: reactive[ModelEntry | None] = reactive[ModelEntry | None](None)
-    models: reactive[tuple[ModelEntry, ...]] = reactive[tuple[ModelEntry, ...]](())
+    view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
     disk_free: reactive[int] = reactive(0)
-    pulling: reactive[bool] = reactive(False)
-    trouble: reactive[str] = reactive("")
-    temporary: reactive[bool] = reactive(False)
 
     @property
     def offers(self) -> list[ModelOffer]:
-        """What is offered to somebody without a model."""
-        return offered_models(self.models)
+        """What is offered to a user without a model."""
+        return offered_models(self.view.state.models)
 
-    def watch_model(self, model: ModelEntry | None) -> None:
+    def watch_view(self, view: ChatView) -> None:
         """Tab leads to the offers while there are any."""
+        model = view.state.model
         self.can_focus = model is not None and not model.installed and len(self.offers) > 1
 
     def render(self) -> RenderResult:
         blocks = [Content("ingle").stylize("bold $primary")]
         if self.size.height >= 8:
             blocks.append(Content(""))
-        model = self.model
-        if self.trouble:
-            blocks += [Content(clean(self.trouble)).stylize("$error")]
+        model, trouble = self.view.state.model, self.view.state.trouble
+        if trouble is not None:
+            words = "\n".join(filter(None, trouble))
+            blocks.append(Content(clean(words)).stylize("$error"))
         elif model is None:
             blocks.append(Content("starting; you can type already").stylize("$muted"))
         elif model.installed:
@@ -97,7 +97,7 @@ class Welcome(Widget, can_focus=False):
             parts.append(f"{number_format.tokens(model.context)} tokens of context")
         known = " · ".join(clean(part) for part in parts if part)
         lines = [Content.assemble(clean(model.name), (f"  {known}", "$muted"))]
-        if self.temporary:
+        if self.view.chat.temporary:
             lines.append(Content("temporary: this chat is never written down").stylize("$warning"))
         if self.size.height >= 12 and self.size.width >= 40:
             lines.append(Content(""))
@@ -118,7 +118,7 @@ class Welcome(Widget, can_focus=False):
             fit = self._fitting(fit_sentence(model.fit).split(", "), ", ")
             lines.append(Content(fit).stylize("$muted"))
         lines.append(Content(""))
-        if self.pulling:
+        if self.view.state.pulling is not None:
             lines.append(Content("on its way; you can type already").stylize("$muted"))
             return lines
         lines.append(
@@ -172,15 +172,15 @@ class Welcome(Widget, can_focus=False):
 
     def action_move(self, step: int) -> None:
         """Show another offer."""
-        names = [offer.model.name for offer in self.offers]
-        if self.model is None or not names:
+        names, model = [offer.model.name for offer in self.offers], self.view.state.model
+        if model is None or not names:
             return
-        place = names.index(self.model.name) if self.model.name in names else 0
+        place = names.index(model.name) if model.name in names else 0
         self.post_message(self.Chosen(self.offers[(place + step) % len(names)].model))
 
     def action_choose(self) -> None:
         """Fetch the one that is shown."""
-        if self.model is not None:
+        if self.view.state.model is not None:
             self.post_message(self.Wanted())
 
     def action_leave(self) -> None:

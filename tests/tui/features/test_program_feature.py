@@ -9,7 +9,7 @@ import pytest
 from ingle.tui.app.chat_screen import ChatScreen
 from ingle.tui.commands.command_table import COMMANDS
 from ingle.tui.features.program_feature import ProgramFeature
-from ingle.tui.screens.help_screen import HelpScreen
+from ingle.tui.screens.filtered_table import HelpScreen
 from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.settings.preferences import Preferences, load_preferences
 from ingle.tui.widgets.composer.composer import Composer

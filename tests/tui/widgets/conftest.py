@@ -14,8 +14,8 @@ from textual.containers import Vertical
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from ingle.tui.composing.completer import Completer
 from ingle.tui.settings.themes import FALLBACK_VARIABLES
+from ingle.tui.widgets.composer.completer import Completer
 from ingle.tui.widgets.composer.composer import Composer
 
 

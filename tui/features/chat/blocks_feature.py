@@ -1,4 +1,4 @@
-"""`BlocksFeature`: walk the blocks of the chat, and act on one of them."""
+"""`BlocksFeature`: scroll the chat, walk its blocks, and act on one of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ..feature import Feature, Handler
 if TYPE_CHECKING:
     from ...widgets.block_keys import BlockKeys
 
-COMMANDS: dict[Action, str] = {"edit": "edit", "again": "again", "branch": "branch", "pin": "pin"}
-"""What is a command about a message."""
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class BlocksFeature(Feature):
@@ -29,7 +28,15 @@ class BlocksFeature(Feature):
             "block_up": lambda _: self.host.transcript.walk(-1),
             "block_down": lambda _: self.host.transcript.walk(1),
             "fold": self.fold,
+            "page_up": lambda _: self._page(-1),
+            "page_down": lambda _: self._page(1),
+            "end": lambda _: self.host.transcript.follow(),
         }
+
+    def _page(self, direction: int) -> None:
+        transcript = self.host.transcript
+        step = max(1, transcript.size.height - 2) * direction
+        transcript.scroll_relative(y=step, animate=False, immediate=True)
 
     def on_chat_opened(self) -> None:
         self.host.transcript.leave_blocks()
@@ -48,11 +55,10 @@ class BlocksFeature(Feature):
 
     def on_block_action(self, event: Transcript.BlockAction) -> None:
         """Do what was asked with a block."""
-        at = event.at
         if event.action == "menu":
-            self._show_menu(at)
+            self._show_menu(event.at)
         else:
-            self._do(event.action, at)
+            self._do(event.action, event.at)
 
     def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
         """Say which keys act on the block while the cursor is shown."""
@@ -64,19 +70,21 @@ class BlocksFeature(Feature):
             from ...widgets.block_keys import BlockKeys
 
             self._keys = BlockKeys()
-            self.host.transcript.screen.mount(self._keys, after="#main")
+            self.host.mount(self._keys, after="#main")
         self._keys.styles.padding = (0, 1, 0, self.host.transcript.margin)
         self._keys.at = event.at
         self._keys.display = True
 
     def on_link(self, address: str) -> None:
         """Open an address in the browser of this machine, saying which first."""
-        if not _has_browser():
+        # A browser in this terminal would be in the way of the chat.
+        shown = sys.platform in ("win32", "darwin") or any(map(os.environ.get, DISPLAYS))
+        if not shown:
             self.host.copy(address)
             self.host.tell(f"There is no browser on this screen. Copied: {address}")
             return
         self.host.tell(f"Opening {address}")
-        self.host.run_task(self._open(address), group="browser")
+        self.host.run_worker(self._open(address), group="browser")
 
     async def _open(self, address: str) -> None:
         import webbrowser
@@ -94,7 +102,7 @@ class BlocksFeature(Feature):
             if action is not None:
                 self._do(action, at)
 
-        self.host.show_screen(BlockMenu(at), chosen)
+        self.host.chat_app.push_screen(BlockMenu(at), chosen)
 
     def _do(self, action: Action, at: BlockStop) -> None:
         if action not in actions(at):
@@ -108,16 +116,7 @@ class BlocksFeature(Feature):
             self.host.transcript.fold_at(at)
         elif action == "open":
             self.host.transcript.scroll_to_entry(self.host.chat.path[0].id)
-        elif action == "undo":
-            self.host.run_command("undo", at.entry.id)
         else:
-            if action != "pin":
+            if action not in ("pin", "undo"):
                 self.host.transcript.leave_blocks()
-            self.host.run_command(COMMANDS[action], at.entry.id)
-
-
-def _has_browser() -> bool:
-    """Whether a browser has a window of its own: one in this terminal would be in the way."""
-    if sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+            self.host.run_command(action, at.entry.id)

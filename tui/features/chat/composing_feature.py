@@ -1,28 +1,23 @@
-"""`ComposingFeature`: what helps to write a prompt: files, templates, the editor, the clipboard."""
+"""`ComposingFeature`: completion, templates and token counts for the composer."""
 
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.app import SuspendNotSupported
-
 from ingle.daemon.client.client_errors import ClientError
 
 from ...chats.message import Message
 from ...commands.chat_commands import template_folder
-from ...composing.completer import Completer
-from ...composing.completion_item import CompletionItem
-from ...composing.draft_token_counter import DraftCounter
-from ...composing.file_mentions import resolve
+from ...commands.chat_session import DraftPart
 from ...composing.prompt_templates import Template, load_templates
 from ...history.database.history_errors import HistoryError
 from ...text.fuzzy_match import rank
 from ...text.terminal_safe_text import clean
+from ...widgets.composer.completer import Completer, CompletionItem
 from ..feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -31,23 +26,21 @@ if TYPE_CHECKING:
 CHATS = 20
 """How many chats are offered."""
 MAX_TITLE = 40
+PAUSE = 0.6
+"""Seconds without a key before a draft is counted."""
 
 
 class ComposingFeature(Feature):
-    """Gives the composer what it completes from, and answers the commands about the draft."""
+    """Gives the composer what it completes from, and counts the tokens of the draft."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         self._completer = Completer(Path.cwd(), host.can_run)
         self._templates = template_folder(host)
-        self._counter = DraftCounter(self._count, self._show_count)
+        self._is_counting = False
 
     def handlers(self) -> Mapping[str, Handler]:
-        return {
-            "editor": lambda _: self.edit_draft(),
-            "attach": self.attach,
-            "paste": lambda _: self.host.composer.action_paste(),
-        }
+        return {"paste": lambda _: self.host.composer.action_paste()}
 
     def on_ready(self) -> None:
         composer = self.host.composer
@@ -57,7 +50,7 @@ class ComposingFeature(Feature):
             composer.earlier_prompts = self._earlier_prompts
             self._completer.find_chats = self._find_chats
         if self._templates is not None:
-            self.host.run_task(self._load_templates(self._templates), group="templates")
+            self.host.run_worker(self._load_templates(self._templates), group="templates")
 
     async def _load_templates(self, folder: Path) -> None:
         self._completer.templates = await asyncio.to_thread(load_templates, folder)
@@ -108,12 +101,26 @@ class ComposingFeature(Feature):
         return composer.has_focus and composer.escape(clears=True)
 
     def on_draft_changed(self, text: str) -> None:
-        """Have the tokens counted soon."""
-        if self._counter.change(text):
-            self.host.run_task(self._counter.run(), group="count")
+        """Count the tokens soon."""
+        if text and not self._is_counting:
+            self._is_counting = True
+            self.host.run_worker(self._count_draft(), group="count")
 
-    def _show_count(self, text: str, tokens: int) -> None:
-        self.host.composer.show_count(text, tokens)
+    async def _count_draft(self) -> None:
+        """Count the draft whenever typing pauses, until the counted one is the current one."""
+        composer, counted = self.host.composer, ""
+        try:
+            while composer.text != counted:
+                text = composer.text
+                await asyncio.sleep(PAUSE)
+                if text != composer.text:
+                    continue
+                tokens = await self._count(text) if text else None
+                if tokens is not None:
+                    composer.show_count(text, tokens)
+                counted = text
+        finally:
+            self._is_counting = False
 
     async def _count(self, text: str) -> int | None:
         """The tokens of the draft as a message; None while the model is not loaded, or for files.
@@ -131,31 +138,8 @@ class ComposingFeature(Feature):
         try:
             counts = await host.client.count_tokens(body)
         except ClientError:
-            return None  # the guess stands
+            return None  # the estimate stands
         return counts.messages[0] if counts.messages else None
-
-    async def attach(self, argument: str) -> None:
-        """Mention a file; without a name, offer the files there are."""
-        composer = self.host.composer
-        composer.focus()
-        if not argument:
-            composer.type_text("@")
-            return
-        try:
-            words = shlex.split(argument)
-        except ValueError:
-            words = [argument]
-        for word in [argument] if len(words) > 1 and self._is_there(argument) else words:
-            path = resolve(word, composer.folder)
-            if await asyncio.to_thread(path.exists):
-                composer.attach(path)
-            elif any(mark in word for mark in "*?["):
-                composer.insert(f"@{word} ", maintain_selection_offset=False)
-            else:
-                self.host.tell(f"There is no file {word}.", "warning")
-
-    def _is_there(self, argument: str) -> bool:
-        return resolve(argument, self.host.composer.folder).exists()
 
     def insert_template(self, template: Template) -> None:
         """Put a template into the draft, with its first place selected."""
@@ -166,10 +150,10 @@ class ComposingFeature(Feature):
             composer.move_cursor(composer.document.end)
         composer.focus()
         if self._templates is not None:  # they may have changed since the start
-            self.host.run_task(self._load_templates(self._templates), group="templates")
+            self.host.run_worker(self._load_templates(self._templates), group="templates")
 
     async def full_draft(self) -> str:
-        """The draft as the model would read it, with its files; "" without one."""
+        """The draft as it would be sent, with its files; "" without one."""
         composer = self.host.composer
         text = composer.text.strip()
         if not text:
@@ -177,34 +161,11 @@ class ComposingFeature(Feature):
         attachments, _ = await composer.attaching.read(composer.text)
         return Message(role="user", content=text, attachments=attachments).text
 
-    async def edit_draft(self) -> None:
-        """Write the draft, or the chip at the cursor, in the user's editor."""
+    def draft_part(self) -> DraftPart:
+        """The chip at the cursor, else the draft."""
         composer = self.host.composer
         found = composer.chip_at_cursor()
-        label = None if found is None else found[1].label
-        text = composer.text if label is None else composer.chips.content(label)
-        edited = await self._in_editor(text)
-        if edited is None or edited == text:
-            return
-        if label is None:
-            composer.replace_text(edited)
-        else:
-            composer.change_chip(label, edited)
-
-    async def _in_editor(self, text: str) -> str | None:
-        from ...terminal.external_editor import EditorFailed, edit_text
-
-        app = self.host.chat_app
-        edit = partial(edit_text, text)
-        try:
-            try:
-                with app.suspend():
-                    edited = edit()
-            except SuspendNotSupported:
-                # The editor has a window of its own there, as on Windows.
-                edited = await asyncio.to_thread(edit)
-        except EditorFailed as error:
-            self.host.tell(str(error), "warning")
-            return None
-        app.refresh()
-        return edited
+        if found is None:
+            return DraftPart(composer.text, composer.replace_text)
+        label = found[1].label
+        return DraftPart(composer.chips.content(label), partial(composer.change_chip, label))

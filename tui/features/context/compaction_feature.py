@@ -173,7 +173,7 @@ class CompactionFeature(Feature):
         self._say(None)
         choice = CompactChoice(self._used, size, self._context)
         self._asked = prompt, choice
-        self.host.show_screen(choice, self._chosen)
+        self.host.chat_app.push_screen(choice, self._chosen)
         return False
 
     @property
@@ -199,7 +199,7 @@ class CompactionFeature(Feature):
             self._request = request
             self._by_itself = request.batch
             task = self._run(request, self.host.chat)
-            self._worker = self.host.run_task(task, group="compaction")
+            self._worker = self.host.run_worker(task, group="compaction")
 
     def compact_and_ask(self, question: str) -> None:
         """Summarise, then send the question."""
@@ -274,7 +274,7 @@ class CompactionFeature(Feature):
             if not self.running:
                 self.host.return_queue()
         elif choice == "trim":
-            self.host.run_task(self._trim_and_send(), group="compaction-trim")
+            self.host.run_worker(self._trim_and_send(), group="compaction-trim")
         else:
             self.host.send_next()
 
@@ -287,7 +287,7 @@ class CompactionFeature(Feature):
     def _announce(self) -> None:
         self._seconds_left = NOTICE_SECONDS
         self._tick()
-        self._timer = self.host.composer.set_interval(1.0, self._tick)
+        self._timer = self.host.set_interval(1.0, self._tick)
 
     def _tick(self) -> None:
         if self._seconds_left <= 0:
@@ -312,10 +312,9 @@ class CompactionFeature(Feature):
             if said is None:
                 return
             composer = self.host.composer
-            assert composer.parent is not None
             self._bar = CompactionBar()
             self._bar.said = said
-            composer.screen.query_one("#dock").mount(self._bar, before=composer)
+            self.host.query_one("#dock").mount(self._bar, before=composer)
             return
         self._bar.said = said
 

@@ -22,7 +22,7 @@ from ...gauges.prefill_cost import CachedPrompts, PrefillCost
 from ...history.database.history_errors import HistoryError
 from ...session.chat_events import ENDED
 from ...text.terminal_safe_text import clean
-from ...widgets.status_line import StatusLine, memory_status
+from ...widgets.status_line import memory_status
 from ..feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -68,20 +68,20 @@ class GaugesFeature(Feature):
     def handlers(self) -> Mapping[str, Handler]:
         return {
             "gauges": lambda _: self.cycle(),
-            "kv": lambda _: self.show_map(),
+            "kv": lambda _: self._open(only_map=True),
         }
 
     # Events
 
     def on_ready(self) -> None:
         """Put the panel beside the chat."""
-        self.host.chat_app.call_later(self._mount_panel)
+        self.host.call_later(self._mount_panel)
 
     async def _mount_panel(self) -> None:
         from ...widgets.gauges.gauge_panel import GaugePanel
 
         self._panel = GaugePanel(self._visibility_changed)
-        await self.host.transcript.screen.query_one("#main").mount(self._panel)
+        await self.host.query_one("#main").mount(self._panel)
         self._apply_mode()
 
     def on_preferences(self, preferences: Preferences) -> None:
@@ -159,13 +159,13 @@ class GaugesFeature(Feature):
         self._request_drawing()
         if self._counting is not None:
             self._counting.stop()
-        self._counting = self.host.composer.set_timer(IDLE_SECONDS, self._count_later)
-
-    def _count_later(self) -> None:
-        if self.host.turn is None and self.host.state.connected and self._is_ready:
-            self.host.run_task(self._count(), group="tokens")
+        self._counting = self.host.set_timer(IDLE_SECONDS, self._count)
 
     async def _count(self) -> None:
+        if self.host.turn is None and self.host.state.connected and self._is_ready:
+            self.host.run_worker(self._ask_counts(), group="tokens")
+
+    async def _ask_counts(self) -> None:
         if await self.counter.ask(self.host.client):
             self._stale = True
             self._request_drawing()
@@ -174,9 +174,9 @@ class GaugesFeature(Feature):
 
     def _request_drawing(self) -> None:
         """Draw soon, but no more often than eyes need."""
-        if self._drawing is None and self.host.composer.is_attached:
+        if self._drawing is None and self.host.is_attached:
             delay = max(0.01, self._drawn_at + TICK - time.monotonic())
-            self._drawing = self.host.composer.set_timer(delay, self.draw)
+            self._drawing = self.host.set_timer(delay, self.draw)
 
     def draw(self) -> None:
         """Bring every gauge that is seen up to date."""
@@ -209,51 +209,39 @@ class GaugesFeature(Feature):
             state.models = host.state.models
             if len(chat.messages) <= LONG_CHAT:
                 self.counter.look(chat, model)
-                self._looked(chat)
+                self._take_answers(chat)
             else:
-                host.run_task(self._look(chat, model), group="context")
+                host.run_worker(self._look(chat, model), group="context")
         state.label = chat.label
         state.title_of = self._title_of
         turn = host.turn
         running = turn.context_used if turn is not None and turn.prompt_tokens else None
-        state.use = self.counter.use(self._context(), chat.settings.sampling, running)
+        context = host.state.context(turn)
+        state.use = self.counter.use(context, chat.settings.sampling, running)
 
     async def _look(self, chat: Chat, model: str) -> None:
         """Count a long chat without keeping keys waiting."""
         await asyncio.to_thread(self.counter.look, chat, model)
         if chat is self.host.chat:
-            self._looked(chat)
+            self._take_answers(chat)
             self._request_drawing()
 
-    def _looked(self, chat: Chat) -> None:
-        self._take_totals(chat)
-        self._collect_routes(chat)
-
-    def _take_totals(self, chat: Chat) -> None:
-        """The engine's own count, where the last answer tells it and nothing changed since."""
-        leaf = chat.leaf
-        compacted = chat.active_compaction()
-        if leaf is None or leaf.role != "assistant" or not leaf.facts.prompt_tokens:
-            return
-        if compacted is None or compacted.created < leaf.created:
+    def _take_answers(self, chat: Chat) -> None:
+        """The routes of the answers, and the engine's own count if nothing changed since."""
+        leaf, compacted = chat.leaf, chat.active_compaction()
+        if (
+            leaf is not None
+            and leaf.role == "assistant"
+            and leaf.facts.prompt_tokens
+            and (compacted is None or compacted.created < leaf.created)
+        ):
             self.counter.set_total(leaf.facts.prompt_tokens + leaf.facts.completion_tokens)
-
-    def _collect_routes(self, chat: Chat) -> None:
         answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]
         self.state.last = answers[-1].facts if answers else None
         self.state.cloud = sum(1 for answer in answers if answer.facts.route != "local")
         self.state.routes = tuple(
             _route_row(answer) for answer in answers[: -SHOWN_ROUTES - 1 : -1]
         )
-
-    def _context(self) -> int:
-        """The context that is really there, else the one the model promises."""
-        turn, state = self.host.turn, self.host.state
-        if turn is not None and turn.context:
-            return turn.context
-        if state.loaded is not None and state.loaded.context:
-            return state.loaded.context
-        return (state.model.context or 0) if state.model is not None else 0
 
     def _title_of(self, chat: str) -> str | None:
         own = self.host.chat
@@ -265,7 +253,7 @@ class GaugesFeature(Feature):
         store = self.host.store
         if unknown and store is not None:
             self._asked_titles |= unknown
-            self.host.run_task(self._read_titles(store), group="titles")
+            self.host.run_worker(self._read_titles(store), group="titles")
 
     async def _read_titles(self, store: HistoryStore) -> None:
         # What goes wrong with the history is told by the history itself; here a title is missing.
@@ -274,10 +262,9 @@ class GaugesFeature(Feature):
             self._titles = {chat.id: clean(chat.title) for chat in chats}
 
     def _show_status(self) -> None:
-        line = self.host.transcript.screen.query_one(StatusLine)
-        memory = self.state.memory()
+        line = self.host.status_line
         line.use = self.state.use
-        line.memory = memory_status(memory, self.state.loaded, self.state.last)
+        line.memory = memory_status(self.state.memory(), self.state.loaded, self.state.last)
 
     # Where
 
@@ -292,8 +279,7 @@ class GaugesFeature(Feature):
         self.host.link.watch_pages(self.state.model if seen and self._is_ready else None)
 
     def _apply_mode(self) -> None:
-        line = self.host.transcript.screen.query_one(StatusLine)
-        line.set_class(self.mode == "off", "-off")
+        self.host.status_line.set_class(self.mode == "off", "-off")
         if self._panel is not None:
             self._panel.set_class(self.mode != "off", "-shown")
         self._request_drawing()
@@ -305,32 +291,22 @@ class GaugesFeature(Feature):
             self._apply_mode()
             if self._has_side:
                 return
-        self.show_all()
+        self.mode = "full"
+        self._open()
 
     @property
     def _has_side(self) -> bool:
         """Whether the terminal has room for anything beside the chat."""
-        screen = self.host.transcript.screen
-        return screen.has_class("-broad") or screen.has_class("-roomy")
+        return self.host.has_class("-broad") or self.host.has_class("-roomy")
 
-    def show_all(self) -> None:
-        """All gauges on the whole screen."""
-        from ...screens.context.gauges_screen import GaugesScreen
+    def _open(self, *, only_map: bool = False) -> None:
+        """Show the gauges, or only the page map, on the whole screen."""
+        from ...screens.context.gauges_screen import GaugesScreen, PageMapScreen
 
-        self.mode = "full"
-        self._open(GaugesScreen())
-
-    def show_map(self) -> None:
-        """The page map on the whole screen."""
-        from ...screens.context.gauges_screen import PageMapScreen
-
-        self._open(PageMapScreen())
-
-    def _open(self, screen: GaugesScreen | PageMapScreen) -> None:
         if self._screen is not None:
             return
         before = self.mode if self.mode != "full" else "side"
-        self._screen = screen
+        screen = self._screen = PageMapScreen() if only_map else GaugesScreen()
 
         def closed(then: Literal["side", "off"] | None) -> None:
             self._screen = None
@@ -338,7 +314,7 @@ class GaugesFeature(Feature):
             self._apply_mode()
             self.draw()
 
-        self.host.show_screen(screen, closed)
+        self.host.chat_app.push_screen(screen, closed)
         screen.call_after_refresh(self.draw)
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:

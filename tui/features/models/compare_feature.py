@@ -50,7 +50,7 @@ class CompareFeature(Feature):
             (here.name, other.name),
             together=together,
         )
-        self.host.show_screen(screen, self._picked)
+        self.host.chat_app.push_screen(screen, self._picked)
 
     def _picked(self, leaf: Message | None) -> None:
         if leaf is None:

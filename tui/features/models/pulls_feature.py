@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.model_types import ModelEntry, PullProgress
 
 from ...session.chat_events import ENDED
-from ...widgets.pull_bar import PullBar
-from ...widgets.title_bar import TitleBar
-from ...widgets.welcome import Welcome
-from ..feature import Feature, Handler
+from ..feature import Feature
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -36,23 +32,6 @@ class PullsFeature(Feature):
         self.rate: float | None = None
         """Bytes a second of the last download."""
 
-    def handlers(self) -> Mapping[str, Handler]:
-        """See `Feature`."""
-        return {"pull": self.pull}
-
-    def pull(self, reference: str) -> None:
-        """`/pull`: fetch a model; without a name the one that is wanted, or stop what runs."""
-        state = self.host.state
-        running = self.shown
-        if reference:
-            self.fetch(reference)
-        elif state.must_pull and state.model_name is not None:
-            self.fetch(state.model_name, use=True)
-        elif running is not None:
-            self._ask_to_cancel(running)
-        else:
-            self.host.tell("/pull NAME downloads a model; ctrl+o shows those there are.")
-
     @property
     def shown(self) -> str | None:
         """The download that the bar shows."""
@@ -66,7 +45,7 @@ class PullsFeature(Feature):
             self.host.state.pulling = name
         if name not in self._workers:
             self._running[name] = PullProgress(model=name, status="resolving")
-            self._workers[name] = self.host.run_task(self._follow(name), group="pull")
+            self._workers[name] = self.host.run_worker(self._follow(name), group="pull")
         self._show()
         self.host.show_state()
 
@@ -92,7 +71,7 @@ class PullsFeature(Feature):
             self.on_pull_moved(progress)
 
         try:
-            entry = await self.host.link.pull(name, moved)
+            entry = await self.host.client.pull(name, moved)
         except DaemonUnreachable:
             # The link tells that the daemon is gone, and `on_connected` goes on.
             self._interrupted = name
@@ -151,15 +130,15 @@ class PullsFeature(Feature):
             self.fetch(name, use=state.model_name == name)
         elif state.model is not None and state.model.state == "downloading":
             self.fetch(state.model.name, use=True)
-        self.host.run_task(self._find_running(), group="pulls")
+        self.host.run_worker(self._find_running(), group="pulls")
 
     async def _find_running(self) -> None:
         """Show what is being fetched since before this chat."""
         try:
-            listing = await self.host.link.listing()
+            listing = await self.host.client.models()
         except ClientError:
             return  # the link tells, if the daemon is gone
-        self.host.composer.screen.query_one(Welcome).disk_free = listing.disk_free
+        self.host.welcome.disk_free = listing.disk_free
         for progress in listing.pulls:
             self.on_pull_moved(progress)
 
@@ -176,7 +155,7 @@ class PullsFeature(Feature):
             self._show()
         elif name not in self._workers and self._running.pop(name, None) is not None:
             self._show()
-            self.host.run_task(self._tell_end(progress), group="pulls")
+            self.host.run_worker(self._tell_end(progress), group="pulls")
 
     async def _tell_end(self, progress: PullProgress) -> None:
         """A download that somebody else followed is over."""
@@ -185,7 +164,7 @@ class PullsFeature(Feature):
             self.host.tell(f"The download of {name} ended without it; /pull {name} goes on.")
             return
         try:
-            self.host.state.models = (await self.host.link.listing()).models
+            self.host.state.models = (await self.host.client.models()).models
         except ClientError:
             return
         self.host.tell(f"{progress.model} is here; ctrl+o goes over to it.")
@@ -204,22 +183,6 @@ class PullsFeature(Feature):
         self._show()
         self.host.show_state()
         return True
-
-    def _ask_to_cancel(self, name: str) -> None:
-        from ...screens.dialogs.confirm_screen import ConfirmScreen
-
-        screen = ConfirmScreen(
-            f"Stop the download of {name}?",
-            "What arrived is kept: the next attempt goes on from there.",
-            yes="stops it",
-            no="lets it go on",
-        )
-
-        def answered(stop: bool | None) -> None:
-            if stop:
-                self.host.run_task(self.cancel(name), group="pulls")
-
-        self.host.show_screen(screen, answered)
 
     # What is shown
 
@@ -241,7 +204,7 @@ class PullsFeature(Feature):
 
     def _show(self) -> None:
         shown = self.shown
-        self.host.show_pull(self._running[shown] if shown is not None else None)
-        screen = self.host.composer.screen
-        screen.query_one(PullBar).others = max(0, len(self._running) - len(self._hidden) - 1)
-        screen.query_one(TitleBar).pulls = len(self._running)
+        bar = self.host.pull_bar
+        bar.progress = None if shown is None else self._running[shown]
+        bar.others = max(0, len(self._running) - len(self._hidden) - 1)
+        self.host.title_bar.pulls = len(self._running)

@@ -32,7 +32,7 @@ class ContextTable(ModalScreen[str | None]):
     """Ends with the name of the message to go to, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "close", "Close", show=False),
+        Binding("escape,q", "dismiss", "Close", show=False),
         Binding("o", "order", "Order", show=False),
     ]
     DEFAULT_CSS = """
@@ -131,10 +131,6 @@ class ContextTable(ModalScreen[str | None]):
         """Go to the message."""
         message = self.rows[event.option_index].message
         self.dismiss(message.id if message is not None else None)
-
-    def action_close(self) -> None:
-        """End without a choice."""
-        self.dismiss(None)
 
 
 def _in_lines(parts: Sequence[Content], width: int) -> list[Content]:

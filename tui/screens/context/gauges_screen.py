@@ -66,20 +66,14 @@ class _MapScreen(Screen[Closed]):
         self._tell(event.text, "$primary")
 
     def _tell(self, text: str, style: str) -> None:
-        line = Content.styled(text, style)
-        told = self.query_one("#told", Static)
-        told.update(line)
-
-    def action_close(self, then: Closed) -> None:
-        """Back to the chat."""
-        self.dismiss(then)
+        self.query_one("#told", Static).update(Content.styled(text, style))
 
 
 class PageMapScreen(_MapScreen):
     """The KV cache, page by page, as large as the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,f4", "close('side')", "Close", show=False)
+        Binding("escape,q,f4", "dismiss('side')", "Close", show=False)
     ]
     DEFAULT_CSS = "PageMapScreen #body { padding: 1 2 0 2; }"
 
@@ -97,8 +91,8 @@ class GaugesScreen(_MapScreen):
     """Memory, context, speed, routes and models, and the page map, at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "close('side')", "Close", show=False),
-        Binding("f4", "close('off')", "Off", show=False),
+        Binding("escape,q", "dismiss('side')", "Close", show=False),
+        Binding("f4", "dismiss('off')", "Off", show=False),
         Binding("pageup", "page(-1)", "Up", show=False),
         Binding("pagedown", "page(1)", "Down", show=False),
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from textual import on
-from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -14,7 +15,7 @@ from textual.widgets import Input, Static, TextArea
 
 from ...chats.message import CompactionRecord
 from ...commands.chat_session import SummaryAction
-from ...terminal.external_editor import EditorFailed, edit_text
+from ...commands.command_results import CommandRefused
 from ...text import number_format
 from ...text.terminal_safe_text import clean
 
@@ -40,14 +41,12 @@ class SummaryScreen(ModalScreen[SummaryAction | None]):
         Binding("escape", "cancel", "Close", show=False, priority=True),
     ]
 
-    def __init__(self, compaction: CompactionRecord) -> None:
+    def __init__(
+        self, compaction: CompactionRecord, in_editor: Callable[[str], Awaitable[str]]
+    ) -> None:
         super().__init__()
+        self._in_editor = in_editor
         self._compaction = compaction
-
-    @property
-    def chat_app(self) -> App[None]:
-        """The app, with its type."""
-        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -67,10 +66,7 @@ class SummaryScreen(ModalScreen[SummaryAction | None]):
         made = self._compaction
         parts = [f"of {made.turns} turn{'' if made.turns == 1 else 's'}"]
         if made.tokens_before:
-            before, after = (
-                number_format.tokens(made.tokens_before),
-                number_format.tokens(made.tokens_after),
-            )
+            before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
             parts.append(f"{before} → {after} tokens")
         if made.model:
             parts.append(clean(made.model))
@@ -84,17 +80,13 @@ class SummaryScreen(ModalScreen[SummaryAction | None]):
         unchanged = not text or text == clean(self._compaction.summary).strip()
         self.dismiss(None if unchanged else SummaryAction("edit", text))
 
-    def action_editor(self) -> None:
+    async def action_editor(self) -> None:
         """Edit the text in the editor of the user's choice."""
         area = self.query_one(TextArea)
         try:
-            with self.chat_app.suspend():
-                area.text = edit_text(area.text)
-        except EditorFailed as error:
-            self.notify(str(error), severity="warning", markup=False)
-        except SuspendNotSupported:
-            self.notify("No other program can have this terminal.", severity="warning")
-        self.chat_app.refresh()
+            area.text = await self._in_editor(area.text)
+        except CommandRefused as error:
+            self.notify(error.message, severity="warning", markup=False)
 
     def action_redo(self) -> None:
         """Ask for a focus."""

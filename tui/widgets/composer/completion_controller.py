@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...composing.completion_item import CompletionItem
 from ...composing.completion_trigger import CompletionTrigger, find_trigger
+from .completer import CompletionItem
 from .completion_popup import CompletionPopup
 
 if TYPE_CHECKING:
-    from ...composing.completer import Completer
+    from .completer import Completer
     from .composer import Composer
 
 _TAKES = frozenset({"tab", "enter"})

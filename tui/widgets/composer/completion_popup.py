@@ -9,8 +9,8 @@ from textual.app import RenderResult
 from textual.content import Content
 from textual.widget import Widget
 
-from ...composing.completion_item import CompletionItem
 from ...text.terminal_safe_text import clean
+from .completer import CompletionItem
 
 ROWS = 8
 LABEL_WIDTH = 28

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import events
 
-from ingle.tui.composing.completer import Completer
-from ingle.tui.composing.completion_item import CompletionItem
 from ingle.tui.composing.prompt_templates import Template
+from ingle.tui.widgets.composer.completer import Completer, CompletionItem
 
 if TYPE_CHECKING:
     from ..conftest import Desk, OpenDesk

@@ -5,22 +5,40 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..commands.command_table import COMMANDS, Command
-from ..text.fuzzy_match import rank
-from .completion_item import CompletionItem
-from .completion_trigger import CompletionTrigger
-from .file_mentions import as_mention
-from .prompt_templates import Template
+from ...commands.command_table import COMMANDS, Command
+from ...composing.completion_trigger import CompletionTrigger
+from ...composing.file_mentions import as_mention
+from ...composing.prompt_templates import Template
+from ...text.fuzzy_match import rank
 
 if TYPE_CHECKING:
-    from .file_index import FileIndex
+    from ...composing.file_index import FileIndex
 
 LIMIT = 40
 INDEX_SECONDS = 10.0
 """Age in seconds at which the list of files is rebuilt in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionItem:
+    """The text shown, and the text inserted in place of the typed word.
+
+    `runs` is a command that enter sends at once; `is_incomplete` is incomplete, such as a folder;
+    `exact` equals the typed text. `make` produces the text if that takes time; None from it changes
+    nothing.
+    """
+
+    label: str
+    detail: str = ""
+    insert: str = ""
+    runs: bool = False
+    is_incomplete: bool = False
+    exact: bool = False
+    make: Callable[[], Awaitable[str | None]] | None = None
 
 
 class Completer:
@@ -34,7 +52,6 @@ class Completer:
         self.folder = folder
         self._can_run = can_run
         self.templates: Sequence[Template] = ()
-        self.insert_template: Callable[[Template], Awaitable[str | None]] | None = None
         self.find_chats: Callable[[str], Awaitable[Sequence[CompletionItem]]] | None = None
         self._index: FileIndex | None = None
         self._indexed_at = 0.0
@@ -42,33 +59,26 @@ class Completer:
 
     def commands(self, query: str) -> list[CompletionItem]:
         """Return commands whose name begins with the query, then those that contain its letters."""
-        known = {command.slash: command for command in COMMANDS if self._offers(command)}
-        names = [name for name in known if name is not None]
+        known = {
+            command.slash: command
+            for command in COMMANDS
+            if command.slash is not None and self._can_run(command.name)
+        }
         templates = {t.name: t for t in self.templates if t.name not in known}
-        begin = [name for name in (*names, *templates) if name.startswith(query)]
-        rest = [name for name in rank(query, (*names, *templates), LIMIT) if name not in begin]
+        names = (*known, *templates)
+        begin = [name for name in names if name.startswith(query)]
+        rest = [name for name in rank(query, names, LIMIT) if name not in begin]
         found: list[CompletionItem] = []
         for name in (*begin, *(rest if query else ())):
             if name in templates:
-                found.append(self._template(templates[name]))
+                found.append(_template(templates[name]))
             else:
                 found.append(_command(known[name], query))
         return found
 
-    def _offers(self, command: Command) -> bool:
-        return command.slash is not None and self._can_run(command.name)
-
-    def _template(self, template: Template) -> CompletionItem:
-        insert = self.insert_template
-
-        async def make() -> str | None:
-            return template.text if insert is None else await insert(template)
-
-        return CompletionItem(f"/{template.name}", f"template · {template.description}", make=make)
-
     async def files_or_chats(self, trigger: CompletionTrigger) -> list[CompletionItem]:
         """Return completions of a trigger of these kinds, the likeliest first."""
-        from .file_index import list_folder
+        from ...composing.file_index import list_folder
 
         if trigger.kind == "chat":
             return list(await self.find_chats(trigger.query)) if self.find_chats else []
@@ -83,7 +93,7 @@ class Completer:
 
     async def _files(self) -> FileIndex:
         """Return the list of files; an outdated one at once, while a new one is built."""
-        from .file_index import index_files
+        from ...composing.file_index import index_files
 
         if self._indexing is None and time.monotonic() - self._indexed_at > INDEX_SECONDS:
             job = asyncio.to_thread(index_files, self.folder)
@@ -101,12 +111,20 @@ class Completer:
             self._indexed_at = time.monotonic()
 
 
+def _template(template: Template) -> CompletionItem:
+    return CompletionItem(
+        f"/{template.name}", f"template · {template.description}", insert=template.text
+    )
+
+
 def _command(command: Command, query: str) -> CompletionItem:
-    argument = f" {command.argument}" if command.argument else ""
-    exact = command.slash == query
-    insert = f"/{command.slash}" + (" " if argument else "")
-    label = f"/{command.slash}{argument}"
-    return CompletionItem(label, command.help, insert, runs=not argument, exact=exact)
+    return CompletionItem(
+        command.usage,
+        command.help,
+        insert=f"/{command.slash} " if command.argument else f"/{command.slash}",
+        runs=not command.argument,
+        exact=command.slash == query,
+    )
 
 
 def _files(typed: str, query: str, names: Iterable[str]) -> list[CompletionItem]:

@@ -19,10 +19,10 @@ from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import QueuedPrompt
 from ingle.tui.settings.chat_folders import ChatFolders
 
-from ...conftest import Answer, FakeGeneration
+from ..conftest import Answer, FakeGeneration
 
 if TYPE_CHECKING:
-    from ...conftest import Chat, FakeDaemon, OpenChat
+    from ..conftest import Chat, FakeDaemon, OpenChat
 
 
 @pytest.fixture

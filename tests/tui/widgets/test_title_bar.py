@@ -9,14 +9,14 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
-from ingle.tui.features.chat.title_feature import branch_of
+from ingle.tui.session.chat_entries import branch_of
 from ingle.tui.session.chat_events import HistoryStatusChanged
 from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.widgets.route_line import RouteLine
 from ingle.tui.widgets.title_bar import TitleBar
 
 if TYPE_CHECKING:
-    from ...conftest import OpenChat
+    from ..conftest import OpenChat
 
 
 def test_the_place_is_that_of_the_last_branching() -> None:
@@ -37,12 +37,14 @@ async def test_what_matters_most_stays(open_chat: OpenChat, width: int) -> None:
         await chat.until_shown("smollm2:135m")
         await chat.send("Kyoto with parents in four days")
         await chat.until_shown("Hello there.")
-        bar = chat.app.query_one(TitleBar)
-        bar.place, bar.kept, bar.trouble, bar.pulls = "2/3", "NOT SAVED", True, 1
+        await chat.pilot.press("f5")
+        await chat.until_shown("⎇ 2/2")
+        chat.app.query_one(TitleBar).pulls = 1
+        chat.screen.post_message(HistoryStatusChanged("The disk is full."))
         await chat.until_shown("NOT SAVED")
         top = chat.screen_text.splitlines()[0]
         assert "Kyoto with p" in top
-        assert "⎇ 2/3" in top
+        assert "⎇ 2/2" in top
         assert ("● smollm2:135m" in top or "○ smollm2:135m" in top) == (width > 60)
         assert len(top) <= width
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ...widgets.find_bar import FindBar
 
 WORK = 0.004
-"""Seconds of searching between two looks at the keyboard."""
+"""Seconds of searching after which keys are handled."""
 
 
 class FindFeature(Feature):
-    """Looks as somebody types; the view goes to the hit that is next to what is read."""
+    """Searches while the user types; the view goes to the hit next to what is on the screen."""
 
     _bar: FindBar | None = None
     _search: TextSearch | None = None
@@ -42,7 +42,7 @@ class FindFeature(Feature):
         transcript.leave_blocks()
         self._bar = FindBar(self, text)
         self._bar.styles.padding = (0, 1, 0, transcript.margin)
-        transcript.screen.mount(self._bar, after="#main")
+        self.host.mount(self._bar, after="#main")
 
     def on_first_escape(self) -> bool:
         return self.close()
@@ -62,7 +62,7 @@ class FindFeature(Feature):
     def changed(self, text: str) -> None:
         """Look for something else; what was looked for before is given up."""
         self._sought += 1
-        self.host.run_task(self._look(text, self._sought), group="find")
+        self.host.run_worker(self._look(text, self._sought), group="find")
 
     def move(self, step: int) -> None:
         """Go to the next hit or the one before, round the end."""

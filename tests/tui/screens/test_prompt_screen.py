@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
-from ingle.tui.app.prompt_screen import PromptScreen
+from ingle.tui.screens.prompt_screen import PromptScreen
 
 
 class Editor(TextArea):

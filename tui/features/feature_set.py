@@ -1,15 +1,15 @@
-"""`FeatureSet`: the features of one chat screen, learnt behind the first keys."""
+"""`FeatureSet`: the features of one chat screen, loaded after the first keys can be typed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from ..features.feature import Feature, Handler
+from .feature import Feature, Handler
 
 if TYPE_CHECKING:
-    from ..features.chat_host import ChatHost
+    from .chat_host import ChatHost
 
 F = TypeVar("F", bound=Feature)
 
@@ -20,22 +20,18 @@ class FeatureSet:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)
         self._features: list[Feature] = []
-        self._early: list[tuple[str, str]] | None = []
+        self._early: list[tuple[str, str]] = []
+        self.is_complete = False
 
     def __iter__(self) -> Iterator[Feature]:
         return iter(self._features)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything is there."""
-        return self._early is None
 
     def find(self, kind: type[F]) -> F:
         """The feature of this class."""
         return next(feature for feature in self._features if isinstance(feature, kind))
 
     def can_run(self, name: str) -> bool:
-        """Whether a command is answered."""
+        """Whether a command has a handler."""
         return name in self._handlers
 
     def run(self, name: str, argument: str) -> Awaitable[None] | None:
@@ -43,16 +39,18 @@ class FeatureSet:
         handler = self._handlers.get(name)
         if handler is not None:
             return handler(argument)
-        if self._early is not None:
+        if not self.is_complete:
             self._early.append((name, argument))
         return None
 
-    async def load(self, host: ChatHost, greet: Callable[[Feature], None]) -> list[tuple[str, str]]:
+    async def load(
+        self, kinds: Iterable[type[Feature]], host: ChatHost, greet: Callable[[Feature], None]
+    ) -> list[tuple[str, str]]:
         """Make the features, and `greet` each; returns the commands that were given before.
 
-        Between two of them keys have their turn.
+        Keys are handled between two of them.
         """
-        for kind in await asyncio.to_thread(import_features):
+        for kind in kinds:
             feature = kind(host)
             self._features.append(feature)
             self._handlers.update(feature.handlers())
@@ -61,12 +59,5 @@ class FeatureSet:
             feature.on_ready()
             greet(feature)
             await asyncio.sleep(0)
-        early, self._early = self._early or [], None
-        return early
-
-
-def import_features() -> tuple[type[Feature], ...]:
-    """Everything the chat can do; slow the first time."""
-    from .feature_list import FEATURES
-
-    return FEATURES
+        self.is_complete = True
+        return self._early

@@ -16,7 +16,7 @@ from ingle.tui.history.history_store import open_history
 from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
-    from ...conftest import OpenChat
+    from ..conftest import OpenChat
 
 needs_sqlcipher = pytest.mark.skipif(
     importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"

@@ -1,14 +1,29 @@
-"""`path_entries`: how a chat's path stands in the transcript."""
+"""Entries of the transcript for the messages of a chat and for failures."""
 
 from __future__ import annotations
 
+from ingle.daemon.client.client_errors import ClientError
+
 from ..chats.chat import Chat
 from ..chats.message import Message
-from ..transcript.entries.answer_entry import AnswerEntry
-from ..transcript.entries.entry import Entry
-from ..transcript.entries.program_entries import CompactionEntry, SystemEntry
-from ..transcript.entries.prompt_entry import PromptEntry
+from ..transcript.entries.all_entries import (
+    AnswerEntry,
+    CompactionEntry,
+    Entry,
+    NoticeEntry,
+    PromptEntry,
+    SystemEntry,
+)
 from .turn import ending_note, facts_summary
+
+NEXT_KEYS = {
+    "daemon_unreachable": "F5 starts it again and asks once more; your prompt is kept",
+    "context_length_exceeded": "ctrl+n starts a new chat · ctrl+o picks a model with more room",
+    "model_not_found": "ctrl+o picks another model",
+    "wrong_task": "ctrl+o picks another model",
+    "load_failed": "F5 tries again · ctrl+o picks another model",
+    "out_of_memory": "F5 tries again · ctrl+o picks another model",
+}
 
 
 def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
@@ -61,3 +76,23 @@ def place_of(chat: Chat, message: Message) -> tuple[int, int] | None:
     """Which of how many siblings it is, counted from one; None where it has none."""
     siblings = chat.siblings(message)
     return (siblings.index(message) + 1, len(siblings)) if len(siblings) > 1 else None
+
+
+def branch_of(chat: Chat) -> str:
+    """`2/3` of the last message on the path that has siblings; "" if none has."""
+    for message in reversed(chat.path):
+        place = place_of(chat, message)
+        if place is not None:
+            return f"{place[0]}/{place[1]}"
+    return ""
+
+
+def answer_failed(error: ClientError) -> NoticeEntry:
+    """An answer did not come, or broke off."""
+    keys = NEXT_KEYS.get(error.code, "F5 asks again; your prompt is kept")
+    return failure(error.message, error.hint, keys)
+
+
+def failure(message: str, hint: str | None, keys: str) -> NoticeEntry:
+    """The sentence, the hint, and the keys that lead on."""
+    return NoticeEntry(message, "\n".join(part for part in (hint, keys) if part), "error")

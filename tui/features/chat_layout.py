@@ -1,0 +1,187 @@
+"""`ChatLayout`: the widgets of the chat screen, and the commands and events of its features."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, Literal, TypeVar
+
+from textual import events, getters, on
+from textual.app import App, ComposeResult
+from textual.containers import Container, Horizontal, Vertical
+from textual.reactive import reactive
+from textual.widgets import Static
+
+from ..chats.chat import Chat
+from ..chats.message import Message
+from ..commands.chat_session import FrontEnd
+from ..commands.command_results import CommandRefused, Result
+from ..commands.command_runner import PROBLEMS, Problem
+from ..history.history_store import HistoryStore
+from ..screens.prompt_screen import PromptScreen
+from ..session.chat_state import ChatState, ChatView, key_hints
+from ..session.turn import Turn
+from ..settings.preferences import Preferences
+from ..text.terminal_safe_text import clean
+from ..transcript.view.transcript import Transcript
+from ..widgets.composer.composer import Composer
+from ..widgets.prompt_queue import PromptQueue
+from ..widgets.pull_bar import PullBar
+from ..widgets.route_line import RouteLine
+from ..widgets.status_line import StatusLine
+from ..widgets.title_bar import TitleBar
+from ..widgets.welcome import Welcome
+from .feature import Feature, Handler
+from .feature_set import FeatureSet
+
+F = TypeVar("F", bound=Feature)
+
+
+class ChatLayout(PromptScreen[None]):
+    """Lays the widgets out and runs commands; `handlers` are those of the screen itself."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
+
+    view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
+    front: FrontEnd
+
+    transcript = getters.query_one(Transcript)
+    composer = getters.query_one(Composer)
+    queue = getters.query_one(PromptQueue)
+    title_bar = getters.query_one(TitleBar)
+    welcome = getters.query_one(Welcome)
+    pull_bar = getters.query_one(PullBar)
+    status_line = getters.query_one(StatusLine)
+    pill = getters.query_one("#pill", Static)
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        preferences: Preferences,
+        state: ChatState,
+        chat: Chat,
+    ) -> None:
+        super().__init__()
+        self.features = FeatureSet(handlers)
+        self.preferences = preferences
+        self.state = state
+        self.chat = chat
+        self.store: HistoryStore | None = None
+        self.turn: Turn | None = None
+        """The answer that is generated."""
+        self.edits: Message | None = None
+        """The prompt that the draft will replace."""
+
+    @property
+    def typed_in(self) -> Composer:
+        """The widget whose letters are painted at once."""
+        return self.composer
+
+    @property
+    def chat_app(self) -> App[None]:
+        """The app, with its type."""
+        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar().data_bind(ChatLayout.view)
+        with Horizontal(id="main"), Container(id="view"):
+            yield Transcript(id="transcript")
+            yield Welcome().data_bind(ChatLayout.view)
+            yield Static(id="pill", markup=False)
+        with Vertical(id="dock"):
+            yield PromptQueue()
+            yield PullBar()
+            yield RouteLine()
+            yield Composer(id="composer")
+        yield StatusLine()
+
+    # What it shows
+
+    def show_state(self, turn: Turn | None = None) -> None:
+        """Draw `state`, `chat` and the preferences again, with the figures of a `turn` that ended.
+
+        The transcript is drawn on its own.
+        """
+        if not self.is_mounted:
+            return
+        self.welcome.display = not self.transcript.entries
+        self.view = ChatView(self.state, self.chat, self.store)
+        for feature in self.features:
+            feature.on_state()
+        self.composer.placeholder = self.state.placeholder
+        self._show_hints(self.size.width)
+        self.show_status(turn or self.turn)
+
+    def show_status(self, turn: Turn | None) -> None:
+        """Draw the status line."""
+        line = self.status_line
+        line.status = self.state.status(line.status, turn)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Show as many keys as fit."""
+        if self.is_mounted:
+            self._show_hints(event.size.width)
+
+    def _show_hints(self, width: int) -> None:
+        hints = key_hints(self.turn is not None, width, self.preferences.enter_sends)
+        editing = "editing · esc leaves it as it was"
+        self.composer.hints = hints if self.edits is None else editing
+
+    @on(Transcript.NewLines)
+    def new_lines(self, event: Transcript.NewLines) -> None:
+        """Say how many lines came below the view."""
+        pill = self.pill
+        plural = "" if event.count == 1 else "s"
+        pill.update(f"↓ {event.count} new line{plural} · end")
+        pill.styles.offset = (self.transcript.margin, 0)
+        pill.set_class(event.count > 0, "-shown")
+
+    def tell(
+        self, text: str, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Show a sentence for a moment; it is never read as markup."""
+        self.notify(clean(text), severity=severity, markup=False)
+
+    # Commands and features
+
+    def feature(self, kind: type[F]) -> F:
+        """The feature of this class."""
+        return self.features.find(kind)
+
+    def can_run(self, name: str) -> bool:
+        """Whether the command of this name works here."""
+        return self.features.can_run(name)
+
+    def action_command(self, name: str) -> None:
+        """Run the command a key is bound to."""
+        self.run_command(name)
+
+    def run_command(self, name: str, argument: str = "") -> None:
+        """Run a command; one that waits goes on in the background."""
+        result = self.features.run(name, argument)
+        if result is not None:
+            self.run_worker(_awaited(result), group=f"command-{name}")
+
+    async def present(self, running: Awaitable[Result]) -> None:
+        """Wait for a command, and show what it did or why it was refused."""
+        try:
+            result = await running
+        except PROBLEMS as problem:
+            self.refuse(problem)
+        else:
+            self.front.present(result)
+
+    def refuse(self, problem: Problem) -> None:
+        """Show why a command did nothing."""
+        severity = "warning" if isinstance(problem, CommandRefused) else "error"
+        self.tell(f"{problem.message} {problem.hint or ''}".strip(), severity)
+
+    def set_preferences(self, preferences: Preferences) -> None:
+        """Go on with other preferences."""
+        self.preferences = preferences
+        for feature in self.features:
+            feature.on_preferences(preferences)
+
+
+async def _awaited(result: Any) -> None:
+    await result

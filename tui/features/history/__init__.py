@@ -1,1 +1,0 @@
-"""Features of stored chats: search, encryption and resuming."""

@@ -1,1 +1,0 @@
-"""Generic modal screens: confirm, one line, text, table and progress."""

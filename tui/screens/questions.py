@@ -1,0 +1,155 @@
+"""Questions over the chat: yes or no, one line, a longer text; and the progress of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Static, TextArea
+
+from ..commands.chat_session import KEEPS
+from .dialog import Dialog
+
+
+class ConfirmScreen(ModalScreen[bool | None]):
+    """Ends with True for enter, False or None for escape; `yes` and `no` say what they do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,y", "dismiss(True)", "Yes", show=False),
+        Binding("escape,n,q", "dismiss(False)", "No", show=False),
+    ]
+
+    def __init__(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> None:
+        super().__init__()
+        self._question = question
+        self._details = details
+        self._yes = yes
+        self._no = no
+
+    def compose(self) -> ComposeResult:
+        keys = Content.assemble(
+            ("enter", "bold $primary"), f" {self._yes}   ", ("esc", "bold $primary"), f" {self._no}"
+        )
+        with Vertical(classes="dialog"):
+            yield Static(Content(self._question).stylize("bold"), classes="dialog-title")
+            yield Static(Content(self._details))
+            yield Static(keys, classes="dialog-hint")
+
+
+class LineInputScreen(Dialog[str | None]):
+    """Ends with what was typed, or None; with `secret` it is not shown."""
+
+    def __init__(
+        self,
+        title: str,
+        text: str = "",
+        *,
+        note: str = "",
+        legend: str = "",
+        secret: bool = False,
+        suggestions: Sequence[str] = (),
+    ) -> None:
+        super().__init__(title, legend or "enter keeps it  ·  esc leaves it as it was")
+        self._text = text
+        self._note = note
+        self._secret = secret
+        self._suggestions = suggestions
+
+    def body(self) -> ComposeResult:
+        """The note, and the line."""
+        if self._note:
+            yield Static(Content(self._note), classes="dialog-title")
+        suggester = SuggestFromList(self._suggestions, case_sensitive=False)
+        yield Input(
+            self._text,
+            password=self._secret,
+            suggester=suggester if self._suggestions else None,
+            compact=True,
+        )
+
+    def on_mount(self) -> None:
+        """Begin at the end of the line."""
+        line = self.query_one(Input)
+        line.cursor_blink = False
+        line.focus()
+
+    @on(Input.Submitted)
+    def keep(self, event: Input.Submitted) -> None:
+        """End with what is written."""
+        self.dismiss(event.value if self._secret else event.value.strip())
+
+
+class TextEditor(Dialog[str | None]):
+    """Ends with the new text, or None if it stays as it was."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "keep", "Keep", show=False, priority=True)
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__(title, "ctrl+s keeps it  ·  esc leaves it as it was")
+        self._text = text
+
+    def body(self) -> ComposeResult:
+        """The text."""
+        yield TextArea(self._text, id="editor")
+
+    def on_mount(self) -> None:
+        """Begin at the end of the text."""
+        area = self.query_one(TextArea)
+        area.cursor_blink = False
+        area.move_cursor(area.document.end)
+        area.focus()
+
+    def action_keep(self) -> None:
+        """End with what is written."""
+        self.dismiss(self.query_one(TextArea).text.strip())
+
+
+class ProgressScreen(Dialog[None]):
+    """Shows the last reported line, a few times a second; any thread may report."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Stop", show=False, priority=True)
+    ]
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title, "esc stops it; what is done stays")
+        self._line = ""
+        self._finished = False
+        self.is_cancelled = False
+
+    def body(self) -> ComposeResult:
+        """The line."""
+        yield Static(id="line", markup=False)
+
+    def on_mount(self) -> None:
+        """Draw what was reported from time to time."""
+        self._timer = self.set_interval(0.1, self._show)
+
+    def report(self, text: str) -> None:
+        """Set the line."""
+        self._line = text
+
+    def finish(self) -> None:
+        """Close as soon as that is possible."""
+        self._finished = True
+
+    def action_cancel(self) -> None:
+        """Stop the task at its next safe point."""
+        self.is_cancelled = True
+        self._line = "Stopping…"
+
+    def _show(self) -> None:
+        if self._finished and self.is_current:
+            self._timer.stop()
+            self.dismiss(None)
+        else:
+            self.query_one("#line", Static).update(Content(self._line))
