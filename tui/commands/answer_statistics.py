@@ -1,4 +1,4 @@
-"""What `/stats` tells: figures of the last answer, and of the whole chat."""
+"""Figures of the last answer and of the whole chat, for `/stats`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def answer_rows(facts: MessageFacts) -> Rows:
         rows.append(("whole answer", number_format.duration(facts.seconds)))
     if facts.speed is not None:
         rows.append(("writing", number_format.speed(facts.speed)))
-    read = facts.prompt_tokens - facts.cached_tokens
-    if facts.prompt_seconds > 0 and read > 0:
-        rows.append(("reading", number_format.speed(read / facts.prompt_seconds)))
+    computed = facts.prompt_tokens - facts.cached_tokens
+    if facts.prompt_seconds > 0 and computed > 0:
+        rows.append(("prefill", number_format.speed(computed / facts.prompt_seconds)))
     if facts.drafted_tokens:
-        rows.append(("guesses", guesses(facts.accepted_tokens, facts.drafted_tokens)))
+        rows.append(("drafts", drafts(facts.accepted_tokens, facts.drafted_tokens)))
     where = f"{facts.route}, {facts.route_reason}" if facts.route_reason else facts.route
     rows.append(("where", where))
     return rows
@@ -40,17 +40,17 @@ def chat_rows(messages: Sequence[Message]) -> Rows:
     """Names and values for the messages of a branch."""
     answers = [message.facts for message in messages if message.role == "assistant"]
     written = sum(facts.completion_tokens for facts in answers)
-    read = sum(facts.prompt_tokens - facts.cached_tokens for facts in answers)
-    spared = sum(facts.cached_tokens for facts in answers)
+    computed = sum(facts.prompt_tokens - facts.cached_tokens for facts in answers)
+    cached = sum(facts.cached_tokens for facts in answers)
     writing = sum(facts.decode_seconds for facts in answers)
     drafted = sum(facts.drafted_tokens for facts in answers)
     rows: Rows = [
         ("messages", f"{len(messages)}, {len(answers)} of them answers"),
         ("written", f"{number_format.tokens(written)} tokens"),
         (
-            "read",
-            f"{number_format.tokens(read)} tokens; "
-            f"{number_format.tokens(spared)} were in the cache",
+            "prefill",
+            f"{number_format.tokens(computed)} tokens; "
+            f"{number_format.tokens(cached)} were in the cache",
         ),
     ]
     if writing > 0:
@@ -58,7 +58,7 @@ def chat_rows(messages: Sequence[Message]) -> Rows:
         rows.append(("writing", f"{number_format.speed(timed / writing)} on average"))
     if drafted:
         accepted = sum(facts.accepted_tokens for facts in answers)
-        rows.append(("guesses", guesses(accepted, drafted)))
+        rows.append(("drafts", drafts(accepted, drafted)))
     away = sum(1 for facts in answers if facts.route != "local")
     rows.append(("sent to cloud", str(away)))
     return rows
@@ -73,6 +73,6 @@ def reuse(facts: MessageFacts) -> str:
     return f"{number_format.percent(percent)} reused, {number_format.tokens(new)} new"
 
 
-def guesses(accepted: int, drafted: int) -> str:
-    """How many guessed tokens were right."""
+def drafts(accepted: int, drafted: int) -> str:
+    """How many draft tokens were accepted."""
     return f"{number_format.percent(accepted / drafted)} of {number_format.tokens(drafted)} right"

@@ -34,7 +34,7 @@ class BlockMenu(ChoiceDialog[Action | None]):
 
     def __init__(self, at: BlockStop) -> None:
         keys: dict[Action, str] = {action: key for key, action in KEYS.items()}
-        self._actions = [action for action in actions(at) if action in WORDS]
+        self._actions: list[Action] = [action for action in actions(at) if action in WORDS]
         super().__init__(
             "Message" if at.block is None else NAMES[at.block.kind],
             [

@@ -140,7 +140,7 @@ class ChatState:
         if turn is not None and turn.ending is None:
             if turn.loading is not None:
                 return f"starting {number_format.percent(turn.loading)}", False, False
-            return "answering" if turn.text else "reading", True, False
+            return "answering" if turn.text else "prefill", True, False
         if self.loaded is not None and self.loaded.state != "stopped":
             return self._process_words(self.loaded)
         if self.model is None:

@@ -9,18 +9,6 @@ from textual.widget import Widget
 
 from ..transcript.view.block_navigation import KEYS, BlockStop, actions
 
-WORDS = {
-    "menu": "menu",
-    "copy": "copy",
-    "edit": "edit",
-    "again": "again",
-    "branch": "branch",
-    "pin": "pin",
-    "fold": "fold",
-    "open": "open",
-    "undo": "undo",
-}
-
 
 class BlockKeys(Widget):
     """Leaves out keys for which there is no room."""
@@ -33,7 +21,7 @@ class BlockKeys(Widget):
         if at is None:
             return Content("")
         able = actions(at)
-        parts = [f"{key} {WORDS[action]}" for key, action in KEYS.items() if action in able]
+        parts = [f"{key} {action}" for key, action in KEYS.items() if action in able]
         words = Content("")
         for part in [*parts, "alt+↑↓ walk", "esc leaves"]:
             key, _, word = part.partition(" ")

@@ -70,7 +70,7 @@ def progress_text(progress: CompactionProgress) -> BarText:
         plural = "" if progress.written == 1 else "s"
         words = f"{number_format.tokens(progress.written)} token{plural} written"
     elif progress.computed:
-        words = f"reading {number_format.tokens(progress.computed)} tokens"
+        words = f"prefill of {number_format.tokens(progress.computed)} tokens"
     if progress.seconds >= 1:
         words += f" · {progress.seconds:.0f} s"
     keys, brief = "esc leaves all as it was", "esc stops"

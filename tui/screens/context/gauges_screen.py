@@ -13,9 +13,10 @@ from textual.widgets import Static
 
 from ...gauges.gauge_state import GaugeState
 from ...widgets.gauges.context_ribbon import ContextRibbon
-from ...widgets.gauges.gauge_panel import ContextFacts, ModelLines, PageTitle, RouteLines
+from ...widgets.gauges.gauge_panel import ContextFacts, ModelLines, RouteLines
+from ...widgets.gauges.lines_widget import LinesWidget
 from ...widgets.gauges.memory_bar import MemoryBar
-from ...widgets.gauges.page_legend import PageLegend
+from ...widgets.gauges.page_legend import PageLegend, PageTitle
 from ...widgets.gauges.page_map import PageMap
 from ...widgets.gauges.speed_chart import SpeedChart
 
@@ -49,13 +50,12 @@ class _MapScreen(Screen[Closed]):
         pages.focus()
 
     def show(self, state: GaugeState, now: float) -> None:
-        """Draw what changed; `now` is of the clock the state was fed with."""
+        """Draw what changed; `now` is of the clock with which the state was updated."""
         if not self.is_mounted:
             return
-        pages = self.query_one(PageMap)
-        pages.show(state.pages, state.label, state.flashing, state.title_of)
-        self.query_one(PageTitle).show(state, pages.room)
-        self.query_one(PageLegend).show(state.pages, state.label, state.evicted)
+        self.query_one(PageMap).show(state)
+        for lines in self.query(LinesWidget):
+            lines.show(state, now)
 
     def on_page_map_pointed(self, event: PageMap.Pointed) -> None:
         """Explain the cell under the cursor."""
@@ -144,9 +144,4 @@ class GaugesScreen(_MapScreen):
         if not self.is_mounted:
             return
         super().show(state, now)
-        self.query_one(MemoryBar).show(state.memory())
-        self.query_one(ContextFacts).show(state)
-        self.query_one(SpeedChart).show(state.speed(now), state.last)
-        self.query_one(RouteLines).show(state.routes, state.cloud)
-        self.query_one(ModelLines).show(state.model_rows())
         self.query_one(ContextRibbon).use = state.use

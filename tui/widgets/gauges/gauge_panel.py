@@ -13,51 +13,23 @@ from ...text import number_format
 from .glyph_text import StyledText, columns, signs
 from .lines_widget import LinesWidget
 from .memory_bar import MemoryBar
-from .page_legend import PageLegend, page_title
+from .page_legend import PageLegend, PageTitle
 from .page_map import PageMap
 from .speed_chart import SpeedChart
 
-PANEL_WIDTH = 36
 PULL_BAR = 8
 
 
-class PageTitle(LinesWidget):
-    """The line over a map."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._state: GaugeState | None = None
-        self._room = 1
-
-    def show(self, state: GaugeState, room: int) -> None:
-        """Tell the pages' size; `room` is how many cells the map has."""
-        self._state, self._room = state, room
-        self.changed()
-
-    def draw(self, width: int) -> list[Content]:
-        """One line."""
-        return [page_title(self._state.pages if self._state else None, self._room, width)]
-
-
 class ContextFacts(LinesWidget):
-    """The context there really is, where that is less than the model could have."""
+    """The context that the model has, if that is less than it could have."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._state: GaugeState | None = None
-
-    def show(self, state: GaugeState) -> None:
-        """Tell the context of the chat's model."""
-        self._state = state
-        self.changed()
-
-    def draw(self, width: int) -> list[Content]:
+    def draw(self, state: GaugeState, width: int) -> list[Content]:
         """One line, or none."""
-        loaded = self._state.loaded if self._state is not None else None
-        if self._state is None or loaded is None or not loaded.context:
+        loaded = state.loaded
+        if loaded is None or not loaded.context:
             return []
         text = f"context {number_format.tokens(loaded.context)}"
-        promised = self._state.promised_context()
+        promised = state.promised_context()
         if promised:
             text += f" of {number_format.tokens(promised)}"
         if loaded.layers_on_gpu and loaded.layers_on_gpu < loaded.layers:
@@ -68,58 +40,35 @@ class ContextFacts(LinesWidget):
 class RouteLines(LinesWidget):
     """Where the last answers came from."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._routes: tuple[RouteRow, ...] = ()
-        self._cloud = 0
-
-    def show(self, routes: tuple[RouteRow, ...], cloud: int) -> None:
-        """Tell the routes, and how many messages were sent to a cloud."""
-        self._routes, self._cloud = routes, cloud
-        self.changed()
-
-    def draw(self, width: int) -> list[Content]:
+    def draw(self, state: GaugeState, width: int) -> list[Content]:
         """A title, a line a message, and the sum."""
         title = columns(signs([("ROUTE", "bold")]), signs([("this chat", "$muted")]), width)
-        rows = [
-            signs(
-                [
-                    (f"{route.time} ", "$muted"),
-                    (
-                        "⌂ local" if route.place == "local" else f"☁ {route.place}",
-                        "$success" if route.place == "local" else "$warning",
-                    ),
-                    (f"  {route.reason}" if route.reason else "", "$muted"),
-                ]
-            ).truncate(width, ellipsis=True)
-            for route in self._routes
+        style = "$warning" if state.cloud else "$muted"
+        sent = signs([(f"sent to cloud: {state.cloud}", style)])
+        return [title, *(self._row(route, width) for route in state.routes), sent]
+
+    @staticmethod
+    def _row(route: RouteRow, width: int) -> Content:
+        is_local = route.place == "local"
+        pieces: list[StyledText] = [
+            (f"{route.time} ", "$muted"),
+            ("⌂ local", "$success") if is_local else (f"☁ {route.place}", "$warning"),
+            (f"  {route.reason}" if route.reason else "", "$muted"),
         ]
-        sent: StyledText = (
-            f"sent to cloud: {self._cloud}",
-            "$warning" if self._cloud else "$muted",
-        )
-        return [title, *rows, signs([sent])]
+        return signs(pieces).truncate(width, ellipsis=True)
 
 
 class ModelLines(LinesWidget):
-    """The models that are warm, on their way, or on the disk."""
+    """The models that are loaded, downloading, or on the disk."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: tuple[ModelRow, ...] = ()
-
-    def show(self, rows: tuple[ModelRow, ...]) -> None:
-        """Tell these models."""
-        self._rows = rows
-        self.changed()
-
-    def draw(self, width: int) -> list[Content]:
+    def draw(self, state: GaugeState, width: int) -> list[Content]:
         """A title and a line a model."""
-        if not self._rows:
+        rows = state.model_rows()
+        if not rows:
             return []
         legend = signs([("● warm  ○ disk  ↓ pull", "$muted")])
         title = columns(signs([("MODELS", "bold")]), legend, width)
-        return [title, *(self._row(row, width) for row in self._rows)]
+        return [title, *(self._row(row, width) for row in rows)]
 
     @staticmethod
     def _row(row: ModelRow, width: int) -> Content:
@@ -155,11 +104,11 @@ class GaugePanel(VerticalScroll, can_focus=False):
         self._visibility_changed = visibility_changed
 
     def on_show(self) -> None:
-        """There is room again, or somebody asked for it."""
+        """There is room again, or the user asked for it."""
         self._visibility_changed()
 
     def on_hide(self) -> None:
-        """Nobody sees it any more."""
+        """It is out of sight."""
         self._visibility_changed()
 
     def compose(self) -> ComposeResult:
@@ -173,16 +122,10 @@ class GaugePanel(VerticalScroll, can_focus=False):
         yield ModelLines()
 
     def show(self, state: GaugeState, now: float) -> None:
-        """Draw what changed; `now` is of the clock the state was fed with."""
-        self.query_one(MemoryBar).show(state.memory())
-        self.query_one(ContextFacts).show(state)
-        pages = self.query_one(PageMap)
-        pages.show(state.pages, state.label, state.flashing, state.title_of)
-        self.query_one(PageTitle).show(state, pages.room)
-        self.query_one(PageLegend).show(state.pages, state.label, state.evicted)
-        self.query_one(SpeedChart).show(state.speed(now), state.last)
-        self.query_one(RouteLines).show(state.routes, state.cloud)
-        self.query_one(ModelLines).show(state.model_rows())
+        """Draw what changed; `now` is of the clock with which the state was updated."""
+        self.query_one(PageMap).show(state)
+        for lines in self.query(LinesWidget):
+            lines.show(state, now)
 
     def on_page_map_pointed(self, event: PageMap.Pointed) -> None:
         """Explain the cell under the pointer beside it."""

@@ -30,3 +30,17 @@ def columns(left: Content, right: Content, width: int) -> Content:
     left = left.truncate(room, ellipsis=True)
     gap = " " * max(1, width - left.cell_length - right.cell_length)
     return Content.assemble(left, gap, right).truncate(width)
+
+
+def in_columns(parts: list[Content], width: int) -> list[Content]:
+    """All parts in one line if they fit, else in two columns."""
+    gap = 3
+    if sum(part.cell_length + gap for part in parts) - gap <= width:
+        return [Content(" " * gap).join(parts)]
+    half = max(width // 2, max(part.cell_length for part in parts[::2]) + 2)
+    return [
+        Content.assemble(
+            row[0], *((" " * (half - row[0].cell_length), row[1]) if len(row) > 1 else ())
+        ).truncate(width)
+        for row in (parts[at : at + 2] for at in range(0, len(parts), 2))
+    ]

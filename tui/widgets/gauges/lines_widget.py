@@ -1,4 +1,4 @@
-"""`LinesWidget`: a widget of a few lines that costs nothing while they stay the same."""
+"""`LinesWidget`: a gauge of a few lines, repainted only if they differ."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
+from ...gauges.gauge_state import GaugeState
+
 
 class LinesWidget(Widget):
-    """As high as its lines; `changed` repaints where they differ, and lays out for another number.
+    """As high as its lines; `show` repaints if they differ, and lays out for another number.
 
-    Gauges hear the same figures again and again, and must not keep the terminal busy with them.
+    Gauges are updated with the same figures again and again.
     """
 
     DEFAULT_CSS = "LinesWidget { height: auto; width: 100%; }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = GaugeState()
+        self._now = 0.0
         self._lines: list[Content] = []
         self.repaints = 0
 
     @abstractmethod
-    def draw(self, width: int) -> list[Content]:
+    def draw(self, state: GaugeState, width: int) -> list[Content]:
         """The lines for a width."""
 
-    def changed(self) -> None:
-        """What is shown may have changed."""
-        width = self.size.width
-        lines = self.draw(width) if width else []
-        old = self._lines
+    def _draw(self, width: int) -> list[Content]:
+        return self.draw(self._state, width) if width else []
+
+    def show(self, state: GaugeState, now: float) -> None:
+        """Draw what changed; `now` is of the clock with which the state was updated."""
+        self._state, self._now = state, now
+        lines, old = self._draw(self.size.width), self._lines
         same = len(lines) == len(old)
         if same and all(new.is_same(line) for new, line in zip(lines, old, strict=True)):
             return
@@ -45,11 +51,11 @@ class LinesWidget(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many as there are lines."""
-        return len(self.draw(width)) if width else 0
+        return len(self._draw(width))
 
     def on_resize(self) -> None:
         """Another width, other lines."""
-        self._lines = self.draw(self.size.width) if self.size.width else []
+        self._lines = self._draw(self.size.width)
         self.refresh()
 
     def render(self) -> RenderResult:

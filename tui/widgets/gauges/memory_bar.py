@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from ...gauges.context_usage import apportion
+from ...gauges.apportionment import apportion
+from ...gauges.gauge_state import GaugeState
 from ...gauges.memory_usage import MemoryUse, binary_size
-from .glyph_text import StyledText, columns, signs
+from .glyph_text import StyledText, columns, in_columns, signs
 from .lines_widget import LinesWidget
 
 GLYPHS = ("█", "▓", "▒", "┈")
@@ -20,17 +21,11 @@ class MemoryBar(LinesWidget):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__()
         self._full = full
-        self._uses: tuple[MemoryUse, ...] = ()
 
-    def show(self, uses: tuple[MemoryUse, ...]) -> None:
-        """Show these memories."""
-        self._uses = uses
-        self.changed()
-
-    def draw(self, width: int) -> list[Content]:
+    def draw(self, state: GaugeState, width: int) -> list[Content]:
         """The lines of all bars, with one between them."""
         lines: list[Content] = []
-        for index, use in enumerate(self._uses):
+        for index, use in enumerate(state.memory()):
             if index:
                 lines.append(Content(""))
             short = use.kind == "RAM" and index > 0 and not self._full
@@ -47,7 +42,7 @@ def memory_lines(use: MemoryUse, width: int) -> list[Content]:
         signs([(glyph, style), " ", word, " ", (binary_size(amount, unit=False), "$muted")])
         for glyph, style, word, amount in zip(GLYPHS, STYLES, WORDS, use.parts, strict=True)
     ]
-    return [title, signs(memory_bar(use, width)), *_legend_lines(legend, width)]
+    return [title, signs(memory_bar(use, width)), *in_columns(legend, width)]
 
 
 def memory_bar(use: MemoryUse, width: int) -> list[StyledText]:
@@ -60,15 +55,3 @@ def memory_words(use: MemoryUse, width: int) -> Content:
     """One line: `RAM 14.2 of 31.2 GiB used`."""
     used = f"{binary_size(use.total - use.free)} of {binary_size(use.total)} used"
     return columns(signs([(use.kind, "bold")]), signs([(used, "$muted")]), width)
-
-
-def _legend_lines(legend: list[Content], width: int) -> list[Content]:
-    """All in one line where they fit, else in two columns."""
-    gap = 3
-    if sum(part.cell_length + gap for part in legend) - gap <= width:
-        return [Content(" " * gap).join(legend)]
-    half = max(legend[0].cell_length + 2, legend[2].cell_length + 2, width // 2)
-    rows = ((legend[0], legend[1]), (legend[2], legend[3]))
-    return [
-        Content.assemble(a, " " * max(2, half - a.cell_length), b).truncate(width) for a, b in rows
-    ]

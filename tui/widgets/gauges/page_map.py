@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -15,6 +16,7 @@ from textual.widget import Widget
 
 from ingle.daemon.client.daemon_types import PagesEvent
 
+from ...gauges.gauge_state import GaugeState
 from ...gauges.page_map_cells import (
     PageMapCell,
     PageState,
@@ -36,11 +38,6 @@ STYLES = {
 EVICTED = ("×", "bold $error")
 BELOW = 8
 """Lines that title, legend and explanation of a map take."""
-TitleOf = Callable[[str], str | None]
-
-
-def _no_title(chat: str) -> str | None:
-    return None
 
 
 class PageMap(Widget, can_focus=False):
@@ -61,53 +58,35 @@ class PageMap(Widget, can_focus=False):
         Binding("enter", "owner", "Owner", show=False),
     ]
 
+    @dataclass
     class Pointed(Message):
         """The cursor is on a cell; `text` explains it, "" where there is none."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
+    @dataclass
     class OwnerAsked(Message):
-        """Enter was pressed on a cell: whose it is, and the conversations that hold it."""
+        """Enter was pressed on a cell; `text` says whose it is."""
 
-        def __init__(self, text: str, conversations: list[str]) -> None:
-            super().__init__()
-            self.text = text
-            self.conversations = conversations
+        text: str
 
     def __init__(self, rows: int | None = None) -> None:
         super().__init__()
         self._rows = rows
         self._event: PagesEvent | None = None
         self._label = ""
-        self._title_of: TitleOf = _no_title
+        self._title_of: Callable[[str], str | None] = lambda _: None
         self._flashing: frozenset[int] = frozenset()
         self._cells: list[PageMapCell] = []
         self._cursor: int | None = None
 
-    @property
-    def cells(self) -> list[PageMapCell]:
-        """What is drawn, cell by cell."""
-        return self._cells
-
-    @property
-    def cursor(self) -> int | None:
-        """The cell that explains itself."""
-        return self._cursor
-
-    def show(
-        self,
-        event: PagesEvent | None,
-        label: str,
-        flashing: frozenset[int] = frozenset(),
-        title_of: TitleOf = _no_title,
-    ) -> None:
-        """Draw an event as the chat sent as `label` sees it; repaints only what looks different."""
+    def show(self, state: GaugeState) -> None:
+        """Draw the pages as the open chat sees them; repaints only if they look different."""
+        event = state.pages
         grown = (event.pages if event else 0) != (self._event.pages if self._event else 0)
-        self._event, self._label, self._title_of = event, label, title_of
-        flashes = flashing != self._flashing
-        self._flashing = flashing
+        self._event, self._label, self._title_of = event, state.label, state.title_of
+        flashes = state.flashing != self._flashing
+        self._flashing = state.flashing
         if grown:
             self.refresh(layout=True)
         if self._arrange() or flashes:
@@ -178,8 +157,8 @@ class PageMap(Widget, can_focus=False):
 
     def point(self, index: int | None) -> None:
         """Put the cursor on a cell, or away."""
-        index = None if index is None or not self._cells else max(0, index)
-        index = index if index is None else min(index, len(self._cells) - 1)
+        if index is not None:
+            index = max(0, min(index, len(self._cells) - 1)) if self._cells else None
         if index != self._cursor:
             self._cursor = index
             self.refresh()
@@ -220,12 +199,12 @@ class PageMap(Widget, can_focus=False):
             return
         cell = self._cells[self._cursor]
         if cell.group < 0:
-            self.post_message(self.OwnerAsked("nobody's: free", []))
+            self.post_message(self.OwnerAsked("nobody's: free"))
             return
         group = event.groups[cell.group]
         words = owners_text(group, cell.state, self._label, self._title_of)
-        text = f"{words}: {number_format.tokens(group.tokens)} tokens in all"
-        self.post_message(self.OwnerAsked(text, group.conversations))
+        tokens = number_format.tokens(group.tokens)
+        self.post_message(self.OwnerAsked(f"{words}: {tokens} tokens in all"))
 
     def on_mouse_move(self, move: events.MouseMove) -> None:
         """The cell under the pointer explains itself."""

@@ -10,6 +10,7 @@ from textual.content import Content
 from ...chats.message import MessageFacts
 from ...commands.answer_statistics import reuse
 from ...gauges.gauge_glyphs import SPARKS
+from ...gauges.gauge_state import GaugeState
 from ...gauges.speed_meter import TokenRates
 from ...text import number_format
 from .glyph_text import columns, signs
@@ -47,46 +48,39 @@ class SpeedChart(LinesWidget):
     def __init__(self, rows: int = 1) -> None:
         super().__init__()
         self._rows = rows
-        self._speed = TokenRates()
-        self._last: MessageFacts | None = None
 
-    def show(self, speed: TokenRates, last: MessageFacts | None) -> None:
-        """Show rates, and the facts of the last answer."""
-        self._speed, self._last = speed, last
-        self.changed()
-
-    def draw(self, width: int) -> list[Content]:
+    def draw(self, state: GaugeState, width: int) -> list[Content]:
         """Title, chart and facts."""
-        speed = self._speed
+        speed = state.speed(self._now)
         top = max(speed.history, default=0.0)
         scale = f"tok/s, last 60 s · top {top:.0f}" if top else "tok/s, last 60 s"
         title = columns(signs([("SPEED", "bold")]), signs([(scale, "$muted")]), width)
         style = "$primary" if top else "$edge"
         drawn = [signs([(line, style)]) for line in chart(speed.history, width, self._rows)]
-        facts = [signs([(line, "$muted")]) for line in _wrapped(self._facts(), width)]
+        facts = [signs([(line, "$muted")]) for line in _wrapped(_facts(speed, state.last), width)]
         return [title, *drawn, *facts]
 
-    def _facts(self) -> list[str]:
-        speed, last = self._speed, self._last
-        facts = [f"now {number_format.speed(speed.now)}" if speed.now else "now idle"]
-        if speed.prompt:
-            facts.append(f"reading {number_format.speed(speed.prompt)}")
-        if last is not None and last.first_token is not None:
-            facts.append(f"first token {number_format.duration(last.first_token)}")
-        if last is not None and last.prompt_tokens:
-            facts.append(f"last send: {reuse(last)}")
-        if speed.acceptance is not None:
-            facts.append(f"guesses {number_format.percent(speed.acceptance)} right")
-        if speed.running or speed.waiting:
-            waiting = f", {speed.waiting} waiting" if speed.waiting else ""
-            facts.append(f"{speed.running} running{waiting}")
-        else:
-            facts.append("queue 0")
-        if speed.watts is not None:
-            facts.append(f"{speed.watts:.0f} W")
-        if speed.joules_per_token is not None:
-            facts.append(f"{speed.joules_per_token:.2g} J a token")
-        return facts
+
+def _facts(speed: TokenRates, last: MessageFacts | None) -> list[str]:
+    facts = [f"now {number_format.speed(speed.now)}" if speed.now else "now idle"]
+    if speed.prompt:
+        facts.append(f"prefill {number_format.speed(speed.prompt)}")
+    if last is not None and last.first_token is not None:
+        facts.append(f"first token {number_format.duration(last.first_token)}")
+    if last is not None and last.prompt_tokens:
+        facts.append(f"last send: {reuse(last)}")
+    if speed.acceptance is not None:
+        facts.append(f"drafts {number_format.percent(speed.acceptance)} right")
+    if speed.running or speed.waiting:
+        waiting = f", {speed.waiting} waiting" if speed.waiting else ""
+        facts.append(f"{speed.running} running{waiting}")
+    else:
+        facts.append("queue 0")
+    if speed.watts is not None:
+        facts.append(f"{speed.watts:.0f} W")
+    if speed.joules_per_token is not None:
+        facts.append(f"{speed.joules_per_token:.2g} J a token")
+    return facts
 
 
 def _wrapped(facts: Sequence[str], width: int) -> list[str]:
