@@ -174,7 +174,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
             f"{number_format.speed(self._speeds[model.name])} measured here"
             if model.name in self._speeds
             else "",
-            f"{clean(model.draft)} guesses for it" if model.draft else "",
+            f"{clean(model.draft)} drafts with it" if model.draft else "",
         ]
         if any(extra):
             lines.append(Content(" · ".join(part for part in extra if part)))

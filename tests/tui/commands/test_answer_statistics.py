@@ -26,8 +26,8 @@ def test_an_answer_tells_its_figures() -> None:
     rows = dict(answer_rows(FACTS))
     assert rows["from the cache"] == "96 % reused, 122 new"
     assert rows["writing"] == "58 tok/s"
-    assert rows["reading"] == "2000 tok/s"
-    assert rows["guesses"] == "75 % of 40 right"
+    assert rows["prefill"] == "2000 tok/s"
+    assert rows["drafted"] == "75 % of 40 right"
     assert rows["first token"] == "0.21 s"
 
 
@@ -40,6 +40,6 @@ def test_a_chat_is_the_sum_of_its_answers() -> None:
     rows = dict(chat_rows([Message(role="user", content="?"), *answers]))
     assert rows["messages"] == "3, 2 of them answers"
     assert rows["written"] == "232 tokens"
-    assert rows["read"] == "244 tokens; 6 236 were in the cache"
+    assert rows["prefill"] == "244 tokens; 6 236 were in the cache"
     assert rows["writing"] == "58 tok/s on average"
     assert rows["sent to cloud"] == "0"

@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from ingle.tui import screens
 
-BASES = {"FilteredTable", "PromptScreen"}
+BASES = {"ChoiceDialog", "Dialog", "FilteredTable", "PromptScreen"}
 """What others are made of; never shown as themselves."""
 
 

@@ -70,7 +70,7 @@ def _facts(speed: TokenRates, last: MessageFacts | None) -> list[str]:
     if last is not None and last.prompt_tokens:
         facts.append(f"last send: {reuse(last)}")
     if speed.acceptance is not None:
-        facts.append(f"drafts {number_format.percent(speed.acceptance)} right")
+        facts.append(f"drafted {number_format.percent(speed.acceptance)} right")
     if speed.running or speed.waiting:
         waiting = f", {speed.waiting} waiting" if speed.waiting else ""
         facts.append(f"{speed.running} running{waiting}")
