@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .settings.preferences import load_preferences
 from .settings.theme_choice import choose_theme
-from .terminal.exit_signals import ending_signals
+from .terminal.exit_signals import exit_on_signals
 
 SETTLED = 2.0
 """Seconds after which what a chat needs has been imported."""
@@ -47,7 +46,7 @@ def run_chat(
     preferences = load_preferences(None if folders is None else folders.config)
     theme = choose_theme(preferences.theme, os.environ)
     _set_up_textual(motion=preferences.motion)
-    _end_on_signals()
+    exit_on_signals()  # until the app has its own way
     app: ChatApp | None = None
     try:
         with _first_frame(theme) as first_frame:
@@ -109,17 +108,6 @@ def unusable_terminal() -> str | None:
         if not stream.isatty():
             return f"The chat needs a terminal, and the {name} is not one."
     return None
-
-
-def _end_on_signals() -> None:
-    """Let a `kill` and a closed terminal end us in order, until the app has its own way."""
-    for number in ending_signals():
-        signal.signal(number, _leave)
-
-
-def _leave(number: int, _frame: object) -> None:
-    # An exception, so that the terminal is given back on the way out.
-    sys.exit(128 + number)
 
 
 def _first_frame(theme: str) -> AbstractContextManager[FirstFrame | None]:

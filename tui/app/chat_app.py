@@ -48,7 +48,12 @@ class ChatApp(App[None]):
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(driver_class=_driver_class())
+        driver: type[Driver] | None = None
+        if sys.platform != "win32":
+            from ..terminal.quick_escape_driver import QuickEscapeDriver
+
+            driver = QuickEscapeDriver
+        super().__init__(driver_class=driver)
         self._on_live = on_live
         self._early: list[events.Event] | None = []
         self._chat = ChatScreen(
@@ -144,12 +149,3 @@ class ChatApp(App[None]):
         """Write what is left, also where the program broke off by a fault of its own."""
         if self._chat.store is not None:
             self._chat.store.close()
-
-
-def _driver_class() -> type[Driver] | None:
-    """The driver for this system's terminals, None for Textual's choice."""
-    if sys.platform == "win32":
-        return None
-    from ..terminal.quick_escape_driver import QuickEscapeDriver
-
-    return QuickEscapeDriver

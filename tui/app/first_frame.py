@@ -1,7 +1,7 @@
 """The first frame: the chat's outline, written to the terminal before Textual is imported.
 
-Importing Textual takes longer than people like to wait for a sign of life. Until it is there, the
-terminal keeps what is typed; it is switched to the mode in which nothing of that is echoed or lost.
+Importing Textual takes a while. Until it is there, the terminal keeps what is typed; it is switched
+to the mode in which nothing of that is echoed or lost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple
 
 ALTERNATE_SCREEN = "\x1b[?1049h"
 MAIN_SCREEN = "\x1b[?1049l"
@@ -24,42 +23,16 @@ ROOMY, BROAD = 28, 120
 """Lines from which on, and columns up to which, the status has a second line."""
 
 
-class Shade(NamedTuple):
-    """A colour, and the number of the nearest one of 256."""
-
-    red: int
-    green: int
-    blue: int
-    number: int
-
-
 SHADES = {
-    "ingle": (
-        Shade(21, 19, 18, 233),
-        Shade(149, 140, 128, 246),
-        Shade(227, 154, 98, 173),
-        Shade(145, 100, 66, 95),
-    ),
-    "ingle-light": (
-        Shade(250, 246, 239, 255),
-        Shade(103, 93, 82, 241),
-        Shade(156, 72, 22, 130),
-        Shade(194, 142, 109, 137),
-    ),
-    "ingle-contrast": (
-        Shade(0, 0, 0, 16),
-        Shade(207, 200, 190, 251),
-        Shade(255, 182, 114, 215),
-        Shade(153, 109, 68, 137),
-    ),
-    "ingle-contrast-light": (
-        Shade(255, 255, 255, 231),
-        Shade(69, 61, 54, 237),
-        Shade(122, 49, 0, 94),
-        Shade(175, 131, 102, 138),
-    ),
+    "ingle": (("#151312", 233), ("#958c80", 246), ("#e39a62", 173), ("#916442", 95)),
+    "ingle-light": (("#faf6ef", 255), ("#675d52", 241), ("#9c4816", 130), ("#c28e6d", 137)),
+    "ingle-contrast": (("#000000", 16), ("#cfc8be", 251), ("#ffb672", 215), ("#996d44", 137)),
+    "ingle-contrast-light": (("#ffffff", 231), ("#453d36", 237), ("#7a3100", 94), ("#af8366", 138)),
 }
-"""Ground, muted text, accent and edge of each of our themes, as in `theme.py`."""
+"""Background, muted text, accent and edge of each of our themes, as in `themes.py`.
+
+Each with the number of the nearest one of 256 colours.
+"""
 
 
 class FirstFrame:
@@ -67,7 +40,7 @@ class FirstFrame:
 
     def __init__(self, theme: str = "ingle") -> None:
         self._palette = colours(theme)
-        self._restore: Callable[[], None] = _nothing
+        self._restore: Callable[[], None] = lambda: None
         self._on_screen = False
 
     def __enter__(self) -> FirstFrame:
@@ -86,15 +59,12 @@ class FirstFrame:
         termios.tcsetattr(fd, termios.TCSANOW, mode)
         self._on_screen = True
         try:
-            self._paint()
+            size = os.get_terminal_size(sys.stderr.fileno())
+            _write(ALTERNATE_SCREEN + HIDE_CURSOR + frame(size.columns, size.lines, self._palette))
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
-
-    def _paint(self) -> None:
-        size = os.get_terminal_size(sys.stderr.fileno())
-        _write(ALTERNATE_SCREEN + HIDE_CURSOR + frame(size.columns, size.lines, self._palette))
 
     def hand_over(self) -> None:
         """Textual owns the screen from now on, and leaves it by itself."""
@@ -111,10 +81,6 @@ class FirstFrame:
         self._restore()
 
 
-def _nothing() -> None:
-    pass
-
-
 def _write(text: str) -> None:
     os.write(sys.stderr.fileno(), text.encode())
 
@@ -126,8 +92,8 @@ def colours(theme: str) -> tuple[str, str, str]:
         return RESET, "\x1b[1m", RESET
     exact = os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
     ground, text, accent, edge = (
-        f"2;{shade.red};{shade.green};{shade.blue}" if exact else f"5;{shade.number}"
-        for shade in shades
+        "2;{};{};{}".format(*bytes.fromhex(colour[1:])) if exact else f"5;{number}"
+        for colour, number in shades
     )
     return f"\x1b[0;48;{ground};38;{text}m", f"\x1b[1;38;{accent}m", f"\x1b[22;38;{edge}m"
 

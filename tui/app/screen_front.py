@@ -263,8 +263,7 @@ class ScreenFront:
         if not mentions:
             composer.type_text("@")
         for mention in mentions:
-            composer.type_text(f"{mention} ")
-            composer.completing.refuse()
+            composer.attach(mention)
         return Done()
 
     def insert_template(self, template: Template) -> None:

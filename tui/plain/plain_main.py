@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..terminal.exit_signals import ending_signals
+from ..terminal.exit_signals import exit_on_signals
 
 if TYPE_CHECKING:
     from ..settings.chat_folders import ChatFolders
@@ -29,8 +28,11 @@ def run_plain(
     from .plain_output import PlainOutput
     from .plain_session import PlainSession
 
-    _end_on_signals()
-    _forgive_bytes()
+    exit_on_signals()
+    # Bytes that are no text, and letters that have no bytes here, become marks.
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     output = PlainOutput()
     store = None
     if folders is not None:
@@ -59,21 +61,3 @@ def run_plain(
             output.error("The end of the last chat could not be written.")
             status = 1
     return status
-
-
-def _forgive_bytes() -> None:
-    """Put marks in the place of bytes that are no text, and of letters that have no bytes here."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _end_on_signals() -> None:
-    """Let a `kill` and a closed terminal end us in order, so that nothing said is lost."""
-    for number in ending_signals():
-        signal.signal(number, _leave)
-
-
-def _leave(number: int, _frame: object) -> None:
-    # An exception, so that the history is closed on the way out.
-    sys.exit(128 + number)

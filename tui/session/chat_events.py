@@ -1,6 +1,8 @@
-"""What the parts of the chat tell the app."""
+"""Messages to the chat screen, from the daemon and the history."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from textual.message import Message
 
@@ -11,59 +13,52 @@ ENDED = frozenset({"done", "failed"})
 """The states of a download that is over."""
 
 
+@dataclass
 class DaemonConnected(Message):
     """The daemon answers; these are its models."""
 
-    def __init__(self, models: list[ModelEntry]) -> None:
-        super().__init__()
-        self.models = models
+    models: list[ModelEntry]
 
 
+@dataclass
 class DaemonLost(Message):
     """The daemon does not answer, or could not be started."""
 
-    def __init__(self, message: str, hint: str | None) -> None:
-        super().__init__()
-        self.message = message
-        self.hint = hint
+    message: str
+    hint: str | None
 
 
+@dataclass
 class ModelMoved(Message):
     """A model's process changed."""
 
-    def __init__(self, model: LoadedModel) -> None:
-        super().__init__()
-        self.model = model
+    model: LoadedModel
 
 
+@dataclass
 class GaugesMoved(Message):
-    """The daemon told its figures."""
+    """The daemon reported its figures."""
 
-    def __init__(self, gauges: GaugesEvent) -> None:
-        super().__init__()
-        self.gauges = gauges
+    gauges: GaugesEvent
 
 
+@dataclass
 class PagesMoved(Message):
-    """The daemon told what is in a model's KV cache."""
+    """The daemon reported what is in a model's KV cache."""
 
-    def __init__(self, pages: PagesEvent) -> None:
-        super().__init__()
-        self.pages = pages
+    pages: PagesEvent
 
 
+@dataclass
 class HistoryStatusChanged(Message):
-    """Chats cannot be kept now; with `is_over` they can, and something else is told about them."""
+    """Chats cannot be saved now; with `is_over` they can, and something else is said of them."""
 
-    def __init__(self, text: str, *, is_over: bool = False) -> None:
-        super().__init__()
-        self.text = text
-        self.is_over = is_over
+    text: str
+    is_over: bool = False
 
 
+@dataclass
 class PullMoved(Message):
-    """A download got further, or is over."""
+    """A download progressed or ended."""
 
-    def __init__(self, progress: PullProgress) -> None:
-        super().__init__()
-        self.progress = progress
+    progress: PullProgress

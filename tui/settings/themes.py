@@ -4,149 +4,119 @@ from __future__ import annotations
 
 from textual.theme import BUILTIN_THEMES, Theme
 
-BACKGROUND = "#151312"
-FOREGROUND = "#ddd6cb"
-MUTED = "#958c80"
-PRIMARY = "#e39a62"
-BORDER = "#4a3f36"
 
-EMBER = Theme(
-    name="ingle",
-    primary=PRIMARY,
+def _theme(
+    name: str,
+    *,
+    dark: bool,
+    background: str,
+    primary: str,
+    selection: str,
+    scrollbar: tuple[str, str],
+    code: tuple[str, str, str, str, str],
+    variables: dict[str, str],
+    **colours: str,
+) -> Theme:
+    """A theme; `scrollbar` is its colour and that under the pointer.
+
+    `code` colours keywords, strings, numbers, comments and names.
+    """
+    names = ("keyword", "string", "number", "comment", "name")
+    derived = {
+        "scrollbar": scrollbar[0],
+        "scrollbar-hover": scrollbar[1],
+        "scrollbar-active": primary,
+        "scrollbar-background": background,
+        "scrollbar-background-hover": background,
+        "scrollbar-background-active": background,
+        "screen-selection-background": selection,
+        "input-selection-background": selection,
+        **{f"syntax-{part}": colour for part, colour in zip(names, code, strict=True)},
+    }
+    if name != "ingle-light":  # which has the block cursor of Textual
+        derived |= {"block-cursor-background": primary, "block-cursor-foreground": background}
+    return Theme(
+        name=name,
+        dark=dark,
+        background=background,
+        primary=primary,
+        variables=derived | variables,
+        **colours,
+    )
+
+
+EMBER = _theme(
+    "ingle",
+    dark=True,
+    background="#151312",
+    surface="#1d1a18",
+    panel="#262220",
+    foreground="#ddd6cb",
+    primary="#e39a62",
     secondary="#c9ab7c",
     accent="#8fb3b8",
     success="#a3b87f",
     warning="#e2b567",
     error="#e07a66",
-    foreground=FOREGROUND,
-    background=BACKGROUND,
-    surface="#1d1a18",
-    panel="#262220",
-    dark=True,
-    variables={
-        "muted": MUTED,
-        "edge": BORDER,
-        "ground": "#1e1b19",
-        "scrollbar": "#3a332d",
-        "scrollbar-hover": "#5a4d42",
-        "scrollbar-active": PRIMARY,
-        "scrollbar-background": BACKGROUND,
-        "scrollbar-background-hover": BACKGROUND,
-        "scrollbar-background-active": BACKGROUND,
-        "screen-selection-background": "#3d3128",
-        "input-selection-background": "#3d3128",
-        "block-cursor-background": PRIMARY,
-        "block-cursor-foreground": BACKGROUND,
-        "syntax-keyword": "#d99a77",
-        "syntax-string": "#a9b98a",
-        "syntax-number": "#c7a8c2",
-        "syntax-comment": "#92897d",
-        "syntax-name": "#9dbcc4",
-    },
+    selection="#3d3128",
+    scrollbar=("#3a332d", "#5a4d42"),
+    code=("#d99a77", "#a9b98a", "#c7a8c2", "#92897d", "#9dbcc4"),
+    variables={"muted": "#958c80", "edge": "#4a3f36", "ground": "#1e1b19"},
 )
-
-DAYLIGHT = Theme(
-    name="ingle-light",
+DAYLIGHT = _theme(
+    "ingle-light",
+    dark=False,
+    background="#faf6ef",
+    surface="#f3ede3",
+    panel="#ebe3d6",
+    foreground="#2c2622",
     primary="#9c4816",
     secondary="#7a5c2e",
     accent="#2f6d78",
     success="#4f6b2a",
     warning="#8a5a00",
     error="#b03a26",
-    foreground="#2c2622",
-    background="#faf6ef",
-    surface="#f3ede3",
-    panel="#ebe3d6",
-    dark=False,
-    variables={
-        "muted": "#675d52",
-        "edge": "#cdbfac",
-        "ground": "#f1eadf",
-        "scrollbar": "#d8ccba",
-        "scrollbar-hover": "#bfae97",
-        "scrollbar-active": "#9c4816",
-        "scrollbar-background": "#faf6ef",
-        "scrollbar-background-hover": "#faf6ef",
-        "scrollbar-background-active": "#faf6ef",
-        "screen-selection-background": "#f0dfc8",
-        "input-selection-background": "#f0dfc8",
-        "syntax-keyword": "#9a4314",
-        "syntax-string": "#4d6a22",
-        "syntax-number": "#7b4478",
-        "syntax-comment": "#6b6055",
-        "syntax-name": "#24616d",
-    },
+    selection="#f0dfc8",
+    scrollbar=("#d8ccba", "#bfae97"),
+    code=("#9a4314", "#4d6a22", "#7b4478", "#6b6055", "#24616d"),
+    variables={"muted": "#675d52", "edge": "#cdbfac", "ground": "#f1eadf"},
 )
-
-CONTRAST = Theme(
-    name="ingle-contrast",
+CONTRAST = _theme(
+    "ingle-contrast",
+    dark=True,
+    background="#000000",
+    surface="#0d0d0d",
+    panel="#1a1a1a",
+    foreground="#ffffff",
     primary="#ffb672",
     secondary="#f2d59b",
     accent="#a6dbe3",
     success="#b9e07e",
     warning="#ffd166",
     error="#ffaba1",
-    foreground="#ffffff",
-    background="#000000",
-    surface="#0d0d0d",
-    panel="#1a1a1a",
-    dark=True,
-    variables={
-        "muted": "#cfc8be",
-        "edge": "#9a9188",
-        "ground": "#121212",
-        "scrollbar": "#6b645c",
-        "scrollbar-hover": "#9a9188",
-        "scrollbar-active": "#ffb672",
-        "scrollbar-background": "#000000",
-        "scrollbar-background-hover": "#000000",
-        "scrollbar-background-active": "#000000",
-        "screen-selection-background": "#3a2f24",
-        "input-selection-background": "#3a2f24",
-        "block-cursor-background": "#ffb672",
-        "block-cursor-foreground": "#000000",
-        "syntax-keyword": "#ffb88f",
-        "syntax-string": "#c5e09a",
-        "syntax-number": "#e6bfe0",
-        "syntax-comment": "#c8c1b7",
-        "syntax-name": "#b5dcea",
-    },
+    selection="#3a2f24",
+    scrollbar=("#6b645c", "#9a9188"),
+    code=("#ffb88f", "#c5e09a", "#e6bfe0", "#c8c1b7", "#b5dcea"),
+    variables={"muted": "#cfc8be", "edge": "#9a9188", "ground": "#121212"},
 )
 """High contrast: every text has at least seven times the luminance of its background."""
-
-CONTRAST_LIGHT = Theme(
-    name="ingle-contrast-light",
+CONTRAST_LIGHT = _theme(
+    "ingle-contrast-light",
+    dark=False,
+    background="#ffffff",
+    surface="#fbfbf9",
+    panel="#f1efeb",
+    foreground="#000000",
     primary="#7a3100",
     secondary="#533c12",
     accent="#0b4551",
     success="#2c470c",
     warning="#5c3a00",
     error="#871b0c",
-    foreground="#000000",
-    background="#ffffff",
-    surface="#fbfbf9",
-    panel="#f1efeb",
-    dark=False,
-    variables={
-        "muted": "#453d36",
-        "edge": "#7a7067",
-        "ground": "#f6f4f1",
-        "scrollbar": "#a49a90",
-        "scrollbar-hover": "#7a7067",
-        "scrollbar-active": "#7a3100",
-        "scrollbar-background": "#ffffff",
-        "scrollbar-background-hover": "#ffffff",
-        "scrollbar-background-active": "#ffffff",
-        "screen-selection-background": "#f5dfbe",
-        "input-selection-background": "#f5dfbe",
-        "block-cursor-background": "#7a3100",
-        "block-cursor-foreground": "#ffffff",
-        "syntax-keyword": "#6f2a05",
-        "syntax-string": "#2f480d",
-        "syntax-number": "#5b2459",
-        "syntax-comment": "#4c443c",
-        "syntax-name": "#0d4450",
-    },
+    selection="#f5dfbe",
+    scrollbar=("#a49a90", "#7a7067"),
+    code=("#6f2a05", "#2f480d", "#5b2459", "#4c443c", "#0d4450"),
+    variables={"muted": "#453d36", "edge": "#7a7067", "ground": "#f6f4f1"},
 )
 
 FALLBACK_VARIABLES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def ending_signals() -> list[int]:
@@ -13,3 +14,14 @@ def ending_signals() -> list[int]:
         for number in numbers
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN
     ]
+
+
+def exit_on_signals() -> None:
+    """Let a `kill` and a closed terminal end the program in order, so that nothing said is lost."""
+    for number in ending_signals():
+        signal.signal(number, _exit)
+
+
+def _exit(number: int, _frame: object) -> None:
+    # An exception, so that terminal and history are closed on the way out.
+    sys.exit(128 + number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from textual import events
 from textual.app import RenderResult
 from textual.content import Content
@@ -17,12 +19,11 @@ SHOWN = 3
 class PromptQueue(Widget):
     """Lists the waiting prompts above the composer; hidden while there are none."""
 
+    @dataclass
     class TakenBack(Message):
         """A waiting prompt was clicked, and waits no longer."""
 
-        def __init__(self, prompt: QueuedPrompt) -> None:
-            super().__init__()
-            self.prompt = prompt
+        prompt: QueuedPrompt
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import RenderResult
@@ -55,12 +56,11 @@ class Welcome(Widget, can_focus=False):
     class Wanted(Message):
         """The model that is shown is to be fetched."""
 
+    @dataclass
     class Chosen(Message):
         """Another model is to be offered."""
 
-        def __init__(self, model: ModelEntry) -> None:
-            super().__init__()
-            self.model = model
+        model: ModelEntry
 
     view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
     disk_free: reactive[int] = reactive(0)

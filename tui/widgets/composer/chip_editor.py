@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from typing import ClassVar
 
 from rich.text import Text
@@ -41,8 +43,8 @@ class ChipEditor(TextArea):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         self.chips = TextChips()
         self.mentioned: AbstractSet[str] = frozenset()
-        self._killed = ""
-        self._killing = False
+        self._cut = ""
+        self._is_cutting = False
         super().__init__(id=id, highlight_cursor_line=False, tab_behavior="focus")
         self.cursor_blink = False  # a blinking cursor repaints for ever
 
@@ -83,8 +85,8 @@ class ChipEditor(TextArea):
             first, last = self._around(start), self._around(end)
             start = start if first is None else (start[0], first.start)
             end = end if last is None else (end[0], last.end)
-        if self._killing:
-            self._killed = self.get_text_range(start, end)
+        if self._is_cutting:
+            self._cut = self.get_text_range(start, end)
         return super().delete(start, end, maintain_selection_offset=maintain_selection_offset)
 
     def expand_chip(self, row: int, span: ChipSpan) -> bool:
@@ -145,34 +147,37 @@ class ChipEditor(TextArea):
         elif not self.expand_chip(*found):
             self.notify("That is too long to show here; ctrl+x opens it in your editor.")
 
+    @contextmanager
+    def _cutting(self) -> Generator[None]:
+        """Keep what is deleted for `action_yank`."""
+        self._is_cutting = True
+        yield
+        self._is_cutting = False
+
     def action_delete_to_start_of_line(self) -> None:
         """Cut to the start of the line."""
-        self._killing = True
-        super().action_delete_to_start_of_line()
-        self._killing = False
+        with self._cutting():
+            super().action_delete_to_start_of_line()
 
     def action_delete_to_end_of_line(self) -> None:
         """Cut to the end of the line."""
-        self._killing = True
-        super().action_delete_to_end_of_line()
-        self._killing = False
+        with self._cutting():
+            super().action_delete_to_end_of_line()
 
     def action_delete_word_left(self) -> None:
         """Cut the word before the cursor."""
-        self._killing = True
-        super().action_delete_word_left()
-        self._killing = False
+        with self._cutting():
+            super().action_delete_word_left()
 
     def action_delete_word_right(self) -> None:
         """Cut the word behind the cursor."""
-        self._killing = True
-        super().action_delete_word_right()
-        self._killing = False
+        with self._cutting():
+            super().action_delete_word_right()
 
     def action_yank(self) -> None:
         """Put in what was cut last."""
-        if self._killed:
-            self.replace(self._killed, *self.selection, maintain_selection_offset=False)
+        if self._cut:
+            self.replace(self._cut, *self.selection, maintain_selection_offset=False)
 
     def select_place(self) -> bool:
         """Select the next place of a template to fill in; whether there is one."""
@@ -183,13 +188,7 @@ class ChipEditor(TextArea):
         place = next_place(text, sum(map(len, text.split("\n")[:row])) + row + column)
         if place is None:
             return False
-        begin, end = (_location(text, at) for at in place)
-        self.move_cursor(begin)
-        self.move_cursor(end, select=True)
+        begin, end = (text[:at] for at in place)
+        self.move_cursor((begin.count("\n"), len(begin) - (begin.rfind("\n") + 1)))
+        self.move_cursor((end.count("\n"), len(end) - (end.rfind("\n") + 1)), select=True)
         return True
-
-
-def _location(text: str, index: int) -> tuple[int, int]:
-    """The row and column of a place in a text."""
-    before = text[:index]
-    return before.count("\n"), index - (before.rfind("\n") + 1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual import events, on
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import TextArea
 
@@ -59,13 +61,15 @@ class Composer(ChipEditor):
         ("ctrl+d", "Delete to the right; leave where nothing is typed"),
     )
 
+    hints: reactive[str] = reactive("", repaint=False)
+    """What the keys mean now, in the lower edge."""
+
+    @dataclass
     class Submitted(Message):
         """The user sent what is in the composer, maybe nothing; it is still there."""
 
-        def __init__(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-            super().__init__()
-            self.text = text
-            self.attachments = attachments
+        text: str
+        attachments: tuple[Attachment, ...] = ()
 
     class RecallQueued(Message):
         """The user wants the last queued prompt back."""
@@ -84,7 +88,6 @@ class Composer(ChipEditor):
         self.queue_waiting = False
         self.completing = CompletionController(self)
         self.attaching = DraftAttachments(self)
-        self._hints = ""
         self._sent: list[str] = []
         self._walk: InputHistory | None = None
         self._refused = ""
@@ -135,9 +138,8 @@ class Composer(ChipEditor):
         self.attaching.forget()
         self._walk = None
 
-    def attach(self, path: Path) -> None:
-        """Mention a file at the cursor."""
-        mention = as_mention(shown_path(path, self.folder))
+    def attach(self, mention: str) -> None:
+        """Put a file's mention in at the cursor."""
         self.type_text(f"{mention} ")
         self.completing.refuse()
 
@@ -204,14 +206,8 @@ class Composer(ChipEditor):
         self.notify("Cleared; ctrl+_ or up brings it back.", timeout=3)
         return True
 
-    @property
-    def hints(self) -> str:
-        """What the keys mean now, in the lower edge."""
-        return self._hints
-
-    @hints.setter
-    def hints(self, hints: str) -> None:
-        self._hints = hints
+    def watch_hints(self) -> None:
+        """Draw the lower edge."""
         self.show_facts()
 
     def show_count(self, text: str, tokens: int) -> None:
@@ -255,13 +251,11 @@ class Composer(ChipEditor):
             # Left to the app, it would run behind the letters that were typed after it.
             self._take(event)
             await self.run_action(binding.action)
-        elif self._means_nothing(event):
+        elif (
+            # An unbound letter with alt would be typed as the letter.
+            key.startswith("alt+") and event.is_printable and key not in self.screen.active_bindings
+        ):
             self._take(event)
-
-    def _means_nothing(self, event: events.Key) -> bool:
-        """A letter with alt that nobody asked for, which would else be typed as the letter."""
-        chord = event.key.startswith("alt+") and event.is_printable
-        return chord and event.key not in self.screen.active_bindings
 
     @staticmethod
     def _take(event: events.Key) -> None:
@@ -337,7 +331,7 @@ class Composer(ChipEditor):
         self.history.checkpoint()
         self.delete(start, self.cursor_location, maintain_selection_offset=False)
         for path in paths:
-            self.attach(path)
+            self.attach(as_mention(shown_path(path, self.folder)))
         what = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
         self.notify(f"Attached {what}; ctrl+_ leaves the path as text.", markup=False)
 
@@ -380,7 +374,7 @@ class Composer(ChipEditor):
     def _edge(self, tokens: str) -> Content:
         walk = self._walk
         place = walk.place if walk is not None else ""
-        parts = [part for part in (place, tokens, self._hints) if part]
+        parts = [part for part in (place, tokens, self.hints) if part]
         room = self.size.width - 6
         while len(parts) > 1 and len(" · ".join(parts)) > room:
             parts.pop()

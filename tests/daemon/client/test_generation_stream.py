@@ -11,7 +11,7 @@ from ingle.daemon.client.generation_types import DeltaEvent, FinishedEvent, Star
 from ingle.tui.chats.turn_request import TurnRequest
 
 if TYPE_CHECKING:
-    from ..conftest import FakeDaemon
+    from tests.harness.fake_daemon import FakeDaemon
 
 PROMPT = TurnRequest([{"role": "user", "content": "Hi"}])
 

@@ -14,7 +14,7 @@ from ingle.daemon.client.error_types import read_error
 from ingle.daemon.client.model_types import ModelEntries
 
 if TYPE_CHECKING:
-    from ..conftest import FakeDaemon
+    from tests.harness.fake_daemon import FakeDaemon
 
 
 async def test_a_request_is_typed_and_says_localhost(
