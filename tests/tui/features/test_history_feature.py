@@ -18,8 +18,7 @@ from ingle.daemon.client.generation_stream import Generation
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import QueuedPrompt
 from ingle.tui.settings.chat_folders import ChatFolders
-
-from ..conftest import Answer, FakeGeneration
+from tests.harness.fake_daemon import Answer, FakeGeneration
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat

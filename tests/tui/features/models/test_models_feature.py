@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ...conftest import Chat, FakeDaemon, OpenChat, Request
+    from tests.harness.fake_daemon import FakeDaemon, Request
+
+    from ...conftest import Chat, OpenChat
 
 GB = 10**9
 
