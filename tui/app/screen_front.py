@@ -21,7 +21,7 @@ from ..features.models.pulls_feature import PullsFeature
 from ..features.program_feature import ProgramFeature
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import LOCAL
-from ..transcript.entries.message_entry import MessageEntry
+from ..transcript.entries.entry import MessageEntry
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..gauges.prefill_cost import PrefillCost
     from ..history.chat_search import SearchHit
     from ..history.history_store import HistoryStore
-    from ..privacy.private_span import PrivateSpan
+    from ..privacy.pii_scanner import PrivateSpan
     from ..screens.questions import ProgressScreen
 
 R = TypeVar("R")

@@ -9,8 +9,7 @@ from ingle.daemon.client.async_client import AsyncDaemonClient
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
-from ..chats.message import Attachment, Message
-from ..chats.queued_prompt import QueuedPrompt
+from ..chats.message import Attachment, Message, QueuedPrompt
 from ..chats.turn_request import TurnRequest
 from ..history.history_store import HistoryStore, open_history
 from ..session.answer_takeover import adopt_final_answer, take_over_answer
@@ -23,7 +22,7 @@ from ..session.turn_messages import add_answer, add_prompt
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
 from ..terminal.render_throttle import RenderThrottle
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 from .chat_layout import ChatLayout
 from .feature import Handler
 

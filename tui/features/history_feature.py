@@ -11,7 +11,7 @@ from ..commands.history_commands import unlock
 from ..history.database.history_errors import HistoryError
 from ..session.answer_takeover import open_answers
 from ..session.turn import Turn
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 from .feature import Feature
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ..session.turn import Turn
 from ..session.turn_messages import add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 from .attached_files import read_mentioned
 from .line_front import LineFront
 from .line_reader import LineReader

@@ -5,8 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.content import Content
 
-from ..transcript.view.block_actions import actions
-from ..transcript.view.block_navigation import BlockStop
+from ..transcript.view.block_navigation import BlockStop, actions
 from ..transcript.view.transcript import KEYS, Action
 from .dialog import ChoiceDialog
 

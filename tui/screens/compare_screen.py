@@ -27,7 +27,7 @@ from ..session.turn_messages import add_answer, add_prompt
 from ..terminal.render_throttle import RenderThrottle
 from ..text import number_format
 from ..text.terminal_safe_text import clean
-from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.entries.answer_entry import AnswerEntry
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..transcript.view.transcript import Transcript
 from ..widgets.composer.composer import Composer

@@ -6,14 +6,10 @@ from ingle.daemon.client.client_errors import ClientError
 
 from ..chats.chat import Chat
 from ..chats.message import Message
-from ..transcript.entries.all_entries import (
-    AnswerEntry,
-    CompactionEntry,
-    Entry,
-    NoticeEntry,
-    PromptEntry,
-    SystemEntry,
-)
+from ..transcript.entries.answer_entry import AnswerEntry
+from ..transcript.entries.entry import Entry
+from ..transcript.entries.program_entries import CompactionEntry, NoticeEntry, SystemEntry
+from ..transcript.entries.prompt_entry import PromptEntry
 from .turn import ending_note, facts_summary
 
 NEXT_KEYS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from ...gauges.apportionment import apportion
+from ...gauges.context_usage import apportion
 from ...gauges.gauge_state import GaugeState
 from ...gauges.memory_usage import MemoryUse, binary_size
 from .glyph_text import StyledText, columns, in_columns, signs
