@@ -30,7 +30,7 @@ def answer_rows(facts: MessageFacts) -> Rows:
     if facts.prompt_seconds > 0 and computed > 0:
         rows.append(("prefill", number_format.speed(computed / facts.prompt_seconds)))
     if facts.drafted_tokens:
-        rows.append(("drafted", drafted(facts.accepted_tokens, facts.drafted_tokens)))
+        rows.append(("drafted", acceptance(facts.accepted_tokens, facts.drafted_tokens)))
     where = f"{facts.route}, {facts.route_reason}" if facts.route_reason else facts.route
     rows.append(("where", where))
     return rows
@@ -58,7 +58,7 @@ def chat_rows(messages: Sequence[Message]) -> Rows:
         rows.append(("writing", f"{number_format.speed(timed / writing)} on average"))
     if drafted:
         accepted = sum(facts.accepted_tokens for facts in answers)
-        rows.append(("drafted", drafted(accepted, drafted)))
+        rows.append(("drafted", acceptance(accepted, drafted)))
     away = sum(1 for facts in answers if facts.route != "local")
     rows.append(("sent to cloud", str(away)))
     return rows
@@ -73,6 +73,6 @@ def reuse(facts: MessageFacts) -> str:
     return f"{number_format.percent(percent)} reused, {number_format.tokens(new)} new"
 
 
-def drafted(accepted: int, drafted: int) -> str:
+def acceptance(accepted: int, drafted: int) -> str:
     """How many draft tokens were accepted."""
     return f"{number_format.percent(accepted / drafted)} of {number_format.tokens(drafted)} right"
