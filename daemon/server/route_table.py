@@ -39,7 +39,6 @@ from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.embed_api import OllamaEmbedApi
 from ..protocols.ollama.generate_api import OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
-from ..protocols.ollama.pull_api import OllamaPullApi
 from ..protocols.openai.batches_api import BatchesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
 from ..protocols.openai.embeddings_api import EmbeddingsApi
@@ -94,7 +93,6 @@ def route_table(services: Services) -> list[RouteSpec]:
         library,
         OllamaGenerateApi(services, facts),
         OllamaEmbedApi(services),
-        OllamaPullApi(services),
         OllamaCreateApi(services, facts, copier, library.vacate),
         LMStudioModelsApi(services, facts),
         LMStudioCompletionsApi(services),

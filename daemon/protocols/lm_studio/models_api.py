@@ -11,11 +11,10 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.models.errors import ModelError, ModelNotFound
+from ingle.models.errors import ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
-from ...access.permission import KeyNotAllowed
 from ...client.model_types import LoadedModel
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
@@ -30,6 +29,7 @@ from ...model_process.model_run import ModelRun, ModelState
 from ...services import Services
 from ..ollama.keep_alive import keep_alive_seconds
 from ..ollama.model_descriptions import human_number
+from ..ollama.model_names import named_models
 from .types import (
     FileFormat,
     Instance,
@@ -129,16 +129,9 @@ class LMStudioModelsApi:
         return JSONResponse(UnloadedAnswer(body.instance_id))
 
     def _named(self) -> list[tuple[str, StoredModel, ModelFacts]]:
-        services = self._services
-        named = [(model.name, model) for model in services.models()]
-        for alias, _ in services.aliases.entries():
-            try:
-                named.append((alias, services.resolve(alias)))
-            except (ModelError, KeyNotAllowed):
-                continue  # it leads to a model that is not installed, or is not for this key
         return [
             (name, model, self._facts.read(model))
-            for name, model in named
+            for name, model in named_models(self._services)
             if model.task is not ModelTask.RERANK
         ]
 

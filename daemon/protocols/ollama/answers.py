@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
 from ingle.backends.base.conversation import ToolCall
 from ingle.backends.base.events import (
@@ -17,107 +19,86 @@ from ingle.backends.base.events import (
     FinishReason,
     ReasoningDelta,
     Started,
-    TokenLogprobs,
     ToolCallStarted,
 )
 
 from ..answer_builder import AnswerBuilder
+from ..token_logprobs import TokenLogprob, token_logprobs
 from .types import (
-    Alternative,
     AnswerMessage,
     ChatLine,
     FunctionCall,
     GenerateLine,
-    Logprob,
     MessageCall,
     Metrics,
-    now,
 )
 
 NANOSECONDS = 1e9
 
 
-class LineMaker(Protocol):
-    """Puts what one line says into the words of one route."""
+class Piece(NamedTuple):
+    """What one line adds to an answer."""
 
-    def line(
-        self,
-        text: str,
-        *,
-        thinking: str = "",
-        calls: list[MessageCall] | None = None,
-        logprobs: list[Logprob] | None = None,
-    ) -> msgspec.Struct:
-        """A line of an answer that goes on."""
-        ...
-
-    def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The line as the end of the answer, whose tokens these are."""
-        ...
+    text: str = ""
+    thinking: str = ""
+    calls: list[MessageCall] | None = None
+    logprobs: list[TokenLogprob] | None = None
 
 
-class ChatLines:
-    """The lines of `POST /api/chat` for a model of this name."""
+class LineMaker(ABC):
+    """Makes the lines of one route for a model of this name."""
 
     def __init__(self, model: str) -> None:
         self._model = model
 
-    def line(
-        self,
-        text: str,
-        *,
-        thinking: str = "",
-        calls: list[MessageCall] | None = None,
-        logprobs: list[Logprob] | None = None,
-    ) -> ChatLine:
-        """A piece of the message."""
-        message = AnswerMessage(content=text, thinking=thinking or UNSET, tool_calls=calls or UNSET)
-        return ChatLine(
-            model=self._model,
-            created_at=now(),
-            message=message,
-            done=False,
-            logprobs=logprobs or UNSET,
-        )
+    @abstractmethod
+    def line(self, piece: Piece) -> msgspec.Struct:
+        """A line of an unfinished answer."""
 
     def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The end, with its numbers."""
+        """The line as the end of an answer with these tokens."""
         return structs.replace(line, done=True, **structs.asdict(metrics))
 
+    def _common(self, piece: Piece) -> dict[str, Any]:
+        return {
+            "model": self._model,
+            "created_at": datetime.now(UTC),
+            "done": False,
+            "logprobs": piece.logprobs or UNSET,
+        }
 
-class GenerateLines:
-    """The lines of `POST /api/generate` for a model of this name.
 
-    `prompt` gives the tokens of the prompt; where there are none, the answer tells no tokens.
+class ChatLines(LineMaker):
+    """The lines of `POST /api/chat`."""
+
+    def line(self, piece: Piece) -> ChatLine:
+        """A piece of the message."""
+        message = AnswerMessage(
+            content=piece.text, thinking=piece.thinking or UNSET, tool_calls=piece.calls or UNSET
+        )
+        return ChatLine(**self._common(piece), message=message)
+
+
+class GenerateLines(LineMaker):
+    """The lines of `POST /api/generate`.
+
+    `prompt` returns the tokens of the prompt; if there are none, the answer has no `context`.
     """
 
     def __init__(self, model: str, prompt: Callable[[], list[int]]) -> None:
-        self._model = model
+        super().__init__(model)
         self._prompt = prompt
 
-    def line(
-        self,
-        text: str,
-        *,
-        thinking: str = "",
-        calls: list[MessageCall] | None = None,
-        logprobs: list[Logprob] | None = None,
-    ) -> GenerateLine:
+    def line(self, piece: Piece) -> GenerateLine:
         """A piece of the text."""
-        return GenerateLine(
-            model=self._model,
-            created_at=now(),
-            response=text,
-            thinking=thinking or UNSET,
-            done=False,
-            logprobs=logprobs or UNSET,
-        )
+        thinking = piece.thinking or UNSET
+        return GenerateLine(**self._common(piece), response=piece.text, thinking=thinking)
 
     def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The end, with its numbers and the conversation's tokens."""
+        """The end, with the conversation's tokens."""
         prompt = self._prompt()
-        context: list[int] | UnsetType = [*prompt, *tokens] if prompt else UNSET
-        return structs.replace(line, done=True, context=context, **structs.asdict(metrics))
+        context = [*prompt, *tokens] if prompt else UNSET
+        return structs.replace(super().last(line, metrics, tokens), context=context)
 
 
 class AnswerLines:
@@ -136,21 +117,21 @@ class AnswerLines:
         """What the events add to the stream."""
         lines: list[msgspec.Struct] = []
         for event in events:
-            # Calls are put together there; text is not kept twice.
+            # The builder joins calls; text is not stored twice.
             if not isinstance(event, Delta | ReasoningDelta):
                 self._collected.take(prompt, [event])
             if not isinstance(event, Started | Finished):
                 self._tokens += event.token_ids
             if isinstance(event, ToolCallStarted | Finished):
                 # A call has ended once there is another one, or the answer has ended.
-                lines += self._ended_calls(all_of_them=isinstance(event, Finished))
+                lines += self._ended_calls(is_end=isinstance(event, Finished))
             match event:
                 case Delta():
                     if event.text or event.logprobs:
-                        lines.append(self._maker.line(event.text, logprobs=logprobs_of(event)))
+                        lines.append(self._maker.line(Piece(event.text, logprobs=_logprobs(event))))
                 case ReasoningDelta():
                     if event.text:
-                        lines.append(self._maker.line("", thinking=event.text))
+                        lines.append(self._maker.line(Piece(thinking=event.text)))
                 case _:
                     pass
         return self._encoder.encode_lines(lines) if lines else b""
@@ -158,14 +139,14 @@ class AnswerLines:
     def end(self) -> bytes:
         """The last line."""
         metrics = metrics_of(self._collected, self._began)
-        line = self._maker.last(self._maker.line(""), metrics, self._tokens)
+        line = self._maker.last(self._maker.line(Piece()), metrics, self._tokens)
         return self._encoder.encode(line) + b"\n"
 
-    def _ended_calls(self, *, all_of_them: bool) -> list[msgspec.Struct]:
+    def _ended_calls(self, *, is_end: bool) -> list[msgspec.Struct]:
         calls = self._collected.answers[0].calls
-        ended = calls if all_of_them else calls[:-1]
+        ended = calls if is_end else calls[:-1]
         lines = [
-            self._maker.line("", calls=[message_call(call, number)])
+            self._maker.line(Piece(calls=[_message_call(call, number)]))
             for number, call in enumerate(ended)
             if number >= self._sent_calls
         ]
@@ -176,18 +157,17 @@ class AnswerLines:
 def whole_answer(collected: AnswerBuilder, maker: LineMaker, began: float) -> msgspec.Struct:
     """The answer in one piece."""
     (answer,) = collected.answers
-    logprobs = _logprobs(answer.logprobs, answer.token_bytes) if answer.logprobs else None
-    line = maker.line(
+    piece = Piece(
         "".join(answer.text),
-        thinking="".join(answer.reasoning),
-        calls=[message_call(call, number) for number, call in enumerate(answer.calls)],
-        logprobs=logprobs,
+        "".join(answer.reasoning),
+        [_message_call(call, number) for number, call in enumerate(answer.calls)],
+        token_logprobs(answer.logprobs, answer.token_bytes),
     )
-    return maker.last(line, metrics_of(collected, began), answer.token_ids)
+    return maker.last(maker.line(piece), metrics_of(collected, began), answer.token_ids)
 
 
 def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:
-    """What was counted for an answer that has ended."""
+    """The token counts and durations of a complete answer."""
     (answer,) = collected.answers
     end = answer.finished
     return Metrics(
@@ -201,31 +181,17 @@ def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:
     )
 
 
-def message_call(call: ToolCall, index: int) -> MessageCall:
+def _message_call(call: ToolCall, index: int) -> MessageCall:
     """A call as a message has it, its arguments as an object."""
     arguments = call.arguments if call.arguments.strip() else "{}"
     return MessageCall(call.id, FunctionCall(index, call.name, msgspec.Raw(arguments.encode())))
 
 
-def logprobs_of(delta: Delta) -> list[Logprob] | None:
-    """What a line tells about its tokens; None where nothing was asked for."""
+def _logprobs(delta: Delta) -> list[TokenLogprob] | None:
+    """The log-probabilities of a line; None if the request asked for none."""
     if delta.logprobs is None:
         return None
-    return _logprobs(delta.logprobs, delta.token_bytes or {})
-
-
-def _logprobs(tokens: list[TokenLogprobs], pieces: dict[int, bytes]) -> list[Logprob]:
-    found: list[Logprob] = []
-    for token in tokens:
-        chosen = _alternative(token.token_id, token.logprob, pieces)
-        others = [_alternative(other, logprob, pieces) for other, logprob in token.top]
-        found.append(Logprob(chosen.token, chosen.logprob, chosen.bytes, others))
-    return found
-
-
-def _alternative(token_id: int, logprob: float, pieces: dict[int, bytes]) -> Alternative:
-    data = pieces.get(token_id, b"")
-    return Alternative(data.decode(errors="replace"), logprob, list(data))
+    return token_logprobs(delta.logprobs, delta.token_bytes)
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -27,12 +27,12 @@ from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
-from .library_types import CreateRequest, Progress
 from .messages import chat_messages
 from .model_descriptions import INSERT_NOTE
 from .model_names import required_name, resolve_model
 from .ndjson import LINES, NDJSON_MEDIA
 from .options import model_options
+from .types import CreateRequest, Progress
 
 _PIECE = 4 * 2**20
 

@@ -1,40 +1,48 @@
-"""Ollama's routes for the models that are here: version, list, show, running, copy, delete."""
+"""Ollama's routes for its library of models: list, show, running, copy, delete, pull, push."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from functools import partial
 from importlib.metadata import version
 
+import msgspec
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from ingle.models.download.pull_progress import PullProgress
 from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store.model_copies import ModelCopier
 
-from ...access.permission import KeyNotAllowed
-from ...errors import InvalidBody
+from ...errors import InvalidBody, UnsupportedField
 from ...http.error_format import NATIVE, OLLAMA
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
-from ...http.route_spec import route
+from ...http.route_spec import StreamSpec, route
+from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.model_facts import FactsReader
+from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...model_process.model_run import ModelState
 from ...services import Services
-from .library_types import (
+from .model_descriptions import listed, running, shown
+from .model_names import named_models, not_found, required_name, resolve_model
+from .ndjson import LINES, NDJSON_MEDIA
+from .types import (
     CopyRequest,
     ListedModel,
     ListedModels,
     NamedModel,
+    Progress,
+    PullRequest,
     RunningModels,
     ShownModel,
     ShowRequest,
     Version,
 )
-from .model_descriptions import listed, running, shown
-from .model_names import not_found, required_name, resolve_model
 
 COMPATIBLE = "0.32.1"
 """The version of Ollama whose API this is: clients refuse to talk to one that is too old."""
@@ -140,6 +148,51 @@ class OllamaLibraryApi:
             raise not_found(name, error) from None
         return PlainTextResponse()
 
+    @_route(
+        "POST",
+        "/api/pull",
+        access=MODELS,
+        request=PullRequest,
+        response=Progress,
+        stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
+        errors=(404, 409, 413, 422, 502, 503, 507),
+    )
+    async def pull(self, request: Request) -> Response:
+        """Download a model, or join its download, in Ollama's words."""
+        body = await read_json(request, PullRequest)
+        name = required_name(body.model, body.name)
+        wanted = self._services.aliases.target(name) or name
+        pull = self._services.pulls.join(wanted)
+        entry = self._services.catalog.find(wanted)
+        digest = entry.sha256 if entry is not None else None
+        if body.stream is False:
+            return JSONResponse(await run_until_disconnect(request.receive, _finish(name, pull)))
+        return EventStream(partial(self._follow, name, pull, digest), style=LINES)
+
+    @_route(
+        "POST",
+        "/api/push",
+        request=PullRequest,
+        response=Progress,
+        access=MODELS_UNRESTRICTED,
+        errors=(413,),
+    )
+    async def push(self, request: Request) -> Response:
+        """Refused: there is no library of Ollama behind this daemon."""
+        required = await read_json(request, PullRequest)
+        required_name(required.model, required.name)
+        raise UnsupportedField(
+            "Models cannot be pushed from here.",
+            hint="Publish the file on the Hugging Face hub.",
+        )
+
+    async def _follow(self, name: str, pull: Pull, digest: str | None, out: EventWriter) -> None:
+        try:
+            async for line in pull_lines(pull, digest):
+                await out.send(msgspec.json.encode(line) + b"\n")
+        except ModelNotFound as error:
+            raise not_found(name, error) from None
+
     async def vacate(self, name: str) -> None:
         """Unload the model that is about to be replaced; raises `UnusableName`."""
         full_name = self._maker.free_name(name)
@@ -149,12 +202,57 @@ class OllamaLibraryApi:
             return  # there is none yet
 
     def _list(self) -> list[ListedModel]:
-        services = self._services
-        named = [(model.name, model) for model in services.models()]
-        for alias, _ in services.aliases.entries():
-            try:
-                named.append((alias, services.resolve(alias)))
-            except (ModelError, KeyNotAllowed):
-                continue  # it leads to a model that is not installed, or is not for this key
-        rows = [listed(name, model, self._facts.read(model)) for name, model in named]
+        rows = [
+            listed(name, model, self._facts.read(model))
+            for name, model in named_models(self._services)
+        ]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)
+
+
+async def pull_lines(pull: Pull, digest: str | None) -> AsyncGenerator[Progress, None]:
+    """A download as Ollama tells it, to its end; raises why there is no model.
+
+    Nothing comes before the model was found, so that a wrong name gets its proper status.
+    """
+    begun = verifying = False
+    async for progress in pull.follow():
+        if pull.done or progress.status == "resolving":
+            continue
+        if not begun:
+            begun = True
+            yield Progress(status="pulling manifest")
+        if progress.status.startswith("verif"):
+            if not verifying:
+                yield Progress(status="verifying sha256 digest")
+            verifying = True
+        elif progress.total:
+            yield _layer(progress, digest)
+    model = await pull.result()
+    if not begun:
+        yield Progress(status="pulling manifest")
+    yield _layer(
+        PullProgress(model=model.name, status="", received=model.size, total=model.size),
+        model.sha256 or digest,
+    )
+    if not verifying:
+        yield Progress(status="verifying sha256 digest")
+    yield Progress(status="writing manifest")
+    yield Progress(status="success")
+
+
+def _layer(progress: PullProgress, digest: str | None) -> Progress:
+    """How much is here; clients cut the digest to its first twelve digits."""
+    return Progress(
+        status=f"pulling {digest[:12] if digest else progress.model}",
+        digest=f"sha256:{digest}" if digest else UNSET,
+        total=progress.total or UNSET,
+        completed=progress.received or UNSET,
+    )
+
+
+async def _finish(name: str, pull: Pull) -> Progress:
+    try:
+        await pull.result()
+    except ModelNotFound as error:
+        raise not_found(name, error) from None
+    return Progress(status="success")

@@ -10,7 +10,7 @@ import msgspec
 from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
-from .types import CalledTool, InputMessage, OfferedTool
+from .types import InputCall, OfferedTool, OllamaMessage
 
 ROLES = {
     "system": "system",
@@ -42,7 +42,7 @@ def offered_tools(tools: Iterable[OfferedTool] | None) -> list[Tool]:
     return found
 
 
-def chat_messages(messages: Iterable[InputMessage]) -> list[ChatMessage]:
+def chat_messages(messages: Iterable[OllamaMessage]) -> list[ChatMessage]:
     """The conversation for a template; raises `InvalidBody` and `UnsupportedField`.
 
     A call without an id gets one, and a result without one answers the first open call of its tool.
@@ -82,7 +82,7 @@ def refuse_images(images: list[Any] | None, place: str = "") -> None:
         )
 
 
-def _role(message: InputMessage, place: str) -> str:
+def _role(message: OllamaMessage, place: str) -> str:
     role = ROLES.get(message.role.lower())
     if role is None:
         raise InvalidBody(
@@ -93,7 +93,7 @@ def _role(message: InputMessage, place: str) -> str:
     return role
 
 
-def _tool_call(called: CalledTool, made_up: str, place: str) -> ToolCall:
+def _tool_call(called: InputCall, made_up: str, place: str) -> ToolCall:
     function = called.function
     if function is None or not function.name:
         raise InvalidBody(
@@ -114,7 +114,7 @@ def _tool_call(called: CalledTool, made_up: str, place: str) -> ToolCall:
     return ToolCall(called.id or made_up, function.name, text)
 
 
-def _result(message: InputMessage, open_calls: list[ToolCall]) -> ChatMessage:
+def _result(message: OllamaMessage, open_calls: list[ToolCall]) -> ChatMessage:
     wanted_id, wanted_name = message.tool_call_id, message.tool_name
     answered = next(
         (

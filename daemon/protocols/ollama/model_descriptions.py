@@ -17,8 +17,8 @@ from ingle.models.model_task import ModelTask
 from ...library.model_facts import Capabilities, ModelFacts
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun
-from .library_types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
 from .model_names import tagged
+from .types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
 
 FOR_EVER = timedelta(days=365 * 290)
 _LONGEST_LIST = 5

@@ -7,6 +7,7 @@ import asyncio
 from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 
+from ...access.permission import KeyNotAllowed
 from ...errors import InvalidBody
 from ...services import Services
 
@@ -36,6 +37,17 @@ def not_found(name: str, error: ModelError) -> ModelNotFound:
     """The error as clients know it: some tell by its words that they have to pull the model."""
     shown = name if len(name) <= 200 and name.isprintable() else f"{name[:40]!r}…"
     return ModelNotFound(f"model '{shown}' not found", hint=f"({error.message} {error.hint or ''})")
+
+
+def named_models(services: Services) -> list[tuple[str, StoredModel]]:
+    """The installed models and their aliases by name; blocking."""
+    named = [(model.name, model) for model in services.models()]
+    for alias, _ in services.aliases.entries():
+        try:
+            named.append((alias, services.resolve(alias)))
+        except (ModelError, KeyNotAllowed):
+            continue  # it leads to a model that is not installed, or is not for this key
+    return named
 
 
 def tagged(name: str) -> str:

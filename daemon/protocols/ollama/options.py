@@ -10,6 +10,7 @@ from typing import Any, cast
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ...errors import InvalidBody
+from ..request_values import token_limit
 from ..sampling_options import SamplingOptions, stop_strings
 
 _LARGEST = 2**31 - 1
@@ -60,7 +61,9 @@ def model_options(given: Mapping[str, Any] | None) -> ModelOptions:
         sampling=SamplingOptions(**values),
         stop=_stop(options),
         context=_context(options),
-        max_tokens=_max_tokens(options),
+        max_tokens=token_limit(
+            _whole(options, "num_predict") if "num_predict" in options else None
+        ),
     )
 
 
@@ -70,13 +73,6 @@ def _context(options: Mapping[str, Any]) -> int | None:
     wanted = _whole(options, "num_ctx")
     # 0 and below are not set, as in Ollama; with fewer than four tokens nothing can be said.
     return None if wanted <= 0 else min(max(wanted, 4), _LARGEST)
-
-
-def _max_tokens(options: Mapping[str, Any]) -> int | None:
-    if "num_predict" not in options:
-        return None
-    wanted = _whole(options, "num_predict")
-    return None if wanted < 0 else min(wanted, _LARGEST)
 
 
 def _stop(options: Mapping[str, Any]) -> list[str]:

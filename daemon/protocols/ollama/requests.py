@@ -10,24 +10,23 @@ from typing import Any
 import msgspec
 
 from ingle.backends.base.conversation import ChatMessage, Infill, Reasoning
-from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin
 from ..job import Job
+from ..request_values import check_token_ids, template_effort
 from ..structured_output import ANY_OBJECT
 from .keep_alive import keep_alive_seconds
 from .messages import chat_messages, offered_tools, refuse_images
-from .options import ModelOptions, model_options
+from .options import model_options
 from .types import AnswerRequest, ChatRequest, GenerateBody, Think
-
-_LARGEST_TOKEN_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class OllamaRequest:
-    """What a request says beside its conversation.
+    """A request without its conversation.
 
     `name` is the model as the client calls it, `defaults` the options that the model was made with.
     """
@@ -54,11 +53,11 @@ def chat_job(body: ChatRequest, asked: OllamaRequest, before: list[ChatMessage])
 def generate_job(body: GenerateBody, asked: OllamaRequest) -> Job:
     """Check a prompt; raises `InvalidBody` and `UnsupportedField`.
 
-    With `context` the prompt is made of tokens once the model is there, see `Memory`.
+    With `context` the prompt is made of tokens once the model is there, see `ContextTokens`.
     """
     prompt = body.prompt or ""
     refuse_images(body.images)
-    _check_context(body.context)
+    check_token_ids(body.context or (), "context")
     if body.raw and (body.template or body.system or body.context):
         raise InvalidBody(
             "'raw' goes together with neither 'template' nor 'system' nor 'context'.",
@@ -79,23 +78,15 @@ def generate_job(body: GenerateBody, asked: OllamaRequest) -> Job:
     return _job(body, asked, messages=[*system, ChatMessage("user", prompt)])
 
 
-def checked_options(body: AnswerRequest, asked: OllamaRequest) -> ModelOptions:
-    """The request's options over the model's own."""
-    return model_options({**asked.defaults, **(body.options or {})})
-
-
 def _job(body: AnswerRequest, asked: OllamaRequest, **what: Any) -> Job:
-    options = checked_options(body, asked)
+    options = model_options({**asked.defaults, **(body.options or {})})
     request = GenerateRequest(
         id=f"ollama-{secrets.token_hex(12)}",
         reasoning=_reasoning(body.think),
         max_tokens=options.max_tokens,
         max_context=options.context,
         stop=options.stop,
-        client=asked.origin.client,
-        conversation=asked.origin.conversation,
-        private=asked.origin.private,
-        priority=asked.origin.priority or Priority.INTERACTIVE,
+        **asked.origin.request_fields(None),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         grammar=_grammar(body.format),
         **what,
@@ -112,7 +103,7 @@ def _job(body: AnswerRequest, asked: OllamaRequest, **what: Any) -> Job:
 def _reasoning(think: Think | None) -> Reasoning:
     if think is None or isinstance(think, bool):
         return Reasoning(enabled=think)
-    return Reasoning(enabled=True, effort="high" if think == "max" else think)
+    return Reasoning(enabled=True, effort=template_effort(think))
 
 
 def _grammar(wanted: dict[str, Any] | str | None) -> Grammar | None:
@@ -127,10 +118,5 @@ def _grammar(wanted: dict[str, Any] | str | None) -> Grammar | None:
             param="format",
         )
     text = msgspec.json.encode(wanted).decode()
-    # Ollama, too, follows a schema as far as it can.
+    # Ollama follows a schema as far as it can, too.
     return Grammar(GrammarKind.JSON_SCHEMA, text, lenient=True, param="format")
-
-
-def _check_context(context: list[int] | None) -> None:
-    if context and not all(0 <= token <= _LARGEST_TOKEN_ID for token in context):
-        raise InvalidBody("'context' holds something that is no token id.", param="context")

@@ -1,12 +1,14 @@
-"""Ollama's wire types for answers of models; sources: api/types.go and docs/api.md of Ollama."""
+"""Ollama's wire types; sources: api/types.go and docs/api.md of Ollama."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
+from ..token_logprobs import TokenLogprob
 
 LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 KeepAlive = Annotated[float, Meta(ge=-(10**12), le=10**12)] | str
@@ -14,33 +16,28 @@ KeepAlive = Annotated[float, Meta(ge=-(10**12), le=10**12)] | str
 Think = bool | Literal["low", "medium", "high", "max"]
 
 
-def now() -> datetime:
-    """The time as answers tell it."""
-    return datetime.now(UTC)
-
-
-class CalledFunction(msgspec.Struct):
+class InputFunctionCall(msgspec.Struct):
     """What was called; `arguments` is an object, or its JSON text."""
 
     name: str = ""
     arguments: dict[str, Any] | str | None = None
 
 
-class CalledTool(msgspec.Struct):
+class InputCall(msgspec.Struct):
     """A call in an earlier answer."""
 
     id: str | None = None
-    function: CalledFunction | None = None
+    function: InputFunctionCall | None = None
 
 
-class InputMessage(msgspec.Struct):
+class OllamaMessage(msgspec.Struct):
     """One message of a conversation."""
 
     role: str
     content: str | None = None
     thinking: str | None = None
     images: list[Any] | None = None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: list[InputCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 
@@ -82,7 +79,7 @@ class AnswerRequest(msgspec.Struct, kw_only=True):
 class ChatRequest(AnswerRequest, kw_only=True):
     """The body of `POST /api/chat`; without messages it loads or unloads the model."""
 
-    messages: list[InputMessage] | None = None
+    messages: list[OllamaMessage] | None = None
     tools: list[OfferedTool] | None = None
 
 
@@ -122,22 +119,8 @@ class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: list[MessageCall] | UnsetType = UNSET
 
 
-class Alternative(msgspec.Struct, frozen=True):
-    """A token, the natural logarithm of its probability, and its bytes."""
-
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class Logprob(Alternative, frozen=True):
-    """A token of the answer, and the likeliest ones in its place."""
-
-    top_logprobs: list[Alternative]
-
-
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted at the end; durations in nanoseconds."""
+    """Token counts and durations of a complete answer, in nanoseconds."""
 
     done_reason: str | UnsetType = UNSET
     total_duration: int | UnsetType = UNSET
@@ -155,7 +138,7 @@ class ChatLine(Metrics, frozen=True, kw_only=True):
     created_at: datetime
     message: AnswerMessage
     done: bool
-    logprobs: list[Logprob] | UnsetType = UNSET
+    logprobs: list[TokenLogprob] | UnsetType = UNSET
 
 
 class GenerateLine(Metrics, frozen=True, kw_only=True):
@@ -167,7 +150,7 @@ class GenerateLine(Metrics, frozen=True, kw_only=True):
     thinking: str | UnsetType = UNSET
     done: bool
     context: list[int] | UnsetType = UNSET
-    logprobs: list[Logprob] | UnsetType = UNSET
+    logprobs: list[TokenLogprob] | UnsetType = UNSET
 
 
 class EmbedBody(msgspec.Struct, kw_only=True):
@@ -204,3 +187,150 @@ class OldEmbedding(msgspec.Struct, frozen=True):
     """The vector of the prompt."""
 
     embedding: Any
+
+
+class Version(msgspec.Struct, frozen=True):
+    """Which Ollama this daemon is compatible with, and what it really is."""
+
+    version: str
+    ingle: str
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is; the lengths are newer than most clients."""
+
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+    context_length: int | UnsetType = UNSET
+    embedding_length: int | UnsetType = UNSET
+
+
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed model, or an alias of one."""
+
+    name: str
+    model: str
+    modified_at: datetime
+    size: int
+    digest: str
+    details: Details
+    capabilities: list[str]
+
+
+class ListedModels(msgspec.Struct, frozen=True):
+    """All of them, the newest first."""
+
+    models: list[ListedModel]
+
+
+class RunningModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A loaded model; sizes in bytes."""
+
+    name: str
+    model: str
+    size: int
+    digest: str
+    details: Details
+    expires_at: datetime
+    size_vram: int
+    context_length: int
+
+
+class RunningModels(msgspec.Struct, frozen=True):
+    """All of them, the one that stays longest first."""
+
+    models: list[RunningModel]
+
+
+class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """Names a model; older clients write `name`."""
+
+    model: str | None = None
+    name: str | None = None
+
+
+class ShowRequest(NamedModel, frozen=True, kw_only=True):
+    """The body of `POST /api/show`; `verbose` adds the tensors."""
+
+    verbose: bool | None = None
+    system: str | None = None
+    template: str | None = None
+    options: dict[str, Any] | None = None
+
+
+class ShownTensor(msgspec.Struct, frozen=True):
+    """One tensor of a model's file."""
+
+    name: str
+    type: str
+    shape: list[int]
+
+
+class ShownMessage(msgspec.Struct, frozen=True):
+    """A message that every conversation begins with."""
+
+    role: str
+    content: str
+
+
+class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one model; `model_info` has the keys of its file."""
+
+    license: str
+    modelfile: str
+    parameters: str
+    template: str
+    system: str
+    details: Details
+    messages: list[ShownMessage]
+    model_info: dict[str, Any]
+    tensors: list[ShownTensor] | UnsetType = UNSET
+    capabilities: list[str]
+    modified_at: datetime
+
+
+class CopyRequest(msgspec.Struct, frozen=True):
+    """The body of `POST /api/copy`."""
+
+    source: str | None = None
+    destination: str | None = None
+
+
+class PullRequest(NamedModel, frozen=True, kw_only=True):
+    """The body of `POST /api/pull` and `POST /api/push`; the rest is ignored."""
+
+    stream: bool | None = None
+    insecure: bool | None = None
+    username: str | None = None
+    password: str | None = None
+
+
+class CreateRequest(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """The body of `POST /api/create`: from a model, or from uploaded `files` by their digests."""
+
+    model: str | None = None
+    name: str | None = None
+    stream: bool | None = None
+    from_: str | None = None
+    files: dict[str, str] | None = None
+    adapters: dict[str, str] | None = None
+    template: str | None = None
+    license: str | list[str] | None = None
+    system: str | None = None
+    parameters: dict[str, Any] | None = None
+    messages: list[OllamaMessage] | None = None
+    quantize: str | None = None
+    quantization: str | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a download or of a creation; the last says `success`."""
+
+    status: str
+    digest: str | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    completed: int | UnsetType = UNSET

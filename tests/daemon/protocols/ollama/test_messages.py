@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ingle.daemon.protocols.ollama.messages import chat_messages
-from ingle.daemon.protocols.ollama.types import InputMessage
+from ingle.daemon.protocols.ollama.types import OllamaMessage
 
 
 def test_results_answer_the_calls_that_were_made_last() -> None:
@@ -18,6 +18,6 @@ def test_results_answer_the_calls_that_were_made_last() -> None:
         {"role": "tool", "content": "1"},
         {"role": "tool", "tool_name": "tool299", "content": "2"},
     ]
-    messages = chat_messages(msgspec.convert(said, list[InputMessage]))
+    messages = chat_messages(msgspec.convert(said, list[OllamaMessage]))
     assert [message.tool_call_id for message in messages[1:]] == ["call_44", "call_299"]
     assert len(messages[0].tool_calls) == 300
