@@ -19,7 +19,7 @@ from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Event
-from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
 from ..http.json_response import JSONResponse
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
@@ -83,6 +83,15 @@ class JobRunner:
             collected = AnswerBuilder(job, lease, load_seconds=load_seconds)
             await self.run(job, lease, collected.take)
         return collected
+
+    async def count_tokens(self, job: Job) -> int:
+        """The tokens of a chat's prompt for the local model; raises `RequestRejected`."""
+        async with self.lease(job, routed=False) as (lease, _):
+            asked = TokenizeRequest(id=job.id, generate=job.request)
+            try:
+                return len((await lease.backend.tokenize(asked)).token_ids)
+            except RequestRejected as error:
+                raise _renamed(error, job) from None
 
     @asynccontextmanager
     async def lease(
@@ -153,9 +162,7 @@ class JobRunner:
                     group.create_task(lease.backend.run(request, partial(take, prompt)))
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
-            if isinstance(error, RequestRejected) and error.param == "messages":
-                error.param = "prompt" if job.request.messages is None else job.messages_field
-            raise error from None
+            raise _renamed(error, job) from None
 
     async def _produce(
         self,
@@ -184,6 +191,13 @@ class JobRunner:
         if before_end is not None:
             await before_end()
         out.write(translation.end())
+
+
+def _renamed(error: Exception, job: Job) -> Exception:
+    """The error with the protocol's name for the conversation."""
+    if isinstance(error, RequestRejected) and error.param == "messages":
+        error.param = "prompt" if job.request.messages is None else job.messages_field
+    return error
 
 
 def _with_system(job: Job, lease: Lease) -> Job:

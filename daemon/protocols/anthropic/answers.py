@@ -1,33 +1,60 @@
-"""From a model's answer to Anthropic's message."""
+"""From a model's events to Anthropic's messages, whole and as streams."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
-from ingle.backends.base.events import FinishReason
-
-from ..answer_builder import AnswerBuilder
-from .types import (
-    Message,
-    OutputBlock,
-    OutputTokensDetails,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-    Usage,
+from ingle.backends.base.events import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Started,
+    ToolCallDelta,
+    ToolCallStarted,
 )
 
+from ...http.sse_writer import encode_event
+from ..answer_builder import AnswerBuilder
+from .types import (
+    ContentBlockDelta,
+    ContentBlockStart,
+    ContentBlockStop,
+    InputJSONDelta,
+    MessageDelta,
+    MessageObject,
+    MessageStart,
+    MessageStop,
+    MessageUsage,
+    OutputBlock,
+    PingEvent,
+    SignatureDelta,
+    StopDelta,
+    StopReason,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ThinkingTokensDetails,
+    ToolUseBlock,
+)
 
-def message(collected: AnswerBuilder, *, shows_thoughts: bool = True) -> Message:
-    """The whole answer: thoughts, text, calls."""
+_EMPTY = msgspec.Raw(b"{}")
+PING = encode_event(msgspec.json.encode(PingEvent()), event="ping")
+
+
+def message(collected: AnswerBuilder, *, shows_reasoning: bool = True) -> MessageObject:
+    """The whole answer: reasoning, text, calls."""
     (answer,) = collected.answers
     content: list[OutputBlock] = []
     if answer.reasoning:
-        thoughts = "".join(answer.reasoning) if shows_thoughts else ""
-        content.append(ThinkingBlock(thoughts, signature(collected.job.id)))
+        reasoning = "".join(answer.reasoning) if shows_reasoning else ""
+        content.append(ThinkingBlock(reasoning, signature(collected.job.id)))
     if text := "".join(answer.text):
         content.append(TextBlock(text))
     for call in answer.calls:
@@ -42,9 +69,9 @@ def envelope(
     content: list[OutputBlock],
     reason: StopReason | None = None,
     stop: str | None = None,
-) -> Message:
-    """A message with this content and what is counted so far."""
-    return Message(
+) -> MessageObject:
+    """A message with this content and the usage so far."""
+    return MessageObject(
         id=collected.job.id,
         model=collected.model.name,
         content=content,
@@ -54,13 +81,13 @@ def envelope(
     )
 
 
-def usage(collected: AnswerBuilder) -> Usage:
+def usage(collected: AnswerBuilder) -> MessageUsage:
     """The tokens; Anthropic counts those read from a cache apart from the others."""
-    return Usage(
+    return MessageUsage(
         input_tokens=collected.prompt_tokens - collected.cached_tokens,
         cache_read_input_tokens=collected.cached_tokens,
         output_tokens=collected.completion_tokens,
-        output_tokens_details=OutputTokensDetails(collected.reasoning_tokens),
+        output_tokens_details=ThinkingTokensDetails(collected.reasoning_tokens),
         service_tier="standard",
     )
 
@@ -87,5 +114,83 @@ def tool_use_id(call_id: str) -> str:
 
 
 def signature(message_id: str) -> str:
-    """What clients send back with a thought; nothing is read from it."""
+    """What clients send back with reasoning; its content is never used."""
     return hashlib.sha256(message_id.encode()).hexdigest()
+
+
+class MessageFrames:
+    """Encodes one message: a block begins where the model changes to another kind of content."""
+
+    def __init__(self, collected: AnswerBuilder, *, shows_reasoning: bool = True) -> None:
+        self._collected = collected
+        self._shows_reasoning = shows_reasoning
+        self._encoder = msgspec.json.Encoder()
+        self._open: Literal["text", "thinking", "tool_use"] | None = None
+        self._index = -1
+        self._head = b""
+
+    def feed(self, prompt: int, events: list[Event]) -> bytes:
+        """What the events add to the stream."""
+        parts: list[bytes] = []
+        for event in events:
+            if type(event) is Delta:
+                parts += self._text(event.text)
+            else:
+                parts += map(self._frame, self._others(event))
+        return b"".join(parts)
+
+    def end(self) -> bytes:
+        """The last block's end, why the message ended, and its end."""
+        reason, stop = stop_reason(self._collected)
+        delta = MessageDelta(StopDelta(reason, stop), usage(self._collected))
+        return b"".join(map(self._frame, [*self._close(), delta, MessageStop()]))
+
+    def _text(self, text: str) -> Iterator[bytes]:
+        """Text comes a token at a time: only what changes is encoded."""
+        if not text:
+            return
+        if self._open != "text":
+            yield from map(self._frame, self._begin("text", TextBlock("")))
+            whole = self._frame(ContentBlockDelta(self._index, TextDelta("")))
+            self._head = whole.removesuffix(b'""}}\n\n')
+        yield b"%b%b}}\n\n" % (self._head, self._encoder.encode(text))
+
+    def _others(self, event: Event) -> Iterator[msgspec.Struct]:
+        match event:
+            case Started():
+                self._collected.count(event)
+                yield MessageStart(envelope(self._collected, []))
+            case ReasoningDelta():
+                if self._open != "thinking":
+                    yield from self._begin("thinking", ThinkingBlock("", ""))
+                if self._shows_reasoning:
+                    yield ContentBlockDelta(self._index, ThinkingDelta(event.text))
+            case ToolCallStarted():
+                block = ToolUseBlock(tool_use_id(event.call_id), event.name, _EMPTY)
+                yield from self._begin("tool_use", block)
+            case ToolCallDelta():
+                yield ContentBlockDelta(self._index, InputJSONDelta(event.arguments))
+            case Finished():
+                self._collected.count(event)
+                self._collected.answers[0].take(event)
+            case Delta():
+                return
+
+    def _begin(
+        self, kind: Literal["text", "thinking", "tool_use"], block: OutputBlock
+    ) -> Iterator[msgspec.Struct]:
+        yield from self._close()
+        self._open = kind
+        self._index += 1
+        yield ContentBlockStart(self._index, block)
+
+    def _close(self) -> Iterator[msgspec.Struct]:
+        if self._open == "thinking":
+            yield ContentBlockDelta(self._index, SignatureDelta(signature(self._collected.job.id)))
+        if self._open is not None:
+            yield ContentBlockStop(self._index)
+        self._open = None
+
+    def _frame(self, event: msgspec.Struct) -> bytes:
+        name = event.__struct_config__.tag
+        return encode_event(self._encoder.encode(event), event=str(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,7 +11,6 @@ from msgspec import Meta
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody
-from .attribution import without_attribution
 from .blocks import (
     Compaction,
     Document,
@@ -31,17 +31,22 @@ Content = str | list[msgspec.Raw]
 LEFT_OUT = "[Something that is not text was left out here: this model reads text only.]"
 
 
-class InputMessage(msgspec.Struct):
+# Claude Code attributes requests in the first line of a prompt: a name and several `key=value;`,
+# in some a checksum of the request, which would make every prompt differ from its first token on.
+_ATTRIBUTION = re.compile(r"x-anthropic-billing-header:(?:[ \t]*[A-Za-z0-9_]+=[^;\n]*;)+[ \t]*\n*")
+
+
+class MessageParam(msgspec.Struct):
     """One message: text, or content blocks."""
 
     role: Literal["user", "assistant", "system"]
     content: Content
 
 
-Messages = Annotated[list[InputMessage], Meta(min_length=1)]
+Messages = Annotated[list[MessageParam], Meta(min_length=1)]
 
 
-def chat_messages(system: Content | None, messages: list[InputMessage]) -> list[ChatMessage]:
+def chat_messages(system: Content | None, messages: list[MessageParam]) -> list[ChatMessage]:
     """The conversation for a template; raises `InvalidBody` and `UnsupportedField`."""
     said: list[ChatMessage] = []
     if system is not None and (text := _system_text(system)):
@@ -66,32 +71,40 @@ def _system_text(system: Content) -> str:
     return "\n\n".join(text for block in blocks if (text := without_attribution(block)))
 
 
+def without_attribution(text: str) -> str:
+    """The text after an attribution at its beginning."""
+    header = _ATTRIBUTION.match(text)
+    return text if header is None else text[header.end() :]
+
+
 def _assistant(content: Content, place: str, names: dict[str, str]) -> ChatMessage:
     """One answer; its texts are put together as they were written, with nothing between them."""
     if isinstance(content, str):
         return ChatMessage("assistant", content)
     texts: list[str] = []
-    thoughts: list[str] = []
+    reasoning: list[str] = []
     calls: list[ToolCall] = []
     for number, raw in enumerate(content):
         at = f"{place}[{number}]"
         match read_block(raw, at):
             case Thinking(thinking):
-                thoughts.append(thinking)
+                reasoning.append(thinking)
             case ToolUse() as use:
                 names[use.id] = use.name
                 calls.append(ToolCall(use.id, use.name, json_object(use.input, f"{at}.input")))
             case Text() | Document() | SearchResult() | Compaction() as block:
                 texts.append(block_text(block, at))
             case ToolResult():
-                raise InvalidBody(f"'{at}': results of tools are what a user says.", param=at)
+                raise InvalidBody(f"'{at}': results of tools belong to a user's message.", param=at)
             case ToolReference() | None:
                 pass  # what only Anthropic's servers have a use for
-    return ChatMessage("assistant", "".join(texts), reasoning="\n".join(thoughts), tool_calls=calls)
+    return ChatMessage(
+        "assistant", "".join(texts), reasoning="\n".join(reasoning), tool_calls=calls
+    )
 
 
 def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessage]:
-    """What a user says, and each result of a tool as a message of its own, in their order."""
+    """A user's text and tool results, each result as a message of its own, in their order."""
     if isinstance(content, str):
         return [ChatMessage("user", content)]
     said: list[ChatMessage] = []
@@ -106,11 +119,13 @@ def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessa
             case Text() | Document() | SearchResult() | Compaction() as block:
                 texts.append(block_text(block, at))
             case Thinking() | ToolUse():
-                raise InvalidBody(f"'{at}': thoughts and calls are an assistant's.", param=at)
+                raise InvalidBody(
+                    f"'{at}': reasoning and calls belong to an assistant's message.", param=at
+                )
             case ToolReference() | None:
                 pass  # what only Anthropic's servers have a use for
     said += _as_user(texts)
-    # A message without anything is still somebody's turn, which templates count.
+    # An empty message is still a turn, which templates count.
     return said or [ChatMessage("user", "")]
 
 
@@ -129,9 +144,9 @@ def _tool(result: ToolResult, place: str, names: dict[str, str]) -> ChatMessage:
 
 
 def _result_text(content: Content, place: str) -> str:
-    """The text of a result. A note stands for what is not text in it.
+    """The text of a result, with a note for each part that is not text.
 
-    Nobody chose to send that, and as a part of the conversation it would end every turn to come.
+    Refusing such a part would end the conversation, in which it is part of every later request.
     """
     if isinstance(content, str):
         return content

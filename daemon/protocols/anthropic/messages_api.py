@@ -5,37 +5,35 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.requests import TokenizeRequest
-
-from ...error_status import describe
 from ...errors import AnthropicError
 from ...http.error_format import ANTHROPIC
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
-from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
+from ...http.sse_writer import StreamStyle, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from .answers import message
-from .message_frames import PING, MessageFrames
+from .answers import PING, MessageFrames, message
 from .requests import messages_job, prompt_request
-from .stream_events import (
+from .types import (
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,
     MessageDelta,
+    MessageObject,
+    MessagesRequest,
     MessageStart,
     MessageStop,
-    Ping,
+    PingEvent,
+    PromptRequest,
+    TokenCount,
 )
-from .types import Message, MessagesRequest, PromptRequest, TokenCount
 
 EVENTS = {
     "message_start": MessageStart,
@@ -44,7 +42,7 @@ EVENTS = {
     "content_block_stop": ContentBlockStop,
     "message_delta": MessageDelta,
     "message_stop": MessageStop,
-    "ping": Ping,
+    "ping": PingEvent,
     "error": AnthropicError,
 }
 
@@ -57,12 +55,12 @@ class MessagesApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._asker = JobRunner(services)
+        self._runner = JobRunner(services)
 
     @_route(
         "/v1/messages",
         request=MessagesRequest,
-        response=Message,
+        response=MessageObject,
         stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
@@ -70,12 +68,12 @@ class MessagesApi:
         """Answer a conversation, as Anthropic's API does."""
         body = await read_json(request, MessagesRequest)
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
-        shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
+        shows_reasoning = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
-            frames = partial(MessageFrames, shows_thoughts=shows_thoughts)
-            return self._asker.stream(job, frames, _style())
-        finish = partial(message, shows_thoughts=shows_thoughts)
-        return _with_id(await self._asker.whole(request, job, finish))
+            frames = partial(MessageFrames, shows_reasoning=shows_reasoning)
+            return self._runner.stream(job, frames, _style())
+        finish = partial(message, shows_reasoning=shows_reasoning)
+        return _with_id(await self._runner.whole(request, job, finish))
 
     @_route("/v1/messages/count_tokens", request=PromptRequest, response=TokenCount)
     async def count_tokens(self, request: Request) -> Response:
@@ -83,28 +81,17 @@ class MessagesApi:
         body = await read_json(request, PromptRequest)
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)
-        count = await run_until_disconnect(request.receive, self._count(job))
+        count = await run_until_disconnect(request.receive, self._runner.count_tokens(job))
         return _with_id(JSONResponse(TokenCount(count)))
-
-    async def _count(self, job: Job) -> int:
-        async with self._asker.lease(job, routed=False) as (lease, _):
-            tokenized = await lease.backend.tokenize(
-                TokenizeRequest(id=job.id, generate=job.request)
-            )
-        return len(tokenized.token_ids)
 
 
 def _style() -> StreamStyle:
     return StreamStyle(
-        on_error=_error_frame,
+        on_error=ANTHROPIC.frame,
         comment=PING,
         loading=lambda _: PING,
         headers={"request-id": _request_id()},
     )
-
-
-def _error_frame(error: Exception) -> bytes:
-    return encode_event(msgspec.json.encode(AnthropicError.of(describe(error))), event="error")
 
 
 def _with_id(response: Response) -> Response:

@@ -8,12 +8,13 @@ import secrets
 import msgspec
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolChoice
-from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
+from ..request_values import template_effort
 from ..sampling_options import merge_sampling, stop_strings
 from ..structured_output import only_one
 from .blocks import json_object
@@ -33,11 +34,7 @@ def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
         id=f"msg_{secrets.token_hex(12)}",
         max_tokens=body.max_tokens,
         stop=stop_strings(body.stop_sequences, "stop_sequences"),
-        priority=origin.priority or (body.ingle and body.ingle.priority) or Priority.INTERACTIVE,
-        client=origin.client,
-        conversation=origin.conversation,
-        private=origin.private,
-        speculation=body.ingle is None or body.ingle.speculation is not False,
+        **origin.request_fields(body.ingle),
         grammar=_grammar(body),
     )
     return Job(
@@ -108,7 +105,7 @@ def _check_hosted(kind: str, place: str) -> None:
 def _tool_choice(
     choice: ToolChoiceField | None, tools: list[Tool], given: list[InputTool]
 ) -> ToolChoice:
-    """Where nothing but a tool that is left out could be called, the model answers in words."""
+    """The choice; if only a tool that is left out could be called, the model answers in text."""
     if choice is None or choice.type == "auto":
         return ToolChoice()
     if choice.type == "none":
@@ -130,9 +127,9 @@ def _tool_choice(
 
 
 def _reasoning(body: PromptRequest) -> Reasoning:
-    """Who does not ask for thoughts gets none, as far as the model can do without."""
+    """Without `thinking` the model answers directly, if it can."""
     effort = body.output_config.effort if body.output_config is not None else None
-    word = "high" if effort in ("xhigh", "max") else effort
+    word = template_effort(effort)
     thinking = body.thinking
     if thinking is None or thinking.type == "disabled":
         return Reasoning(enabled=False, effort=word)

@@ -1,4 +1,4 @@
-"""Anthropic's wire types, as far as they are served."""
+"""Anthropic's wire types, as far as they are served; each stream event is named by its type."""
 
 from __future__ import annotations
 
@@ -18,17 +18,13 @@ StopReason = Literal[
 ]
 
 
-def _no_json() -> msgspec.Raw:
-    return msgspec.Raw()
-
-
 class InputTool(msgspec.Struct):
     """A tool of the client's, or one with a `type` that Anthropic's servers know by themselves."""
 
     type: str | None = None
     name: ToolName | None = None
     description: str | None = None
-    input_schema: msgspec.Raw = msgspec.field(default_factory=_no_json)
+    input_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
 
 
@@ -41,7 +37,7 @@ class ToolChoiceField(msgspec.Struct):
 
 
 class ThinkingField(msgspec.Struct):
-    """Whether the model thinks before it answers; `display` omitted leaves its thoughts out."""
+    """Whether the model thinks before it answers; `display` omitted leaves its reasoning out."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
@@ -62,7 +58,7 @@ class OutputConfig(msgspec.Struct):
     format: OutputFormat | None = None
 
 
-class Metadata(msgspec.Struct):
+class RequestMetadata(msgspec.Struct):
     """`user_id` tells clients apart."""
 
     user_id: str | None = None
@@ -79,7 +75,7 @@ class PromptRequest(SamplingOptions, kw_only=True):
     thinking: ThinkingField | None = None
     output_config: OutputConfig | None = None
     output_format: OutputFormat | None = None
-    metadata: Metadata | None = None
+    metadata: RequestMetadata | None = None
     ingle: IngleOptions | None = None
 
 
@@ -92,13 +88,13 @@ class MessagesRequest(PromptRequest, kw_only=True):
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """What the model says."""
+    """Text of the model."""
 
     text: str
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
-    """What the model thought before."""
+    """The model's reasoning before its answer."""
 
     thinking: str
     signature: str
@@ -115,24 +111,24 @@ class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"
 OutputBlock = TextBlock | ThinkingBlock | ToolUseBlock
 
 
-class OutputTokensDetails(msgspec.Struct, frozen=True):
-    """How many of the tokens were thoughts."""
+class ThinkingTokensDetails(msgspec.Struct, frozen=True):
+    """How many of the tokens were reasoning."""
 
     thinking_tokens: int
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens really processed; those found in the KV cache are counted apart."""
 
     input_tokens: int
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int
     output_tokens: int
-    output_tokens_details: OutputTokensDetails
+    output_tokens_details: ThinkingTokensDetails
     service_tier: Literal["standard"] | UnsetType = UNSET
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class MessageObject(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `POST /v1/messages`."""
 
     id: str
@@ -142,10 +138,84 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     content: list[OutputBlock]
     stop_reason: StopReason | None
     stop_sequence: str | None
-    usage: Usage
+    usage: MessageUsage
 
 
 class TokenCount(msgspec.Struct, frozen=True):
     """The answer of `POST /v1/messages/count_tokens`."""
 
     input_tokens: int
+
+
+class MessageStart(msgspec.Struct, frozen=True, tag_field="type", tag="message_start"):
+    """The first one: a message without content."""
+
+    message: MessageObject
+
+
+class ContentBlockStart(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_start"):
+    """The block number `index` begins, empty."""
+
+    index: int
+    content_block: OutputBlock
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag_field="type", tag="text_delta"):
+    """More text."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True, tag_field="type", tag="thinking_delta"):
+    """More reasoning."""
+
+    thinking: str
+
+
+class SignatureDelta(msgspec.Struct, frozen=True, tag_field="type", tag="signature_delta"):
+    """The end of the reasoning."""
+
+    signature: str
+
+
+class InputJSONDelta(msgspec.Struct, frozen=True, tag_field="type", tag="input_json_delta"):
+    """More of the text of a call's input."""
+
+    partial_json: str
+
+
+class ContentBlockDelta(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_delta"):
+    """What is added to the block number `index`."""
+
+    index: int
+    delta: TextDelta | ThinkingDelta | SignatureDelta | InputJSONDelta
+
+
+class ContentBlockStop(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_stop"):
+    """The block number `index` is complete."""
+
+    index: int
+
+
+class StopDelta(msgspec.Struct, frozen=True):
+    """Why the message ended."""
+
+    stop_reason: StopReason
+    stop_sequence: str | None
+
+
+class MessageDelta(msgspec.Struct, frozen=True, tag_field="type", tag="message_delta"):
+    """The message is complete, with what it took."""
+
+    delta: StopDelta
+    usage: MessageUsage
+
+
+class MessageStop(msgspec.Struct, frozen=True, tag_field="type", tag="message_stop"):
+    """The last one."""
+
+
+class PingEvent(msgspec.Struct, frozen=True):
+    """Keeps the connection alive, also while the model is loading."""
+
+    type: Literal["ping"] = "ping"

@@ -1,4 +1,4 @@
-"""From a model's answers to llama-server's."""
+"""From a model's events to llama-server's answers, whole and as streams."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from msgspec import UNSET
 
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
+from ...http.sse_writer import encode_event
 from ...lifecycle.lease import Lease
-from ..answer_builder import AnswerBuilder, CollectedAnswer
+from ..answer_builder import AnswerBuilder
 from ..job import Job
 from ..sampling_options import merge_sampling
 from ..timings import Timings, timings
 from .line_guard import LineGuard
-from .types import Completion, StopType, TokenProbabilities, TokenProbability
+from .types import (
+    Chunk,
+    Completion,
+    GenerationFields,
+    PromptProgress,
+    StopType,
+    TokenProbabilities,
+    TokenProbability,
+)
 
 
 class AnswerComplete(Exception):
-    """All answers have ended before the model knew."""
+    """All answers are complete although the model still generates."""
 
 
 class LineGuardedAnswers:
@@ -32,10 +41,10 @@ class LineGuardedAnswers:
         self.collected = AnswerBuilder(job, lease, load_seconds=load_seconds)
         self._guards = guards
         self._prompts = [(0, 0)] * max(1, len(job.prompts))
-        self._clock = AnswerTimer(len(guards))
+        self._timer = AnswerTimer(len(guards))
 
     def take(self, prompt: int, events: list[Event]) -> None:
-        """Add the events of one prompt; raises `AnswerComplete` where nothing more is of use."""
+        """Add the events of one prompt; raises `AnswerComplete` once all guards have ended."""
         for event in events:
             if isinstance(event, Started):
                 self._prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
@@ -43,27 +52,19 @@ class LineGuardedAnswers:
                 continue
             number = prompt * self.collected.job.request.n + event.index
             guard, answer = self._guards[number], self.collected.answers[number]
-            self._clock.saw(number)
+            self._timer.saw(number)
             if guard.ended:
                 continue
             if isinstance(event, Delta):
                 event = msgspec.structs.replace(event, text=guard.take(event.text))
             answer.take(event)
             if guard.ended:
-                answer.finished = self._cut_short(answer, number)
+                tokens = len(answer.token_ids)
+                answer.finished = self._timer.end(
+                    self.collected.job.id, number, FinishReason.LENGTH, tokens
+                )
         if self._guards and all(guard.ended for guard in self._guards):
             raise AnswerComplete
-
-    def _cut_short(self, answer: CollectedAnswer, number: int) -> Finished:
-        prompt_seconds, decode_seconds = self._clock.times(number)
-        return Finished(
-            self.collected.job.id,
-            number,
-            FinishReason.LENGTH,
-            len(answer.token_ids),
-            prompt_seconds=prompt_seconds,
-            decode_seconds=decode_seconds,
-        )
 
     def whole(self, *, return_tokens: bool) -> list[Completion]:
         """All answers, in order."""
@@ -80,22 +81,108 @@ class LineGuardedAnswers:
 
 
 class AnswerTimer:
-    """When each answer began and was last added to."""
+    """Measures when each answer began."""
 
     def __init__(self, answers: int) -> None:
         self._began = time.monotonic()
         self._first: list[float | None] = [None] * answers
 
     def saw(self, number: int) -> None:
-        """Something of this answer has come."""
+        """Note a piece of this answer."""
         if self._first[number] is None:
             self._first[number] = time.monotonic()
 
-    def times(self, number: int) -> tuple[float, float]:
-        """Seconds until its first token, and from then on until now."""
+    def end(self, id: str, number: int, reason: FinishReason, tokens: int) -> Finished:  # noqa: A002
+        """The end of an answer with this number of tokens, if it ended now."""
         now = time.monotonic()
-        first = self._first[number]
-        return (now - self._began, 0.0) if first is None else (first - self._began, now - first)
+        first = self._first[number] or now
+        return Finished(
+            id,
+            number,
+            reason,
+            tokens,
+            prompt_seconds=first - self._began,
+            decode_seconds=now - first,
+        )
+
+
+class CompletionFrames:
+    """Encodes the chunks of one request; each answer ends with a whole `Completion`."""
+
+    def __init__(self, collected: AnswerBuilder, body: GenerationFields) -> None:
+        self._collected = collected
+        self._body = body
+        self._encoder = msgspec.json.Encoder()
+        self._prompts = [(0, 0)] * max(1, len(collected.job.prompts))
+        self._predicted = [0] * len(collected.answers)
+        self._timer = AnswerTimer(len(collected.answers))
+
+    def feed(self, prompt: int, events: list[Event]) -> bytes:
+        """What the events add to the stream."""
+        parts: list[bytes] = []
+        for event in events:
+            match event:
+                case Started():
+                    self._collected.count(event)
+                    self._prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
+                    if self._body.return_progress:
+                        parts.append(self._frame(self._progress(prompt)))
+                case Delta():
+                    if event.text or event.token_ids:
+                        parts.append(self._frame(self._chunk(prompt, event)))
+                case Finished():
+                    parts.append(self._end(prompt, event))
+                case _:  # a prompt has no reasoning and no calls
+                    pass
+        return b"".join(parts)
+
+    def end(self) -> bytes:
+        """Nothing: each answer has its own last chunk."""
+        return b""
+
+    def _number(self, prompt: int, index: int) -> int:
+        return prompt * self._collected.job.request.n + index
+
+    def _chunk(self, prompt: int, event: Delta) -> Chunk:
+        number = self._number(prompt, event.index)
+        self._predicted[number] += len(event.token_ids)
+        self._timer.saw(number)
+        if "\n" in event.text:
+            self._collected.answers[number].text.append("\n")
+        scores = completion_probabilities(event.logprobs or [], event.token_bytes or {})
+        return Chunk(
+            index=number,
+            content=event.text,
+            tokens=event.token_ids,
+            tokens_predicted=self._predicted[number],
+            tokens_evaluated=self._prompts[prompt][0],
+            timings=self._timings(prompt, number) if self._body.timings_per_token else UNSET,
+            completion_probabilities=scores or UNSET,
+        )
+
+    def _timings(self, prompt: int, number: int) -> Timings:
+        so_far = self._timer.end("", number, FinishReason.STOP, self._predicted[number])
+        return answer_timings(self._prompts[prompt], so_far)
+
+    def _progress(self, prompt: int) -> Chunk:
+        total, cached = self._prompts[prompt]
+        return Chunk(
+            index=self._number(prompt, 0),
+            content="",
+            tokens=[],
+            tokens_predicted=0,
+            tokens_evaluated=total,
+            prompt_progress=PromptProgress(total, cached, cached, 0),
+        )
+
+    def _end(self, prompt: int, event: Finished) -> bytes:
+        number = self._number(prompt, event.index)
+        self._collected.answers[number].take(event)
+        answer = completion(self._collected, number, self._prompts[prompt], streamed=True)
+        return self._frame(only_fields(answer, self._body.response_fields))
+
+    def _frame(self, chunk: object) -> bytes:
+        return encode_event(self._encoder.encode(chunk))
 
 
 def completion(
@@ -170,12 +257,12 @@ def _token(
     token_id: int, logprob: float, names: dict[int, bytes]
 ) -> tuple[int, str, list[int], float]:
     spelt = names.get(token_id, b"")
-    # JSON has no infinity; what cannot come is as unlikely as can be said.
+    # JSON has no infinity; an impossible token gets the lowest float.
     return token_id, spelt.decode(errors="ignore"), list(spelt), max(logprob, -3.4e38)
 
 
 def generation_settings(collected: AnswerBuilder) -> dict[str, Any]:
-    """What the answer was made with, in llama-server's words."""
+    """The settings of the answer, in llama-server's fields."""
     request = collected.job.request
     sampling = merge_sampling(collected.job.options, collected.model.sampling)
     settings = cast("dict[str, Any]", msgspec.to_builtins(msgspec.structs.asdict(sampling)))
@@ -210,7 +297,7 @@ def _stop(finished: Finished) -> tuple[StopType, str]:
 
 
 def only_fields(answer: Completion, paths: list[str] | None) -> object:
-    """The fields that were asked for, each under its whole path; a slash leads into an object."""
+    """The requested fields, each under its whole path; a slash leads into an object."""
     if not paths:
         return answer
     whole = msgspec.to_builtins(answer)

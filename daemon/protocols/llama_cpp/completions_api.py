@@ -9,28 +9,25 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
-from ...error_status import describe
 from ...errors import LlamaCppError
 from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
-from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
+from ...http.sse_writer import StreamStyle, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from .answers import AnswerComplete, LineGuardedAnswers, only_fields
-from .completion_frames import CompletionFrames
+from .answers import AnswerComplete, CompletionFrames, LineGuardedAnswers, only_fields
 from .default_model import chosen_model, infilling_model
 from .line_guard import LineGuard
 from .requests import (
@@ -64,8 +61,8 @@ class LlamaCppCompletionsApi:
     def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
         self._facts = facts
-        self._asker = JobRunner(services)
-        self._style = StreamStyle(on_error=_error_frame)
+        self._runner = JobRunner(services)
+        self._style = StreamStyle(on_error=LLAMA_CPP.frame)
 
     @_route("/infill", request=InfillRequest)
     async def infill(self, request: Request) -> Response:
@@ -86,7 +83,7 @@ class LlamaCppCompletionsApi:
         make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
         plain = [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
         if len(plain) < len(prompts):
-            make(plain)  # what is wrong with the other fields is told before the model is loaded
+            make(plain)  # errors in other fields are reported before the model is loaded
             mixed = self._tokenized(Job(model=model, request=make([""]).request), prompts)
             tokens = await run_until_disconnect(request.receive, mixed)
             plain = tokens
@@ -95,7 +92,7 @@ class LlamaCppCompletionsApi:
     async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
         if body.stream:
             frames = partial(CompletionFrames, body=body)
-            return self._asker.stream(job, frames, self._style)
+            return self._runner.stream(job, frames, self._style)
         answers = await run_until_disconnect(request.receive, self._guarded(body, job))
         told = [only_fields(answer, body.response_fields) for answer in answers]
         return JSONResponse(told[0] if len(told) == 1 else told)
@@ -104,15 +101,15 @@ class LlamaCppCompletionsApi:
         indent, seconds = indentation(body), time_limit(body)
         new_guard: Callable[[], LineGuard] = partial(LineGuard, indent=indent, seconds=seconds)
         looks_on = indent > 0 or seconds is not None  # as the text comes, to end it
-        async with self._asker.lease(job, whole=not looks_on) as (lease, load_seconds):
+        async with self._runner.lease(job, whole=not looks_on) as (lease, load_seconds):
             guards = [new_guard() for _ in range(job.answers)]
             answers = LineGuardedAnswers(job, lease, guards, load_seconds=load_seconds)
             with suppress(AnswerComplete):  # the lines that fill the gap are there
-                await self._asker.run(job, lease, answers.take)
+                await self._runner.run(job, lease, answers.take)
         return answers.whole(return_tokens=bool(body.return_tokens))
 
     async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
-        async with self._asker.lease(job, routed=False) as (lease, _):
+        async with self._runner.lease(job, routed=False) as (lease, _):
             return [
                 prompt if isinstance(prompt, str) else await token_ids(lease.backend, prompt)
                 for prompt in prompts
@@ -149,7 +146,3 @@ def _unmixed(prompt: MixedPrompt) -> str | list[int] | None:
         return prompt
     tokens = [piece for piece in prompt if isinstance(piece, int)]
     return tokens if len(tokens) == len(prompt) else None
-
-
-def _error_frame(error: Exception) -> bytes:
-    return encode_event(msgspec.json.encode(LlamaCppError.of(describe(error))))

@@ -11,7 +11,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
@@ -97,7 +96,16 @@ class PropsApi:
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:
-            return JSONResponse(_props(model, run.info))
+            info = run.info
+            props = _props(
+                model,
+                info.context,
+                info.slots,
+                info.chat_template,
+                bos_token=info.bos_token,
+                eos_token=info.eos_token,
+            )
+            return JSONResponse(props)
         return JSONResponse(await asyncio.to_thread(self._expected, model))
 
     @_route(
@@ -147,38 +155,30 @@ class PropsApi:
             template = model.chat_template or read_header(model.path).chat_template
         except ModelError:  # asking for it says why
             template = model.chat_template
-        return Props(
-            default_generation_settings=_settings(model, context),
-            total_slots=slots,
-            model_alias=model.name,
-            model_path=str(model.path),
-            chat_template=template or "",
-            bos_token="",
-            eos_token="",
-            build_info=_build(),
-            is_sleeping=True,
-        )
+        return _props(model, context, slots, template, is_sleeping=True)
 
 
-def _props(model: StoredModel, info: ModelInfo) -> Props:
-    return Props(
-        default_generation_settings=_settings(model, info.context),
-        total_slots=info.slots,
-        model_alias=model.name,
-        model_path=str(model.path),
-        chat_template=info.chat_template or "",
-        bos_token=info.bos_token,
-        eos_token=info.eos_token,
-        build_info=_build(),
-        is_sleeping=False,
-    )
-
-
-def _settings(model: StoredModel, context: int) -> DefaultSettings:
+def _props(
+    model: StoredModel,
+    context: int,
+    slots: int,
+    template: str | None,
+    *,
+    bos_token: str = "",
+    eos_token: str = "",
+    is_sleeping: bool = False,
+) -> Props:
     sampling = merge_sampling(SamplingOptions(), model.sampling)
     settings = cast("dict[str, Any]", msgspec.to_builtins(msgspec.structs.asdict(sampling)))
-    return DefaultSettings(settings | {"seed": -1, "n_predict": -1, "max_tokens": -1}, context)
-
-
-def _build() -> str:
-    return f"ingle-{version('ingle')}"
+    settings |= {"seed": -1, "n_predict": -1, "max_tokens": -1}
+    return Props(
+        default_generation_settings=DefaultSettings(settings, context),
+        total_slots=slots,
+        model_alias=model.name,
+        model_path=str(model.path),
+        chat_template=template or "",
+        bos_token=bos_token,
+        eos_token=eos_token,
+        build_info=f"ingle-{version('ingle')}",
+        is_sleeping=is_sleeping,
+    )

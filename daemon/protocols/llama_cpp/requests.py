@@ -6,14 +6,15 @@ import secrets
 from typing import Any, cast
 
 from ingle.backends.base.conversation import Infill, InfillFile
-from ingle.backends.base.requests import GenerateRequest, Priority
-from ingle.backends.base.sampling_params import Grammar, GrammarKind
+from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.sampling_params import Grammar
 
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..sampling_options import MAX_STOPS, merge_sampling
-from ..structured_output import text_grammar
+from ..request_values import check_token_ids, token_limit
+from ..sampling_options import merge_sampling, stop_strings
+from ..structured_output import schema_grammar, text_grammar
 from .sampling import bounded, sampling_options
 from .types import CompletionRequest, GenerationFields, InfillRequest, Piece, PromptObject
 
@@ -50,34 +51,29 @@ def _job(
     options = sampling_options(body)
     merge_sampling(options, {})
     answers = body.n_cmpl if body.n_cmpl is not None else body.n
-    own = body.ingle
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
         infill=infill,
-        max_tokens=_most_tokens(body),
+        max_tokens=token_limit(body.n_predict, body.max_completion_tokens, body.max_tokens),
         max_seconds=time_limit(body) if body.stream else None,
         stop=_stops(body.stop),
         n=1 if answers is None else bounded(answers, 1, MAX_ANSWERS),
         ignore_eos=bool(body.ignore_eos),
-        logprobs=_probabilities(body),
+        logprobs=bounded(body.n_probs or 0, 0, MAX_PROBABILITIES) or None,
         grammar=_grammar(body),
-        private=origin.private,
-        client=origin.client,
-        conversation=origin.conversation,
-        priority=origin.priority or (own and own.priority) or Priority.INTERACTIVE,
-        speculation=own is None or own.speculation is not False,
+        **origin.request_fields(body.ingle),
     )
     return Job(
         model=model,
         request=request,
         prompts=prompts,
         options=options,
-        preference=routing_preference_of(own),
+        preference=routing_preference_of(body.ingle),
     )
 
 
 def time_limit(body: GenerationFields) -> float | None:
-    """Seconds of writing after which an answer ends with the line it is in."""
+    """Seconds of decoding after which an answer ends with its current line."""
     limit = body.t_max_predict_ms
     return None if limit is None or limit <= 0 else bounded(limit, 1, _LARGEST) / 1000
 
@@ -87,34 +83,17 @@ def indentation(body: GenerationFields) -> int:
     return 0 if body.n_indent is None else bounded(body.n_indent, 0, _LARGEST)
 
 
-def _most_tokens(body: GenerationFields) -> int | None:
-    """None for as many as the context holds."""
-    most = body.most_tokens
-    return None if most is None or most < 0 else bounded(most, 0, _LARGEST)
-
-
 def _stops(stop: str | list[str] | None) -> list[str]:
     stops = [stop] if isinstance(stop, str) else stop or []
-    stops = [text for text in stops if text]
-    if len(stops) > MAX_STOPS:
-        raise InvalidBody(f"'stop' may hold at most {MAX_STOPS} strings.", param="stop")
-    return stops
-
-
-def _probabilities(body: GenerationFields) -> int | None:
-    wanted = 0 if body.n_probs is None else bounded(body.n_probs, 0, MAX_PROBABILITIES)
-    return wanted or None
+    return stop_strings([text for text in stops if text])
 
 
 def _grammar(body: GenerationFields) -> Grammar | None:
     if body.grammar:
         return text_grammar(body.grammar)
-    schema = bytes(body.json_schema).decode().strip()
-    if schema in ("", "null"):
-        return None
-    if not schema.startswith("{"):
+    if bytes(body.json_schema).strip()[:1] not in (b"", b"{", b"n"):
         raise InvalidBody("'json_schema' must be an object.", param="json_schema")
-    return Grammar(GrammarKind.JSON_SCHEMA, schema, param="json_schema")
+    return schema_grammar(body.json_schema, "json_schema")
 
 
 def mixed_prompts(body: CompletionRequest) -> list[MixedPrompt]:
@@ -146,8 +125,5 @@ def _one(prompt: str | list[Piece] | PromptObject) -> MixedPrompt:
                 param="prompt.multimodal_data",
             )
         return _one(prompt.prompt_string)
-    if isinstance(prompt, list) and not all(
-        isinstance(piece, str) or 0 <= piece <= _LARGEST for piece in prompt
-    ):
-        raise InvalidBody("'prompt' holds something that is no token.", param="prompt")
+    check_token_ids((piece for piece in prompt if isinstance(piece, int)), "prompt")
     return prompt

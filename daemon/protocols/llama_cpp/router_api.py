@@ -1,4 +1,4 @@
-"""The models as llama-server's router tells of them, while they come and go."""
+"""The models as llama-server's router lists, loads and unloads them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...client.model_types import LoadedModel
-from ...error_status import describe
-from ...errors import LlamaCppError
 from ...http.error_format import LLAMA_CPP
 from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
@@ -67,7 +65,7 @@ class RoutedModels(msgspec.Struct, frozen=True):
     object: Literal["list"] = "list"
 
 
-class NamedModel(msgspec.Struct):
+class ModelBody(msgspec.Struct):
     """The body of `POST /models/load` and `POST /models/unload`."""
 
     model: Annotated[str, Meta(min_length=1)]
@@ -79,7 +77,7 @@ class Success(msgspec.Struct, frozen=True):
     success: Literal[True] = True
 
 
-class Progress(msgspec.Struct, frozen=True):
+class LoadingProgress(msgspec.Struct, frozen=True):
     """How much of the weights is loaded, 0 to 1."""
 
     value: float
@@ -91,7 +89,7 @@ class ChangedStatus(msgspec.Struct, frozen=True):
     """What a model does now."""
 
     status: Status
-    progress: Progress | UnsetType = UNSET
+    progress: LoadingProgress | UnsetType = UNSET
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +101,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Changed(msgspec.Struct):
-    """As much of a `LoadedModel` as is told."""
+    """The fields of a `LoadedModel` that the events have."""
 
     name: str
     state: ModelState
@@ -115,7 +113,7 @@ _named_route = partial(
     "POST",
     access=MODELS,
     error_format=LLAMA_CPP,
-    request=NamedModel,
+    request=ModelBody,
     response=Success,
     errors=(*GENERATION_ERRORS, 409),
 )
@@ -159,19 +157,19 @@ class RouterApi:
     @_route("/models/sse", access=READ, stream=StreamSpec({"": ModelStatus}))
     async def events(self, request: Request) -> Response:
         """What models do, as it changes."""
-        return EventStream(self._follow, style=StreamStyle(on_error=_error_frame))
+        return EventStream(self._follow, style=StreamStyle(on_error=LLAMA_CPP.frame))
 
     @_named_route("/models/load")
     async def load(self, request: Request) -> Response:
         """Load a model."""
-        body = await read_json(request, NamedModel)
+        body = await read_json(request, ModelBody)
         await run_until_disconnect(request.receive, self._services.manager.load(body.model))
         return JSONResponse(Success())
 
     @_named_route("/models/unload")
     async def unload(self, request: Request) -> Response:
         """Unload a model."""
-        body = await read_json(request, NamedModel)
+        body = await read_json(request, ModelBody)
         await self._services.manager.unload(body.model)
         return JSONResponse(Success())
 
@@ -197,10 +195,6 @@ def _status(state: ModelState) -> Status:
 
 def _frame(model: LoadedModel | _Changed) -> bytes:
     status = _status(model.state)
-    progress = Progress(model.fraction) if status == "loading" else UNSET
+    progress = LoadingProgress(model.fraction) if status == "loading" else UNSET
     event = ModelStatus(model=model.name, data=ChangedStatus(status, progress))
     return encode_event(msgspec.json.encode(event))
-
-
-def _error_frame(error: Exception) -> bytes:
-    return encode_event(msgspec.json.encode(LlamaCppError.of(describe(error))))

@@ -24,13 +24,13 @@ from ...services import Services
 from ..ingle_options import RequestOrigin
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
+from ..request_values import check_token_ids
 from .completions_api import token_ids
 from .default_model import chosen_model
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens
 
 MAX_CHARACTERS = 2**20
 MAX_TEXTS = 1024
-_LARGEST = 2**31 - 1
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class TokenizeApi:
         tokens = body.tokens or []
         if not tokens:
             return JSONResponse(Content(""))
-        _check(tokens, "tokens")
+        check_token_ids(tokens, "tokens")
 
         async def ask(backend: RequestBackend) -> Content:
             return Content(b"".join(await _pieces(backend, tokens)).decode(errors="replace"))
@@ -102,7 +102,7 @@ class TokenizeApi:
     async def _ask(
         self, request: Request, model: str | None, ask: Callable[[RequestBackend], Awaitable[T]]
     ) -> Response:
-        """Whatever a model tells that need not be one that writes text."""
+        """What `ask` gets from a model of any task."""
 
         async def leased() -> T:
             reference = chosen_model(self._services, model)
@@ -124,8 +124,8 @@ def _piece(token: int, spelt: bytes) -> TokenPiece:
 
 
 def _check_content(pieces: list[Piece]) -> None:
-    """A text beyond any context would only keep the model from answering others."""
-    _check([piece for piece in pieces if isinstance(piece, int)], "content")
+    """Refuse a text beyond any context, which would only delay other requests."""
+    check_token_ids((piece for piece in pieces if isinstance(piece, int)), "content")
     texts = [piece for piece in pieces if isinstance(piece, str)]
     length = sum(map(len, texts))
     if length > MAX_CHARACTERS or len(texts) > MAX_TEXTS:
@@ -135,11 +135,6 @@ def _check_content(pieces: list[Piece]) -> None:
             hint="Send it in several requests.",
             param="content",
         )
-
-
-def _check(tokens: list[int], param: str) -> None:
-    if not all(0 <= token <= _LARGEST for token in tokens):
-        raise InvalidBody(f"'{param}' holds something that is no token.", param=param)
 
 
 def _new_id() -> str:

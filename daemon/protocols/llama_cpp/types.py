@@ -26,10 +26,6 @@ Prompt = str | PromptObject | list[Piece | list[Piece] | PromptObject]
 StopType = Literal["none", "eos", "word", "limit"]
 
 
-def _no_json() -> msgspec.Raw:
-    return msgspec.Raw()
-
-
 class GenerationFields(SamplingFields, kw_only=True):
     """What /completion and /infill have in common; unknown fields are ignored."""
 
@@ -46,20 +42,12 @@ class GenerationFields(SamplingFields, kw_only=True):
     stop: str | list[str] | None = None
     ignore_eos: bool | None = None
     grammar: str | None = None
-    json_schema: msgspec.Raw = msgspec.field(default_factory=_no_json)
+    json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     response_fields: list[str] | None = None
     return_tokens: bool | None = None
     return_progress: bool | None = None
     timings_per_token: bool | None = None
     ingle: IngleOptions | None = None
-
-    @property
-    def most_tokens(self) -> Number | None:
-        """The bound on an answer, in the first of its spellings that is there."""
-        for given in (self.n_predict, self.max_completion_tokens, self.max_tokens):
-            if given is not None:
-                return given
-        return None
 
 
 class CompletionRequest(GenerationFields, kw_only=True):

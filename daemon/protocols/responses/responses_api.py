@@ -10,9 +10,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
 
-from ingle.backends.base.errors import RequestRejected
-from ingle.backends.base.requests import TokenizeRequest
-
 from ...errors import InvalidBody
 from ...http.error_format import OPENAI
 from ...http.json_response import JSONResponse
@@ -109,7 +106,7 @@ class ResponsesApi:
         body.model = body.model or self._services.config.default_model
         body.background = None
         draft = await self._reader.draft(body, _origin(request, body))
-        found = await run_until_disconnect(request.receive, self._tokens(draft))
+        found = await run_until_disconnect(request.receive, self._runner.count_tokens(draft.job))
         return JSONResponse(InputTokens(input_tokens=found))
 
     @_route(
@@ -214,15 +211,6 @@ class ResponsesApi:
         response = run.answer.response()
         self._store.put(response.id, stored_response(response, draft.input))
         return run
-
-    async def _tokens(self, draft: ResponseDraft) -> int:
-        async with self._runner.lease(draft.job, routed=False) as (lease, _):
-            asked = TokenizeRequest(id=draft.job.id, generate=draft.job.request)
-            try:
-                return len((await lease.backend.tokenize(asked)).token_ids)
-            except RequestRejected as error:
-                error.param = "input" if error.param == "messages" else error.param
-                raise
 
     def _keep(self, draft: ResponseDraft, response: Response) -> None:
         """Store the response in its final state."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.daemon.protocols.anthropic.attribution import without_attribution
+from ingle.daemon.protocols.anthropic.messages import without_attribution
 
 LINE = "x-anthropic-billing-header: cc_version=2.1.328.e51; cc_entrypoint=sdk-cli; cch=a5145;"
 

@@ -24,8 +24,7 @@ from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.lease import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
-from ingle.daemon.protocols.anthropic.answers import message
-from ingle.daemon.protocols.anthropic.message_frames import MessageFrames
+from ingle.daemon.protocols.anthropic.answers import MessageFrames, message
 from ingle.daemon.protocols.job import Job
 from ingle.models.metadata.stored_model import StoredModel
 
@@ -180,10 +179,10 @@ def test_the_order_of_a_stream() -> None:
 
 
 def test_thoughts_can_be_left_out() -> None:
-    answer = whole(EVENTS, shows_thoughts=False)
+    answer = whole(EVENTS, shows_reasoning=False)
     assert answer["content"][0]["thinking"] == ""
     assert answer["usage"]["output_tokens_details"] == {"thinking_tokens": 2}
-    assert put_together(streamed(EVENTS, shows_thoughts=False)) == answer
+    assert put_together(streamed(EVENTS, shows_reasoning=False)) == answer
 
 
 def test_an_answer_without_anything() -> None:
