@@ -6,7 +6,7 @@ import asyncio
 import time
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from uvicorn.config import Config
@@ -14,7 +14,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from ..transport.peer import PeerConnection, identify, own_uid
-from .body_writer import BodyWriter
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+    from .http_protocol import GuardedProtocol
 
 CONNECTION = "connection"
 """The key of the `PeerConnection` in the ASGI scope's state."""
@@ -256,3 +260,35 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+
+class BodyWriter:
+    """Writes parts of one body, after the ASGI message for its start and before that for its end.
+
+    An ASGI message passes each middleware as a coroutine of its own; for a token that costs more
+    than the token, and a part of a body is the connection's business alone.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle, protocol: GuardedProtocol) -> None:
+        self._cycle = cycle
+        self._protocol = protocol
+
+    @property
+    def paused_at(self) -> float | None:
+        """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""
+        return self._protocol.paused_at
+
+    def write(self, data: bytes) -> None:
+        """Hand over a part, which is kept until the client reads it, or dropped if it has left."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.response_complete:
+            return
+        assert cycle.response_started
+        if cycle.chunked_encoding:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        cycle.transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait while the client reads too slowly."""
+        if self._protocol.paused_at is not None:
+            await self._cycle.flow.drain()

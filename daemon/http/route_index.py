@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from starlette.routing import compile_path
 
-from .error_format import NATIVE, ErrorFormat
+from .json_response import NATIVE, ErrorFormat
 from .route_spec import RouteSpec
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .error_format import ErrorFormat
+from .json_response import ErrorFormat
 from .route_access import RouteAccess
 
 Endpoint = Callable[[Request], Awaitable[Response]]

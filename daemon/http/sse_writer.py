@@ -11,8 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..transport.peer import PeerConnection
-from .body_writer import BodyWriter
-from .http_protocol import BODY_WRITER, CONNECTION
+from .http_protocol import BODY_WRITER, CONNECTION, BodyWriter
 from .request_body import ClientLeft
 
 KEEP_ALIVE_SECONDS = 15.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,7 +12,30 @@ from ingle.backends.base.sampling_option import SamplingOption
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams
 
 from ..errors import InvalidBody
-from .request_values import LARGEST_TOKEN_ID
+
+LARGEST_TOKEN_ID = 2**31 - 1
+_MOST_TOKENS = 2**31 - 1
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+_TEMPLATE_EFFORTS = {"none": None, "minimal": "low", "xhigh": "high", "max": "high"}
+
+
+def template_effort(effort: str | None) -> str | None:
+    """The closest of the three words that templates know: low, medium, high."""
+    return effort if effort is None else _TEMPLATE_EFFORTS.get(effort, effort)
+
+
+def token_limit(*wanted: float | None) -> int | None:
+    """The first given number of tokens, within the bounds of the engine; None for no limit."""
+    given = next((number for number in wanted if number is not None), -1)
+    return None if given < 0 else int(min(given, _MOST_TOKENS))
+
+
+def check_token_ids(tokens: Iterable[int], param: str) -> None:
+    """Raise `InvalidBody` if one of the tokens of the field `param` is no token id."""
+    if not all(0 <= token <= LARGEST_TOKEN_ID for token in tokens):
+        raise InvalidBody(f"'{param}' holds something that is no token id.", param=param)
+
 
 MAX_STOPS = 16
 

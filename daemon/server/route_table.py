@@ -12,14 +12,12 @@ from starlette.responses import Response
 from ingle.backends.base.requests import Priority
 from ingle.models.store.model_copies import ModelCopier
 
-from ..http.error_format import NATIVE
-from ..http.json_response import JSONResponse
+from ..http.json_response import NATIVE, JSONResponse
 from ..http.openapi import openapi_document
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
 from ..library.model_facts import FactsReader
 from ..protocols.anthropic.messages_api import MessagesApi
-from ..protocols.health_api import HealthApi
 from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
 from ..protocols.llama_cpp.embeddings_api import LlamaCppEmbeddingsApi
@@ -28,7 +26,7 @@ from ..protocols.llama_cpp.router_api import RouterApi
 from ..protocols.llama_cpp.tokenize_api import TokenizeApi
 from ..protocols.lm_studio.completions_api import LMStudioCompletionsApi
 from ..protocols.lm_studio.models_api import LMStudioModelsApi
-from ..protocols.metrics_api import MetricsApi
+from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
 from ..protocols.native.forget_api import ForgetApi
 from ..protocols.native.generations_api import GenerationsApi
@@ -36,15 +34,12 @@ from ..protocols.native.models_api import NativeModelsApi
 from ..protocols.native.routing_api import RoutingApi
 from ..protocols.native.sampling_api import SamplingApi
 from ..protocols.ollama.create_api import OllamaCreateApi
-from ..protocols.ollama.embed_api import OllamaEmbedApi
-from ..protocols.ollama.generate_api import OllamaGenerateApi
+from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
-from ..protocols.openai.batches_api import BatchesApi
+from ..protocols.openai.batches_api import BatchesApi, FilesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
-from ..protocols.openai.embeddings_api import EmbeddingsApi
-from ..protocols.openai.files_api import FilesApi
+from ..protocols.openai.embeddings_api import EmbeddingsApi, RerankApi
 from ..protocols.openai.models_api import ModelsApi
-from ..protocols.openai.rerank_api import RerankApi
 from ..protocols.responses.responses_api import ResponsesApi
 from ..services import Services
 

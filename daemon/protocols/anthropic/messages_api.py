@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import AnthropicError
-from ...http.error_format import ANTHROPIC
-from ...http.json_response import JSONResponse
+from ...http.json_response import ANTHROPIC, JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route

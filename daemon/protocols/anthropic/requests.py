@@ -14,11 +14,9 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ...errors import InvalidBody
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..request_values import template_effort
-from ..sampling_options import merge_sampling, stop_strings
+from ..sampling_options import merge_sampling, stop_strings, template_effort
 from ..structured_output import only_one
-from .blocks import json_object
-from .messages import chat_messages
+from .messages import chat_messages, json_object
 from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
 
 # A tool of Anthropic's servers, or one whose schema only Anthropic's models know: bash_20250124.

@@ -16,8 +16,7 @@ from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import LlamaCppError
-from ...http.error_format import LLAMA_CPP
-from ...http.json_response import JSONResponse
+from ...http.json_response import LLAMA_CPP, JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
@@ -27,9 +26,8 @@ from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from .answers import AnswerComplete, CompletionFrames, LineGuardedAnswers, only_fields
+from .answers import AnswerComplete, CompletionFrames, LineGuard, LineGuardedAnswers, only_fields
 from .default_model import chosen_model, infilling_model
-from .line_guard import LineGuard
 from .requests import (
     MixedPrompt,
     completion_job,

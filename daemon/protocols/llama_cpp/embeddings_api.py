@@ -15,15 +15,13 @@ from ingle.backends.base.requests import EmbedRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.error_format import LLAMA_CPP, OPENAI
-from ...http.json_response import JSONResponse
+from ...http.json_response import LLAMA_CPP, OPENAI, JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
-from ..openai.embeddings_api import embedding_inputs
-from ..openai.rerank_api import RerankAnswer, rank
+from ..openai.embeddings_api import RerankAnswer, embedding_inputs, rank
 from ..vector_rows import vector_rows
 from .default_model import chosen_model
 

@@ -16,8 +16,7 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import RequestError
-from ...http.error_format import LLAMA_CPP
-from ...http.json_response import JSONResponse
+from ...http.json_response import LLAMA_CPP, JSONResponse
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
 from ...load_planning.load_planner import LoadOptions

@@ -12,8 +12,7 @@ from ingle.backends.base.sampling_params import Grammar
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..request_values import check_token_ids, token_limit
-from ..sampling_options import merge_sampling, stop_strings
+from ..sampling_options import check_token_ids, merge_sampling, stop_strings, token_limit
 from ..structured_output import schema_grammar, text_grammar
 from .sampling import bounded, sampling_options
 from .types import CompletionRequest, GenerationFields, InfillRequest, Piece, PromptObject

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...client.model_types import LoadedModel
-from ...http.error_format import LLAMA_CPP
-from ...http.json_response import JSONResponse
+from ...http.json_response import LLAMA_CPP, JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import LISTS, MODELS, READ
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
@@ -25,8 +24,7 @@ from ...http.sse_writer import (
 )
 from ...model_process.model_run import ModelState
 from ...services import Services
-from ..openai.models_api import ModelsApi
-from ..openai.models_types import ModelMeta
+from ..openai.models_api import ModelMeta, ModelsApi
 
 Status = Literal["unloaded", "loading", "loaded"]
 

@@ -12,8 +12,7 @@ from msgspec import Meta
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ...errors import InvalidBody
-from ..request_values import LARGEST_TOKEN_ID
-from ..sampling_options import SamplingOptions
+from ..sampling_options import LARGEST_TOKEN_ID, SamplingOptions
 
 Number = int | float
 Bias = Number | bool

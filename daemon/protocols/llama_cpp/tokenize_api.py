@@ -14,8 +14,7 @@ from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
-from ...http.error_format import LLAMA_CPP
-from ...http.json_response import JSONResponse
+from ...http.json_response import LLAMA_CPP, JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
@@ -24,7 +23,7 @@ from ...services import Services
 from ..ingle_options import RequestOrigin
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
-from ..request_values import check_token_ids
+from ..sampling_options import check_token_ids
 from .completions_api import token_ids
 from .default_model import chosen_model
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens

@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from ingle.backends.base.events import FinishReason
 
-from ...http.error_format import OPENAI
-from ...http.json_response import JSONResponse
+from ...http.json_response import OPENAI, JSONResponse
 from ...http.request_body import parse, read_body, read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
@@ -23,9 +22,8 @@ from ...services import Services
 from ..answer_builder import AnswerBuilder
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job_runner import JobRunner
-from ..ollama.keep_alive import keep_alive_seconds
-from ..openai.completions.chat_answer import ChatStream, chat_completion
-from ..openai.completions.completion_answer import CompletionStream, completion
+from ..ollama.requests import keep_alive_seconds
+from ..openai.completions.answers import ChatStream, CompletionStream, chat_completion, completion
 from ..openai.completions.requests import chat_job, completion_job
 from ..openai.completions.types import ChatCompletionChunk, TextCompletion
 from ..openai.embeddings_api import EmbeddingList, EmbeddingsApi

@@ -16,8 +16,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...client.model_types import LoadedModel
-from ...http.error_format import OPENAI
-from ...http.json_response import JSONResponse
+from ...http.json_response import OPENAI, JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import LISTS, MODELS
 from ...http.route_spec import route
@@ -27,9 +26,8 @@ from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun, ModelState
 from ...services import Services
-from ..ollama.keep_alive import keep_alive_seconds
-from ..ollama.model_descriptions import human_number
-from ..ollama.model_names import named_models
+from ..ollama.model_descriptions import human_number, named_models
+from ..ollama.requests import keep_alive_seconds
 from .types import (
     FileFormat,
     Instance,

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from ...error_status import describe
-from ...http.error_format import NATIVE
+from ...http.json_response import NATIVE
 from ...http.route_spec import route
 from ...http.sse_writer import StreamStyle, encode_event
 from ...services import Services

@@ -19,8 +19,7 @@ from ingle.models.store.blob_folder import BlobWriter
 from ingle.models.store.model_copies import ModelCopier, ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
-from ...http.error_format import OLLAMA
-from ...http.json_response import JSONResponse
+from ...http.json_response import OLLAMA, JSONResponse
 from ...http.request_body import read_chunks, read_json
 from ...http.route_access import MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
@@ -28,10 +27,9 @@ from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
 from .messages import chat_messages
-from .model_descriptions import INSERT_NOTE
-from .model_names import required_name, resolve_model
+from .model_descriptions import INSERT_NOTE, required_name, resolve_model
 from .ndjson import LINES, NDJSON_MEDIA
-from .options import model_options
+from .requests import model_options
 from .types import CreateRequest, Progress
 
 _PIECE = 4 * 2**20

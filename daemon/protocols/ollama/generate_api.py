@@ -1,4 +1,4 @@
-"""Ollama's routes that answer: chat and generate."""
+"""Ollama's routes that run models: chat, generate and embeddings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -14,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.conversation import ChatMessage
-from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
+from ingle.backends.base.requests import EmbedRequest, GenerateRequest, TokenizeRequest
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.error_format import OLLAMA
-from ...http.json_response import JSONResponse
+from ...http.json_response import OLLAMA, JSONResponse
 from ...http.request_body import read_json, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
@@ -30,11 +31,32 @@ from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from .answers import AnswerLines, ChatLines, GenerateLines, LineMaker, Piece, whole_answer
-from .model_names import required_name, resolve_model
+from ..vector_rows import vector_rows
+from .answers import (
+    NANOSECONDS,
+    AnswerLines,
+    ChatLines,
+    GenerateLines,
+    LineMaker,
+    Piece,
+    whole_answer,
+)
+from .model_descriptions import required_name, resolve_model
 from .ndjson import LINES, NDJSON_MEDIA
-from .requests import OllamaRequest, chat_job, generate_job
-from .types import AnswerRequest, ChatLine, ChatRequest, GenerateBody, GenerateLine, Metrics
+from .requests import OllamaRequest, chat_job, generate_job, keep_alive_seconds, model_options
+from .types import (
+    AnswerRequest,
+    ChatLine,
+    ChatRequest,
+    EmbedBody,
+    Embeddings,
+    GenerateBody,
+    GenerateLine,
+    KeepAlive,
+    Metrics,
+    OldEmbedBody,
+    OldEmbedding,
+)
 
 _MARK = "An answer that stands for the one before."
 _STREAMED = "`stream` is not false"
@@ -195,3 +217,103 @@ class ContextTokens:
 
 def _new_id() -> str:
     return f"tokens-{secrets.token_hex(8)}"
+
+
+MAX_INPUTS = 2048
+
+
+_embed_route = partial(
+    route, "POST", access=INFERENCE, error_format=OLLAMA, errors=GENERATION_ERRORS
+)
+
+
+class OllamaEmbedApi:
+    """`POST /api/embed` and `POST /api/embeddings`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @_embed_route("/api/embed", request=EmbedBody, response=Embeddings)
+    async def embed(self, request: Request) -> Response:
+        """Turn texts into vectors, in Ollama's words."""
+        began = time.monotonic()
+        body = await read_json(request, EmbedBody)
+        name = required_name(body.model)
+        texts = _texts(body.input)
+        model_options(body.options)
+        vectors = self._vectors(
+            name,
+            texts,
+            truncate=body.truncate is not False,
+            dimensions=body.dimensions or None,
+            keep_alive=body.keep_alive,
+        )
+        rows, tokens, load_seconds = await run_until_disconnect(request.receive, vectors)
+        return JSONResponse(
+            Embeddings(
+                model=name,
+                embeddings=rows,
+                total_duration=round((time.monotonic() - began) * NANOSECONDS),
+                load_duration=round(load_seconds * NANOSECONDS),
+                prompt_eval_count=tokens,
+            )
+        )
+
+    @_embed_route("/api/embeddings", request=OldEmbedBody, response=OldEmbedding)
+    async def embeddings(self, request: Request) -> Response:
+        """Turn one text into a vector, as Ollama's older clients ask."""
+        body = await read_json(request, OldEmbedBody)
+        name = required_name(body.model)
+        model_options(body.options)
+        vectors = self._vectors(
+            name, _texts(body.prompt), truncate=True, dimensions=None, keep_alive=body.keep_alive
+        )
+        rows, _, _ = await run_until_disconnect(request.receive, vectors)
+        return JSONResponse(OldEmbedding(rows[0] if rows else []))
+
+    async def _vectors(
+        self,
+        name: str,
+        texts: list[str],
+        *,
+        truncate: bool,
+        dimensions: int | None,
+        keep_alive: KeepAlive | None,
+    ) -> tuple[list[Any], int, float]:
+        """The vectors as ready-made JSON, the tokens of all texts, and seconds of loading."""
+        seconds = keep_alive_seconds(keep_alive)
+        await resolve_model(self._services, name)
+        began = time.monotonic()
+        async with self._services.manager.lease(
+            name, task=ModelTask.EMBED, keep_alive=seconds
+        ) as lease:
+            load_seconds = time.monotonic() - began
+            if not texts:  # to ask for nothing loads the model
+                return [], 0, load_seconds
+            shorter = dimensions if dimensions and dimensions < lease.info.dimensions else None
+            embedded = await lease.backend.embed(
+                EmbedRequest(
+                    id=f"embd-{secrets.token_hex(12)}",
+                    inputs=list(texts),
+                    dimensions=shorter,
+                    truncate=truncate,
+                )
+            )
+        return await vector_rows(embedded), embedded.prompt_tokens, load_seconds
+
+
+def _texts(given: str | list[str] | None) -> list[str]:
+    """The texts; raises `InvalidBody`."""
+    if not given:
+        return []
+    texts = [given] if isinstance(given, str) else given
+    if len(texts) > MAX_INPUTS:
+        raise InvalidBody(
+            f"'input' holds {len(texts)} texts, and {MAX_INPUTS} are taken at once.",
+            hint="Send them in several requests.",
+            param="input",
+        )
+    for number, text in enumerate(texts):
+        if not text:
+            raise InvalidBody(f"Text {number} of 'input' is empty.", param="input")
+    return texts

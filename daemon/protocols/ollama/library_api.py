@@ -17,8 +17,7 @@ from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store.model_copies import ModelCopier
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.error_format import NATIVE, OLLAMA
-from ...http.json_response import JSONResponse
+from ...http.json_response import NATIVE, OLLAMA, JSONResponse
 from ...http.request_body import read_json
 from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
@@ -28,8 +27,15 @@ from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...model_process.model_run import ModelState
 from ...services import Services
-from .model_descriptions import listed, running, shown
-from .model_names import named_models, not_found, required_name, resolve_model
+from .model_descriptions import (
+    listed,
+    named_models,
+    not_found,
+    required_name,
+    resolve_model,
+    running,
+    shown,
+)
 from .ndjson import LINES, NDJSON_MEDIA
 from .types import (
     CopyRequest,

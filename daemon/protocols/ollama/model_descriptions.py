@@ -1,7 +1,8 @@
-"""Models as Ollama describes them."""
+"""Models as Ollama names and describes them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,13 +12,16 @@ import msgspec
 from msgspec import UNSET
 
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
+from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
+from ...access.permission import KeyNotAllowed
+from ...errors import InvalidBody
 from ...library.model_facts import Capabilities, ModelFacts
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun
-from .model_names import tagged
+from ...services import Services
 from .types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
 
 FOR_EVER = timedelta(days=365 * 290)
@@ -181,3 +185,48 @@ def _modelfile(name: str, model: StoredModel, template: str, parameters: list[st
 
 def _time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
+
+
+LATEST = ":latest"
+
+
+def required_name(*given: str | None) -> str:
+    """The first name that is not empty; raises `InvalidBody`."""
+    for name in given:
+        if name and name.strip():
+            return name
+    raise InvalidBody("'model' is missing.", hint="Name a model.", param="model")
+
+
+async def resolve_model(services: Services, name: str) -> StoredModel:
+    """The model that a client's name means.
+
+    Raises `ModelNotFound` in the words that clients look for, and what `Services.resolve` raises.
+    """
+    try:
+        return await asyncio.to_thread(services.resolve, name)
+    except ModelNotFound as error:
+        raise not_found(name, error) from None
+
+
+def not_found(name: str, error: ModelError) -> ModelNotFound:
+    """The error as clients know it: some tell by its words that they have to pull the model."""
+    shown = name if len(name) <= 200 and name.isprintable() else f"{name[:40]!r}…"
+    return ModelNotFound(f"model '{shown}' not found", hint=f"({error.message} {error.hint or ''})")
+
+
+def named_models(services: Services) -> list[tuple[str, StoredModel]]:
+    """The installed models and their aliases by name; blocking."""
+    named = [(model.name, model) for model in services.models()]
+    for alias, _ in services.aliases.entries():
+        try:
+            named.append((alias, services.resolve(alias)))
+        except (ModelError, KeyNotAllowed):
+            continue  # it leads to a model that is not installed, or is not for this key
+    return named
+
+
+def tagged(name: str) -> str:
+    """The name with a tag, as lists show it."""
+    has_tag = ":" in name.rpartition("/")[2] or name.startswith("/")
+    return name if has_tag else f"{name}{LATEST}"

@@ -9,8 +9,7 @@ from msgspec import Meta
 
 from ..ingle_options import IngleOptions
 from ..openai.list_pages import Metadata
-from ..request_values import Effort
-from ..sampling_options import SamplingOptions, TokenCount
+from ..sampling_options import Effort, SamplingOptions, TokenCount
 
 Summary = Literal["auto", "concise", "detailed"]
 Truncation = Literal["auto", "disabled"]

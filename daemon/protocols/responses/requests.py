@@ -18,12 +18,10 @@ from ...errors import InvalidBody, UnsupportedField
 from ...http.request_body import parse
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..request_values import template_effort
-from ..sampling_options import merge_sampling
+from ..sampling_options import merge_sampling, template_effort
 from ..structured_output import ANY_OBJECT
-from .item_reader import read_item, reference_of
+from .item_reader import chat_messages, read_item, reference_of
 from .items import Item, ItemIds
-from .messages import chat_messages
 from .request_types import (
     ENCRYPTED_REASONING,
     LOGPROBS,

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
 
 from ...errors import InvalidBody
-from ...http.error_format import OPENAI
-from ...http.json_response import JSONResponse
+from ...http.json_response import OPENAI, JSONResponse
 from ...http.request_body import parse, query_flag, read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route

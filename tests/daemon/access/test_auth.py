@@ -17,8 +17,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.auth import RequestGate
-from ingle.daemon.http.error_format import NATIVE
 from ingle.daemon.http.http_protocol import GuardedProtocol
+from ingle.daemon.http.json_response import NATIVE
 from ingle.daemon.http.route_access import FILES
 from ingle.daemon.http.route_index import RouteIndex
 from ingle.daemon.http.route_spec import RouteSpec

@@ -8,7 +8,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingle.backends.base.model_info import Gauges
-from ingle.daemon.protocols.metrics_api import HELP
+from ingle.daemon.protocols.monitoring_api import HELP
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon

@@ -9,7 +9,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....http.error_format import OPENAI
+from ....http.json_response import OPENAI
 from ....http.request_body import parse, read_json, translate
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
@@ -19,8 +19,7 @@ from ...answer_builder import AnswerBuilder
 from ...ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ...job import Job
 from ...job_runner import AnswerEncoder, JobRunner
-from .chat_answer import ChatStream, chat_completion
-from .completion_answer import CompletionStream, completion
+from .answers import ChatStream, CompletionStream, chat_completion, completion
 from .request_types import ChatCompletionRequest, CommonRequest, PlainCompletionRequest
 from .requests import chat_job, completion_job
 from .types import ChatCompletion, ChatCompletionChunk, TextCompletion

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...ingle_options import IngleOptions
-from ...request_values import Effort
-from ...sampling_options import RepeatPenalty, SamplingOptions
+from ...sampling_options import Effort, RepeatPenalty, SamplingOptions
 from ...structured_output import Choices, ResponseFormat, StructuredOutputs
 from .messages import Conversation
 from .tools import FunctionChoiceField, FunctionSpec, ToolChoiceField, ToolSpec

@@ -14,8 +14,13 @@ from ingle.backends.base.requests import GenerateRequest
 from ....errors import InvalidBody, UnsupportedField
 from ...ingle_options import RequestOrigin, routing_preference_of
 from ...job import Job
-from ...request_values import check_token_ids, template_effort, token_limit
-from ...sampling_options import merge_sampling, stop_strings
+from ...sampling_options import (
+    check_token_ids,
+    merge_sampling,
+    stop_strings,
+    template_effort,
+    token_limit,
+)
 from ...structured_output import (
     choice_grammar,
     only_one,

@@ -9,8 +9,7 @@ import pytest
 
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.anthropic.blocks import Unreadable
-from ingle.daemon.protocols.anthropic.messages import LEFT_OUT, chat_messages
+from ingle.daemon.protocols.anthropic.messages import LEFT_OUT, Unreadable, chat_messages
 from ingle.daemon.protocols.anthropic.types import PromptRequest
 
 pytestmark = pytest.mark.quick

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.daemon.protocols.llama_cpp.line_guard import LineGuard
+from ingle.daemon.protocols.llama_cpp.answers import LineGuard
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.ollama.keep_alive import keep_alive_seconds
-from ingle.daemon.protocols.ollama.options import model_options
+from ingle.daemon.protocols.ollama.requests import keep_alive_seconds, model_options
 
 
 @pytest.mark.parametrize(

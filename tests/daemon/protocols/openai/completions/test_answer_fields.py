@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from ingle.backends.base.events import Delta, TokenLogprobs
-from ingle.daemon.protocols.openai.completions.answer_fields import CompletionScores, chat_logprobs
+from ingle.daemon.protocols.openai.completions.chunk_stream import CompletionScores, chat_logprobs
 
 if TYPE_CHECKING:
     from ....conftest import RunningDaemon

@@ -25,9 +25,8 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.lease import Lease
 from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.job import Job
-from ingle.daemon.protocols.openai.completions.chat_answer import ChatStream
+from ingle.daemon.protocols.openai.completions.answers import ChatStream, CompletionStream
 from ingle.daemon.protocols.openai.completions.chunk_stream import ChunkStream
-from ingle.daemon.protocols.openai.completions.completion_answer import CompletionStream
 from ingle.daemon.protocols.openai.completions.request_types import (
     ChatCompletionRequest,
     PlainCompletionRequest,
