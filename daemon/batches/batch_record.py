@@ -57,34 +57,39 @@ class BatchUsage(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
 
 
-class BatchRecord(msgspec.Struct, kw_only=True):
-    """One batch; times are Unix seconds, and `output_id` and `error_id` its future result files."""
+class BatchFacts(msgspec.Struct, kw_only=True):
+    """The facts of a batch that clients see as they are stored; times are Unix seconds."""
 
     id: str
     endpoint: str
-    completion_window: str
-    input_file_id: str
-    created_at: int
-    expires_at: int
-    output_id: str
-    error_id: str
-    output_lifetime: int
-    status: BatchStatus = BatchStatus.VALIDATING
-    metadata: dict[str, str] | None = None
     model: str | None = None
+    input_file_id: str
+    completion_window: str
+    status: BatchStatus = BatchStatus.VALIDATING
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    created_at: int
     in_progress_at: int | None = None
+    expires_at: int
     finalizing_at: int | None = None
     completed_at: int | None = None
     failed_at: int | None = None
     expired_at: int | None = None
     cancelling_at: int | None = None
     cancelled_at: int | None = None
+    metadata: dict[str, str] | None = None
+
+
+class BatchRecord(BatchFacts, kw_only=True):
+    """One batch; `output_id` and `error_id` are the ids that its result files will have."""
+
+    output_id: str
+    error_id: str
+    output_lifetime: int
     problems: list[BatchProblem] = []
     total: int = 0
     completed: int = 0
     failed: int = 0
-    output_file_id: str | None = None
-    error_file_id: str | None = None
     usage: BatchUsage | None = None
 
 

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, hardened: it knows its peer, and no client can hold it up for ever."""
+"""uvicorn's HTTP protocol with the peer's identity, and bounds on headers, time and connections."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ BODY_WRITER = "body_writer"
 
 HEADER_SECONDS = 10.0
 STALL_SECONDS = 30.0
-"""How long a client may read nothing of what waits for it."""
+"""Seconds that a client may read nothing although data is waiting."""
 LINGER_SECONDS = 30.0
-"""How long the rest of a body may take that was refused."""
+"""Seconds that the rest of a refused body may take."""
 HEADER_BYTES = 64 * 1024
 HEADER_COST = 32
-"""What a header counts beside its bytes, so that many short ones have an end, too."""
+"""Bytes that each header counts in addition, so that many short ones are bounded, too."""
 MAX_CONNECTIONS = 256
 STRANGERS_PART = 4
-"""A quarter of the connections is for those whom the system does not name as the owner."""
+"""A quarter of the connections is for peers that are not known to be the owner."""
 MAX_PIPELINED = 8
 
 REFUSAL = (
@@ -65,21 +65,19 @@ class GuardedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._max_connections = max_connections
-        self._header_timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._header_bytes = 0
         self._active: RequestResponseCycle | None = None
-        self._stall_timer: asyncio.TimerHandle | None = None
-        self._body_timer: asyncio.TimerHandle | None = None
         self._message_open = False
         self._header_open = False
         self._header_received = 0
         self.connection: PeerConnection | None = None
-        """Who is at the other end, once that is known."""
+        """The peer, once it is known."""
         self.paused_at: float | None = None
         """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Ask the kernel who connected; the answer goes into the state of every request."""
+        """Identify the peer, which goes into the state of every request."""
         super().connection_made(transport)
         self.connection = identify(transport.get_extra_info("socket"), transport.abort)
         if not self._has_room():
@@ -91,12 +89,12 @@ class GuardedProtocol(HttpToolsProtocol):
             )
             return
         self.app_state = {**self.app_state, CONNECTION: self.connection}
-        self._start_header_timer()
+        self._start_timer("headers", HEADER_SECONDS)
 
     def _has_room(self) -> bool:
-        """Whether one more TCP connection may be; the owner's unix socket always has room.
+        """Whether one more TCP connection is allowed; the owner's unix socket always has room.
 
-        All whom the system does not name as the owner share a part, so that the rest stays free.
+        Peers that are not known to be the owner share a part, so that the rest stays free.
         """
         mine, me = self.connection, own_uid()
         if mine is None or mine.kind == "unix":
@@ -109,10 +107,9 @@ class GuardedProtocol(HttpToolsProtocol):
         return len(tcp) <= self._max_connections
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that runs, too: uvicorn tells only the newest one that was read."""
-        self._stop_header_timer()
-        self._stop_body_timer()
-        self._stop_stall_timer()
+        """End the running request, too: uvicorn ends only the newest one that was read."""
+        for name in ("headers", "body", "stall"):
+            self._stop_timer(name)
         active = self._active
         super().connection_lost(exc)
         if active is not None and not active.response_complete:
@@ -122,22 +119,21 @@ class GuardedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Note since when more waits to be sent than the connection should hold."""
         self.paused_at = self.loop.time()
-        self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+        self._start_timer("stall", STALL_SECONDS)
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """Note that the client reads again."""
         self.paused_at = None
-        self._stop_stall_timer()
+        self._stop_timer("stall")
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what comes between two requests must begin one in time."""
+        """Parse; data between two requests must begin one in time."""
         in_headers = self._header_open
         super().data_received(data)
         if in_headers and self._header_open:
-            # The parser keeps a line without an end, and tells of it only when it is whole.
+            # The parser buffers a line without an end, and reports it only when it is complete.
             self._header_received += len(data)
             if self._header_received > HEADER_BYTES:
                 self._header_bytes = self._header_received
@@ -145,29 +141,28 @@ class GuardedProtocol(HttpToolsProtocol):
                 return
         active = self._active
         answered = not self.pipeline and (active is None or active.response_complete)
-        if answered and not self._message_open and self._header_timer is None:
+        if answered and not self._message_open and "headers" not in self._timers:
             # uvicorn has stopped its clock for idle connections, and blank lines begin nothing.
-            self._start_header_timer()
+            self._start_timer("headers", HEADER_SECONDS)
 
     def on_message_begin(self) -> None:
         """Start the clock: all headers have to arrive in ten seconds."""
         super().on_message_begin()
         self._message_open = self._header_open = True
         self._header_bytes = self._header_received = 0
-        self._start_header_timer()
+        self._start_timer("headers", HEADER_SECONDS)
 
     def on_message_complete(self) -> None:
         """Note the end of the body."""
         self._message_open = False
-        self._stop_body_timer()
+        self._stop_timer("body")
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on to the next request; what is left of a body that was refused must not take long."""
+        """Continue with the next request; the rest of a refused body must not take long."""
         super().on_response_complete()
         if self._message_open and self.cycle.response_complete:
-            self._stop_body_timer()
-            self._body_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+            self._start_timer("body", LINGER_SECONDS)
 
     def on_url(self, url: bytes) -> None:
         """Count towards the bound on headers."""
@@ -180,13 +175,13 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin the request, unless too many wait in line behind another."""
+        """Begin the request, unless too many are pipelined."""
         self._header_open = False
-        self._stop_header_timer()
+        self._stop_timer("headers")
         if len(self.pipeline) >= MAX_PIPELINED:
             self.transport.abort()
             return
-        # uvicorn does this once a second, whether anybody asks or not.
+        # uvicorn sets it once a second, also without requests.
         date = formatdate(time.time(), usegmt=True).encode("ascii")
         self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
         state = self.scope.setdefault("state", {})
@@ -196,10 +191,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser gave up on, in the shape of every other error."""
+        """Answer a request that cannot be parsed, in the format of every other error."""
         active = self._active
         if active is not None and active.response_started and not active.response_complete:
-            self.transport.abort()  # words of ours would become a part of that answer
+            self.transport.abort()  # an error would become part of that answer
             return
         if self._header_bytes > HEADER_BYTES:
             self._refuse(
@@ -216,7 +211,7 @@ class GuardedProtocol(HttpToolsProtocol):
             )
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: a request for another protocol is answered in this one, which is allowed."""
+        """Log nothing: a request to upgrade may be answered in HTTP/1.1."""
 
     def _refuse(
         self, status: HTTPStatus, *, code: str, message: str, hint: str | None = None
@@ -240,26 +235,15 @@ class GuardedProtocol(HttpToolsProtocol):
             # Only an exception stops the parser, which would still begin the request.
             raise HeadersTooLarge
 
-    def _stop_stall_timer(self) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
+    def _start_timer(self, name: str, seconds: float) -> None:
+        """Abort the connection unless this timer is stopped in time."""
+        self._stop_timer(name)
+        if not self.transport.is_closing():
+            self._timers[name] = self.loop.call_later(seconds, self.transport.abort)
 
-    def _stop_body_timer(self) -> None:
-        if self._body_timer is not None:
-            self._body_timer.cancel()
-            self._body_timer = None
-
-    def _start_header_timer(self) -> None:
-        self._stop_header_timer()
-        if self.transport.is_closing():
-            return
-        self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
-
-    def _stop_header_timer(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
+    def _stop_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
 
 
 class BodyWriter:
@@ -279,7 +263,7 @@ class BodyWriter:
         return self._protocol.paused_at
 
     def write(self, data: bytes) -> None:
-        """Hand over a part, which is kept until the client reads it, or dropped if it has left."""
+        """Send a part; it is dropped if the client has disconnected."""
         cycle = self._cycle
         if cycle.disconnected or cycle.response_complete:
             return

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
@@ -21,7 +21,6 @@ from ingle.backends.base.events import Finished
 from ingle.backends.base.model_info import Gauges
 from ingle.backends.base.requests import EmbedRequest, GenerateRequest, RerankRequest
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.model_task import ModelTask
 
 from ..generations.generation_registry import new_generation_id
@@ -58,7 +57,7 @@ class HealthApi:
         errors=(404, 422, 429, 500, 503, 507),
     )
     async def ready(self, request: Request) -> Response:
-        """Load a model, and answer once it has produced something."""
+        """Load a model, and answer once it has produced output."""
         model = request.query_params.get("model") or self._services.config.default_model
         return JSONResponse(await run_until_disconnect(request.receive, self._probe(model)))
 
@@ -72,7 +71,7 @@ class HealthApi:
 
 
 async def _answers(backend: RequestBackend, task: ModelTask) -> bool:
-    """Whether the model does the least of what it is for."""
+    """Whether the model answers a minimal request of its task."""
     probe_id = new_generation_id()
     if task is ModelTask.EMBED:
         return bool((await backend.embed(EmbedRequest(id=probe_id, inputs=["Hello"]))).vectors)
@@ -92,31 +91,32 @@ async def _answers(backend: RequestBackend, task: ModelTask) -> bool:
 
 
 COUNTED = "_total"
+_MODEL = ("model",)
 
 HELP = {
-    "running": "Sequences that are being computed.",
-    "waiting": "Sequences that wait for a slot or for room in the KV cache.",
+    "running": "Running sequences.",
+    "waiting": "Sequences that wait for a slot or for space in the KV cache.",
     "kv_used": "KV cache cells of running sequences.",
-    "kv_kept": "KV cache cells kept for requests that begin alike.",
+    "kv_kept": "Cached KV cells that requests with the same prefix reuse.",
     "kv_capacity": "KV cache cells in all.",
     "kv_memory_bytes": "Keys and values in memory beyond the KV cache.",
     "kv_disk_bytes": "Keys and values on disk.",
     "prompt_tokens_total": "Prompt tokens computed; those found in the KV cache do not count.",
     "cached_tokens_total": "Prompt tokens that were found in the KV cache or the store.",
     "completion_tokens_total": "Tokens generated.",
-    "drafted_tokens_total": "Tokens guessed by speculation.",
-    "accepted_tokens_total": "Guessed tokens that became part of an answer.",
+    "drafted_tokens_total": "Draft tokens.",
+    "accepted_tokens_total": "Draft tokens that were accepted.",
     "restored_tokens_total": "Tokens whose keys and values came back from memory or disk.",
-    "preemptions_total": "Sequences sent back to the queue for lack of room.",
+    "preemptions_total": "Sequences preempted for lack of space in the KV cache.",
     "steps_total": "Batches computed.",
-    "prompt_rate": "Prompt tokens a second, as measured of late.",
-    "decode_rate": "Tokens a second of one answer alone, as measured of late.",
+    "prompt_rate": "Prompt tokens a second, as measured recently.",
+    "decode_rate": "Tokens a second of one answer alone, as measured recently.",
 }
-"""Each field of `Gauges`; totals count since the model's process began."""
+"""Each field of `Gauges`; totals count since the model's process started."""
 
 
 class MetricsApi:
-    """The one route that monitoring asks."""
+    """`/metrics`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -124,148 +124,145 @@ class MetricsApi:
     @route("GET", "/metrics", access=READ, error_format=NATIVE, response=str)
     async def metrics(self, request: Request) -> Response:
         """Gauges and counters in Prometheus' text format."""
-        # Imported here: most daemons are never asked.
+        # Imported here: most daemons are never scraped.
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
-        text = await asyncio.to_thread(generate_latest, registry)  # drivers take their time
+        text = await asyncio.to_thread(generate_latest, registry)  # drivers may be slow
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics as they are now, in the shape `prometheus_client` asks of a collector."""
+        """All metrics as they are now; the protocol of a `prometheus_client` collector."""
         yield from self._machine()
         yield from self._devices()
         yield from self._models()
-        yield from self._places()
-        yield from self._work()
-        yield from self._failures()
+        yield from self._memory()
+        yield from self._requests()
+        for field in msgspec.structs.fields(Gauges):
+            kind = "Counter" if field.name.endswith(COUNTED) else "Gauge"
+            rows = [
+                ((name,), getattr(gauges, field.name))
+                for name, gauges in self._services.manager.gauges().items()
+            ]
+            yield _family(kind, f"ingle_{field.name}", HELP[field.name], _MODEL, rows)
 
     def _machine(self) -> Iterator[Metric]:
-        from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
-
         memory = self._services.memory()
-        yield InfoMetricFamily("ingle", "Which ingle this is.", value={"version": version("ingle")})
-        yield GaugeMetricFamily(
-            "ingle_memory_available_bytes", "What the system can still give.", memory.available
+        gpu = {"total": memory.gpu_total, "available": memory.gpu_available}
+        yield _family(
+            "Info", "ingle", "The version of ingle.", (), [((), {"version": version("ingle")})]
         )
-        gpu = GaugeMetricFamily(
-            "ingle_gpu_memory_bytes", "Of the GPU that models are loaded on.", labels=["kind"]
-        )
-        if memory.gpu_total:
-            gpu.add_metric(["total"], memory.gpu_total)
-            gpu.add_metric(["available"], memory.gpu_available)
-        yield gpu
-        yield GaugeMetricFamily(
-            "ingle_daemon_resident_bytes", "The daemon's own memory.", memory.daemon_rss
-        )
+        for name, help_, value in (
+            ("ingle_memory_available_bytes", "Available memory of the system.", memory.available),
+            ("ingle_daemon_resident_bytes", "The daemon's own memory.", memory.daemon_rss),
+        ):
+            yield _family("Gauge", name, help_, (), [((), value)])
+        rows = [((kind,), value) for kind, value in gpu.items()] if memory.gpu_total else []
+        yield _family("Gauge", "ingle_gpu_memory_bytes", "Of the GPU of models.", ("kind",), rows)
 
     def _devices(self) -> Iterator[Metric]:
-        """What has a meter; a device is told by its number and its name."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        devices, labels = self._services.devices.read(), ["device", "name"]
-        watts = GaugeMetricFamily("ingle_device_watts", "Power drawn now.", labels=labels)
-        busy = GaugeMetricFamily("ingle_device_utilization", "From 0 to 1.", labels=labels)
-        used = GaugeMetricFamily("ingle_device_memory_used_bytes", "By anybody.", labels=labels)
-        joules = CounterMetricFamily(
-            "ingle_device_joules_total", "Energy since somebody began to look.", labels=labels
-        )
-        for number, device in enumerate(devices):
-            values = (device.watts, device.utilization, device.memory_used, device.joules)
-            for family, value in zip((watts, busy, used, joules), values, strict=True):
-                if value is not None:
-                    family.add_metric([f"{device.kind}{number}", device.name], value)
-        yield from (watts, busy, used, joules)
+        """Readings of the devices that have meters, by number and name."""
+        devices = [
+            ((f"{device.kind}{number}", device.name), device)
+            for number, device in enumerate(self._services.devices.read())
+        ]
+        for kind, name, help_, field in (
+            ("Gauge", "ingle_device_watts", "Power drawn now.", "watts"),
+            ("Gauge", "ingle_device_utilization", "From 0 to 1.", "utilization"),
+            ("Gauge", "ingle_device_memory_used_bytes", "By all programs.", "memory_used"),
+            ("Counter", "ingle_device_joules_total", "Energy since the first reading.", "joules"),
+        ):
+            rows = [(labels, getattr(device, field)) for labels, device in devices]
+            known = [(labels, value) for labels, value in rows if value is not None]
+            yield _family(kind, name, help_, ("device", "name"), known)
 
     def _models(self) -> Iterator[Metric]:
-        from prometheus_client.core import GaugeMetricFamily, StateSetMetricFamily
-
-        states = StateSetMetricFamily(
-            "ingle_model_state", "What a model's process does.", labels=["model"]
+        loaded = self._services.manager.loaded()
+        states = [
+            ((model.name,), {str(state): state is model.state for state in ModelState})
+            for model in loaded
+        ]
+        yield _family(
+            "StateSet", "ingle_model_state", "State of a model's process.", _MODEL, states
         )
-        sizes = GaugeMetricFamily(
-            "ingle_model_bytes", "What a model takes, by purpose.", labels=["model", "purpose"]
-        )
-        for model in self._services.manager.loaded():
-            states.add_metric(
-                [model.name], {str(state): state is model.state for state in ModelState}
+        sizes = [
+            ((model.name, purpose), size)
+            for model in loaded
+            for purpose, size in (
+                ("weights", model.weights_bytes),
+                ("kv", model.kv_bytes),
+                ("compute", model.compute_bytes),
+                ("resident", model.rss),
             )
-            for purpose in ("weights", "kv", "compute"):
-                sizes.add_metric([model.name, purpose], getattr(model, f"{purpose}_bytes"))
-            sizes.add_metric([model.name, "resident"], model.rss)
-        yield states
-        yield sizes
+        ]
+        labels = ("model", "purpose")
+        yield _family("Gauge", "ingle_model_bytes", "Memory of a model, by purpose.", labels, sizes)
+        rows = [((model.name,), model.quarantined_for) for model in loaded]
+        help_ = "Until a model that crashed too often is started again."
+        yield _family("Gauge", "ingle_model_quarantine_seconds", help_, _MODEL, rows)
 
-    def _places(self) -> Iterator[Metric]:
-        """Where models are and why, what was predicted of them, and what they hold."""
-        from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
-
-        labels = ["model", "memory", "figure"]
-        memory = GaugeMetricFamily(
-            "ingle_model_memory_bytes",
-            "Memory of the machine (host) and the GPU: predicted before loading, measured now.",
-            labels=labels,
+    def _memory(self) -> Iterator[Metric]:
+        """Placement of models, and their predicted and measured memory."""
+        loaded = self._services.manager.loaded()
+        rows: list[tuple[tuple[str, ...], float]] = []
+        for model in loaded:
+            memory = model.memory
+            for figure, needs in (("predicted", memory.predicted), ("measured", memory.measured)):
+                rows.append(((model.name, "host", figure), needs.host))
+                rows.append(((model.name, "gpu", figure), needs.gpu))
+            rows.append(((model.name, "host", "mapped"), memory.mapped))
+        help_ = "Memory of the machine (host) and the GPU: predicted before loading, measured now."
+        yield _family(
+            "Gauge", "ingle_model_memory_bytes", help_, ("model", "memory", "figure"), rows
         )
-        place = InfoMetricFamily("ingle_model_placement", "How and why.", labels=["model"])
-        stays = GaugeMetricFamily(
-            "ingle_model_expires_seconds",
-            "Until it is unloaded; +Inf while it is in use, kept for ever or pinned.",
-            labels=["model"],
-        )
-        for model in self._services.manager.loaded():
-            for figure in ("predicted", "measured"):
-                needs: MemoryNeeds = getattr(model.memory, figure)
-                memory.add_metric([model.name, "host", figure], needs.host)
-                memory.add_metric([model.name, "gpu", figure], needs.gpu)
-            memory.add_metric([model.name, "host", "mapped"], model.memory.mapped)
-            told = {"engine": model.engine, "device": model.device, "reason": model.reason}
-            place.add_metric([model.name], {**told, "pinned": str(model.pinned).lower()})
-            left = math.inf if model.expires_in is None else model.expires_in
-            stays.add_metric([model.name], left)
-        yield from (memory, place, stays)
-        requests = GaugeMetricFamily(
-            "ingle_requests",
-            "Requests that a model has, those that wait for it to be loaded included.",
-            labels=["model"],
-        )
-        for name, count in self._services.manager.requests().items():
-            requests.add_metric([name], count)
-        yield requests
-
-    def _work(self) -> Iterator[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        gauges = self._services.manager.gauges()
-        for field in msgspec.structs.fields(Gauges):
-            counts = field.name.endswith(COUNTED)
-            family = CounterMetricFamily if counts else GaugeMetricFamily
-            metric = family(f"ingle_{field.name}", HELP[field.name], labels=["model"])
-            for name, value in gauges.items():
-                metric.add_metric([name], getattr(value, field.name))
-            yield metric
-
-    def _failures(self) -> Iterator[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        failures = self._services.manager.failures
-        for name, help_, counts in (
-            ("deaths", "Model processes that ended by themselves.", failures.deaths),
+        places = [
             (
-                "second_tries",
-                "Requests asked once more, as the model's process had died under them.",
-                failures.retries,
-            ),
-        ):
-            counter = CounterMetricFamily(f"ingle_worker_{name}_total", help_, labels=["model"])
-            for model, count in tuple(counts.items()):
-                counter.add_metric([model], count)
-            yield counter
-        quarantine = GaugeMetricFamily(
-            "ingle_model_quarantine_seconds",
-            "Until a model that died too often is started again.",
-            labels=["model"],
+                (model.name,),
+                {
+                    "engine": model.engine,
+                    "device": model.device,
+                    "reason": model.reason,
+                    "pinned": str(model.pinned).lower(),
+                },
+            )
+            for model in loaded
+        ]
+        yield _family(
+            "Info", "ingle_model_placement", "Where a model runs and why.", _MODEL, places
         )
-        for loaded in self._services.manager.loaded():
-            quarantine.add_metric([loaded.name], loaded.quarantined_for)
-        yield quarantine
+        expiries = [
+            ((model.name,), math.inf if model.expires_in is None else model.expires_in)
+            for model in loaded
+        ]
+        help_ = "Until it is unloaded; +Inf while it is in use, kept for ever or pinned."
+        yield _family("Gauge", "ingle_model_expires_seconds", help_, _MODEL, expiries)
+
+    def _requests(self) -> Iterator[Metric]:
+        manager = self._services.manager
+        waits = "Requests of a model, those that wait for it to be loaded included."
+        deaths = "Model processes that ended by themselves."
+        retries = "Requests retried since the model's process had ended under them."
+        for kind, name, help_, counts in (
+            ("Gauge", "ingle_requests", waits, manager.requests()),
+            ("Counter", "ingle_worker_deaths_total", deaths, manager.failures.deaths),
+            ("Counter", "ingle_worker_second_tries_total", retries, manager.failures.retries),
+        ):
+            rows = [((model,), count) for model, count in tuple(counts.items())]
+            yield _family(kind, name, help_, _MODEL, rows)
+
+
+def _family(
+    kind: str,
+    name: str,
+    help_: str,
+    labels: tuple[str, ...],
+    rows: Iterable[tuple[tuple[str, ...], Any]],
+) -> Metric:
+    """A metric of this kind of family, with a sample for each row of label values and value."""
+    from prometheus_client import core
+
+    family: Any = getattr(core, f"{kind}MetricFamily")(name, help_, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from ...batches.batch_record import BatchProblem, BatchRecord, BatchStatus
+from ...batches.batch_record import BatchFacts, BatchProblem, BatchRecord
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, UploadedFile
 from ...errors import InvalidBody
 from ...http.json_response import OPENAI, JSONResponse
@@ -78,34 +78,14 @@ class BatchTokens(msgspec.Struct, frozen=True, kw_only=True):
     total_tokens: int
 
 
-class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch; times are Unix seconds."""
+class BatchObject(BatchFacts, kw_only=True):
+    """A batch."""
 
-    id: str
     object: Literal["batch"] = "batch"
-    endpoint: str
-    model: str | None
     errors: BatchErrors | None
-    input_file_id: str
-    completion_window: str
-    status: BatchStatus
-    output_file_id: str | None
-    error_file_id: str | None
-    created_at: int
-    in_progress_at: int | None
-    expires_at: int
-    finalizing_at: int | None
-    completed_at: int | None
-    failed_at: int | None
-    expired_at: int | None
-    cancelling_at: int | None
-    cancelled_at: int | None
     request_counts: RequestCounts
     usage: BatchTokens | None
-    metadata: dict[str, str] | None
 
-
-_SAME_FIELDS = {*BatchRecord.__struct_fields__} & {*BatchObject.__struct_fields__} - {"usage"}
 
 _route = partial(route, error_format=OPENAI)
 
@@ -172,7 +152,7 @@ class BatchesApi:
 
 
 def _batch(record: BatchRecord) -> BatchObject:
-    same = {name: getattr(record, name) for name in _SAME_FIELDS}
+    same = {name: getattr(record, name) for name in BatchFacts.__struct_fields__}
     usage = record.usage
     return BatchObject(
         **same,
@@ -202,16 +182,10 @@ class FileForm(msgspec.Struct, kw_only=True):
     lifetime: str | UnsetType = msgspec.field(default=UNSET, name="expires_after[seconds]")
 
 
-class FileObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A file; times are Unix seconds."""
+class FileObject(UploadedFile, frozen=True, kw_only=True):
+    """A file."""
 
-    id: str
     object: Literal["file"] = "file"
-    bytes: int
-    created_at: int
-    expires_at: int | None
-    filename: str
-    purpose: str
     status: Literal["processed"] = "processed"
     status_details: None = None
 
@@ -307,7 +281,7 @@ class FilesApi:
 
 
 def _file_object(stored: UploadedFile) -> FileObject:
-    return msgspec.convert(stored, FileObject, from_attributes=True)
+    return FileObject(**msgspec.structs.asdict(stored))
 
 
 def _purpose(form: MultipartForm) -> str:
