@@ -38,15 +38,50 @@ class FolderUnusable(Exception):
 
 
 class Paths:
-    """The four folders of one installation, compared by value; they need not exist yet."""
+    """The files and folders of one installation, which need not exist yet.
 
-    __slots__ = ("config", "models", "runtime", "state")
+    They are below four folders, by which installations are compared.
+    """
 
     def __init__(self, config: Path, models: Path, state: Path, runtime: Path) -> None:
         self.config = config
         self.models = models
         self.state = state
         self.runtime = runtime
+
+        self.config_file = config / "config.toml"
+        self.socket = socket_path(runtime)
+        """In a short folder of its own if `runtime` is too long for a socket."""
+        self.lock = runtime / "ingle.lock"
+        """Held by the running daemon."""
+        self.compute_lease = runtime / "compute.lock"
+        """Held by a model while it computes on the CPU."""
+        self.log = state / "ingle.log"
+        """The output of a daemon in the background."""
+        self.keys = state / "keys.json"
+        """The digests of API keys."""
+        self.connections = state / "connections.json"
+        """Changes made to settings of other programs, with the previous contents."""
+        self.kv = state / "kv"
+        """Stored KV caches, one folder per model."""
+        self.responses = state / "responses"
+        """Stored responses, one file each."""
+        self.files = state / "files"
+        """Files uploaded by clients, and output files of batches."""
+        self.batches = state / "batches"
+        """Batches, and the results of running ones."""
+        self.kernels = state / "kernels"
+        """Kernels compiled for this machine's GPU."""
+        self.machine_facts = state / "machine.json"
+        """Cached facts about this machine that are slow to determine."""
+        self.ledger = state / "ledger"
+        """The egress ledger, one file per month."""
+        self.benches = state / "benches"
+        """The last `ingle bench` report of each model."""
+        self.chats = models.parent / "chats"
+        """The history of the terminal chat."""
+        self.ledger_head = models.parent / "ledger-head.json"
+        """The head of the ledger's hash chain, stored outside the ledger."""
 
     def __repr__(self) -> str:
         return f"Paths({', '.join(repr(str(folder)) for folder in self._folders)})"
@@ -62,94 +97,9 @@ class Paths:
         return self.config, self.models, self.state, self.runtime
 
     @property
-    def config_file(self) -> Path:
-        """The one configuration file."""
-        return self.config / "config.toml"
-
-    @property
-    def socket(self) -> Path:
-        """The daemon's unix socket; in a short folder of its own if `runtime` is too long."""
-        return socket_path(self.runtime)
-
-    @property
     def socket_moved(self) -> bool:
         """Whether `runtime` is too long for a socket in it."""
         return self.socket.parent != self.runtime
-
-    @property
-    def lock(self) -> Path:
-        """The file that the running daemon holds locked."""
-        return self.runtime / "ingle.lock"
-
-    @property
-    def compute_lease(self) -> Path:
-        """The file that models lock while they compute on the CPU."""
-        return self.runtime / "compute.lock"
-
-    @property
-    def log(self) -> Path:
-        """The output of a daemon in the background."""
-        return self.state / "ingle.log"
-
-    @property
-    def keys(self) -> Path:
-        """The digests of API keys."""
-        return self.state / "keys.json"
-
-    @property
-    def connections(self) -> Path:
-        """Changes made to settings of other programs, with the previous contents."""
-        return self.state / "connections.json"
-
-    @property
-    def chats(self) -> Path:
-        """The history of the terminal chat."""
-        return self.models.parent / "chats"
-
-    @property
-    def kv(self) -> Path:
-        """Stored KV caches, one folder per model."""
-        return self.state / "kv"
-
-    @property
-    def responses(self) -> Path:
-        """Stored responses, one file each."""
-        return self.state / "responses"
-
-    @property
-    def files(self) -> Path:
-        """Files uploaded by clients, and output files of batches."""
-        return self.state / "files"
-
-    @property
-    def batches(self) -> Path:
-        """Batches, and the results of running ones."""
-        return self.state / "batches"
-
-    @property
-    def kernels(self) -> Path:
-        """Kernels compiled for this machine's GPU."""
-        return self.state / "kernels"
-
-    @property
-    def machine_facts(self) -> Path:
-        """Cached facts about this machine that are slow to determine."""
-        return self.state / "machine.json"
-
-    @property
-    def ledger(self) -> Path:
-        """The egress ledger, one file per month."""
-        return self.state / "ledger"
-
-    @property
-    def ledger_head(self) -> Path:
-        """The head of the ledger's hash chain, stored outside the ledger."""
-        return self.models.parent / "ledger-head.json"
-
-    @property
-    def benches(self) -> Path:
-        """The last `ingle bench` report of each model."""
-        return self.state / "benches"
 
     def unwritable(self) -> list[Path]:
         """Return those of its folders that cannot be written."""
@@ -196,7 +146,9 @@ def find_paths(environ: Mapping[str, str]) -> Paths:
 
 
 def socket_path(runtime: Path, temporary: Path = TEMPORARY) -> Path:
-    """The socket in `runtime`, or in `<temporary>/ingle-<uid>/<hash of runtime>` when too long."""
+    """Return the socket in `runtime`, or below `temporary` in a folder named by the hash of
+    `runtime` if that is too long.
+    """
     path = runtime / "ingle.sock"
     if sys.platform == "win32" or len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
         return path

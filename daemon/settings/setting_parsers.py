@@ -134,17 +134,23 @@ def _path(value: object, textual: bool) -> Path:
     raise InvalidSetting("an absolute path")
 
 
+def _list(value: object, textual: bool, expected: str, separator: str = ",") -> list[object]:
+    """Return the items of a list, or of text with separators if that is allowed."""
+    if textual and isinstance(value, str):
+        return [part for part in value.split(separator) if part.strip()]
+    if isinstance(value, list | tuple):
+        return list(cast("list[object]", value))
+    raise InvalidSetting(expected)
+
+
 def _folders(value: object, textual: bool) -> tuple[Path, ...]:
     """Parse absolute paths; in a variable they are separated as in PATH."""
-    if textual and isinstance(value, str):
-        value = [part for part in value.split(os.pathsep) if part.strip()]
-    if not isinstance(value, list | tuple):
-        raise InvalidSetting('a list of folders such as ["~/models"]')
+    expected = 'a list of folders such as ["~/models"]'
     folders: list[Path] = []
-    for folder in cast("list[object]", value):
+    for folder in _list(value, textual, expected, os.pathsep):
         path = Path(folder).expanduser() if isinstance(folder, str | Path) else Path()
         if not path.is_absolute():
-            raise InvalidSetting('a list of folders such as ["~/models"]', "Write absolute paths.")
+            raise InvalidSetting(expected, "Write absolute paths.")
         folders.append(path)
     return tuple(folders)
 
@@ -165,19 +171,23 @@ def _host(value: object, textual: bool) -> str:
     )
 
 
-def _host_names(value: object, textual: bool) -> tuple[str, ...]:
-    if textual and isinstance(value, str):
-        value = [part for part in value.split(",") if part.strip()]
-    if not isinstance(value, list | tuple):
-        raise InvalidSetting('a list of names such as ["gpu.lan"]')
-    names: list[str] = []
-    for name in cast("list[object]", value):
-        if not isinstance(name, str) or not _HOST_NAME.fullmatch(name.strip().lower()):
-            raise InvalidSetting(
-                'a list of names such as ["gpu.lan", "192.168.1.5", "[fd00::5]"]',
-                "Write them as clients use them, without a port and without wildcards.",
-            )
-        names.append(name.strip().lower())
+def _names(expected: str, pattern: re.Pattern[str], hint: str) -> Parser:
+    def parse(value: object, textual: bool) -> tuple[str, ...]:
+        names = _list(value, textual, f"a list of {expected}")
+        found = [name.strip().lower() for name in names if isinstance(name, str)]
+        if len(found) < len(names) or not all(map(pattern.fullmatch, found)):
+            raise InvalidSetting(f"a list of {expected}", hint)
+        return tuple(found)
+
+    return parse
+
+
+def _models(value: object, textual: bool) -> tuple[str, ...]:
+    expected = 'a list of models such as ["smollm2"]'
+    values = _list(value, textual, expected)
+    names = [name.strip() for name in values if isinstance(name, str)]
+    if len(names) < len(values) or not all(names):
+        raise InvalidSetting(expected)
     return tuple(names)
 
 
@@ -195,44 +205,41 @@ def _rate(value: object, textual: bool) -> str:
     raise InvalidSetting('a rate such as "60/m", or empty for none')
 
 
-def _origins(value: object, textual: bool) -> tuple[str, ...]:
+def _table(value: object, textual: bool, expected: str, pairs: str) -> list[tuple[str, object]]:
+    """Return the rows of a table, or of text such as "a=1,b=2" if that is allowed; names stripped.
+
+    `expected` describes a table, and `pairs` such text.
+    """
     if textual and isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
+        parts = [part.partition("=") for part in value.split(",") if part.strip()]
+        if not all(equals for _, equals, _ in parts):
+            raise InvalidSetting(pairs)
+        value = [(name, target) for name, _, target in parts]
+    if isinstance(value, dict):
+        value = list(cast("dict[object, object]", value).items())
     if not isinstance(value, list | tuple):
-        raise InvalidSetting('a list of origins such as ["http://localhost:3000"]')
-    origins: list[str] = []
-    for origin in value:  # pyright: ignore[reportUnknownVariableType]  # checked one by one
-        if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin.lower()):
-            raise InvalidSetting(
-                'a list of origins such as "http://localhost:3000"',
-                "An origin is a scheme, a host and a port, without a path; '*' would let any "
-                "web page use your models.",
-            )
-        origins.append(origin.lower())
-    return tuple(origins)
+        raise InvalidSetting(expected)
+    rows: list[tuple[str, object]] = []
+    for name, target in cast("list[tuple[object, object]]", value):
+        if isinstance(target, dict):
+            raise InvalidSetting(expected, f'A name with a dot needs quotes: "{name}.…" = …')
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidSetting(expected)
+        rows.append((name.strip(), target))
+    return rows
 
 
 def _aliases(value: object, textual: bool) -> tuple[tuple[str, str], ...]:
-    pairs = _pairs(value) if textual and isinstance(value, str) else value
-    if isinstance(pairs, dict):
-        pairs = list(cast("dict[object, object]", pairs).items())
-    if not isinstance(pairs, list | tuple):
-        raise InvalidSetting('a table of names such as "gpt-4o" = "smollm2"')
+    expected = 'a table of names such as "gpt-4o" = "smollm2"'
+    pairs = 'pairs such as "gpt-4o=smollm2,claude-*=smollm2"'
     aliases: list[tuple[str, str]] = []
-    for alias, target in cast("list[tuple[object, object]]", pairs):
-        if isinstance(target, dict):
-            raise InvalidSetting(
-                "a table of names", f'A name with a dot needs quotes: "{alias}.…" = "smollm2".'
-            )
-        if not (isinstance(alias, str) and isinstance(target, str)):
-            raise InvalidSetting("a table that maps each name to the name of a model")
-        alias, target = alias.strip(), target.strip()
-        if not alias or not target or is_pattern(target):
+    for alias, target in _table(value, textual, expected, pairs):
+        if not isinstance(target, str) or not target.strip() or is_pattern(target):
             raise InvalidSetting(
                 "a table that maps each name to the name of a model",
                 "A name such as `claude-*` may have wildcards; its target may not.",
             )
-        aliases.append((alias, target))
+        aliases.append((alias, target.strip()))
     if cycle := find_cycle(aliases):
         raise InvalidSetting("a table without cycles", " → ".join(cycle) + " is a cycle.")
     return tuple(aliases)
@@ -240,45 +247,9 @@ def _aliases(value: object, textual: bool) -> tuple[tuple[str, str], ...]:
 
 def _keep_alives(value: object, textual: bool) -> tuple[tuple[str, float], ...]:
     expected = 'a table of durations such as "smollm2" = "1h"'
-    pairs = _pairs(value, expected) if textual and isinstance(value, str) else value
-    if isinstance(pairs, dict):
-        pairs = list(cast("dict[object, object]", pairs).items())
-    if not isinstance(pairs, list | tuple):
-        raise InvalidSetting(expected)
-    read = _seconds(forever=True)
-    found: list[tuple[str, float]] = []
-    for name, duration in cast("list[tuple[object, object]]", pairs):
-        if isinstance(duration, dict):
-            raise InvalidSetting(expected, f'A name with a dot needs quotes: "{name}.…" = "1h".')
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidSetting(expected)
-        found.append((name.strip(), cast("float", read(duration, textual))))
-    return tuple(found)
-
-
-def _models(value: object, textual: bool) -> tuple[str, ...]:
-    if textual and isinstance(value, str):
-        value = [part for part in value.split(",") if part.strip()]
-    if not isinstance(value, list | tuple):
-        raise InvalidSetting('a list of models such as ["smollm2"]')
-    names = [name.strip() for name in cast("list[object]", value) if isinstance(name, str)]
-    if len(names) < len(cast("list[object]", value)) or not all(names):
-        raise InvalidSetting('a list of models such as ["smollm2"]')
-    return tuple(names)
-
-
-def _pairs(
-    text: str, expected: str = 'pairs such as "gpt-4o=smollm2,claude-*=smollm2"'
-) -> list[tuple[str, str]]:
-    """Split "gpt-4o=smollm2,claude-*=smollm2" into pairs."""
-    pairs: list[tuple[str, str]] = []
-    for part in text.split(","):
-        alias, equals, target = part.partition("=")
-        if equals:
-            pairs.append((alias, target))
-        elif part.strip():
-            raise InvalidSetting(expected)
-    return pairs
+    seconds = _seconds(forever=True)
+    rows = _table(value, textual, expected, expected)
+    return tuple((name, cast("float", seconds(duration, textual))) for name, duration in rows)
 
 
 def _choice(choices: tuple[str, ...]) -> Parser:
@@ -288,10 +259,6 @@ def _choice(choices: tuple[str, ...]) -> Parser:
         raise InvalidSetting("one of " + ", ".join(choices))
 
     return parse
-
-
-def _parse_engine(value: object, textual: bool) -> object:
-    return _choice(engine_choices())(value, textual)
 
 
 def _flag(value: object, textual: bool) -> bool:
@@ -306,8 +273,17 @@ PARSERS: Mapping[str, Parser] = {
     "host": _host,
     "port": _integer(-1, 65535),
     "socket": _path,
-    "allowed_origins": _origins,
-    "allowed_hosts": _host_names,
+    "allowed_origins": _names(
+        'origins such as "http://localhost:3000"',
+        _ORIGIN,
+        "An origin is a scheme, a host and a port, without a path; '*' would let any web page use "
+        "your models.",
+    ),
+    "allowed_hosts": _names(
+        'names such as ["gpu.lan", "192.168.1.5", "[fd00::5]"]',
+        _HOST_NAME,
+        "Write them as clients use them, without a port and without wildcards.",
+    ),
     "allow_lan": _flag,
     "allow_plain_lan": _flag,
     "tls_cert": _optional_path,
@@ -328,7 +304,7 @@ PARSERS: Mapping[str, Parser] = {
     "slots": _integer(1, 256),
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
-    "engine": _parse_engine,
+    "engine": _choice(engine_choices()),
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
     "kv_type": _choice(tuple(KVType)),
