@@ -26,7 +26,11 @@ class CommandParser(ArgumentParser):
             allow_abbrev=False,
         )
         if json:
-            self.add_argument("--json", action="store_true", help="print JSON for programs")
+            self.add_flag("--json", help="print JSON for programs")
+
+    def add_flag(self, *names: str, help: str) -> None:  # noqa: A002 - as argparse calls it
+        """Add an option without a value."""
+        self.add_argument(*names, action="store_true", help=help)
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a sentence."""

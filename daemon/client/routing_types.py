@@ -108,10 +108,9 @@ class Explanation(Answer, frozen=True, kw_only=True):
         return "/".join(filter(None, (self.provider, self.model)))
 
 
-class ProviderTotal(Answer, frozen=True, kw_only=True):
-    """Sums of one provider; `cost` is what is known of it, null if nothing is."""
+class EgressTotal(Answer, frozen=True, kw_only=True):
+    """Sums of outbound requests; `cost` is what is known of it, null if nothing is."""
 
-    name: str
     requests: int = 0
     bytes_out: int = 0
     bytes_in: int = 0
@@ -122,17 +121,15 @@ class ProviderTotal(Answer, frozen=True, kw_only=True):
     unknown_outcomes: int = 0
 
 
-class LedgerTotals(Answer, frozen=True, kw_only=True):
+class ProviderTotal(EgressTotal, frozen=True, kw_only=True):
+    """Sums of one provider."""
+
+    name: str
+
+
+class LedgerTotals(EgressTotal, frozen=True, kw_only=True):
     """Sums of one month (UTC), over all providers and of each."""
 
     month: str = ""
-    requests: int = 0
-    bytes_out: int = 0
-    bytes_in: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None
-    unknown_costs: int = 0
-    unknown_outcomes: int = 0
     currency: str = ""
     providers: list[ProviderTotal] = []

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 from pathlib import Path
 
-from .launch_command import LaunchCommand
-from .manager_command import Runner, must, run_command
-from .service_manager import ServiceFile, ServiceState
+from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
 
 LABEL = "org.ingle.daemon"
 
 
-class LaunchdService:
+class LaunchdService(ServiceManager):
     """The launchd agent of one user."""
 
     name = "launchd"
-    ran = False
 
-    def __init__(self, launch: LaunchCommand, uid: int, run: Runner = run_command) -> None:
-        self._launch = launch
-        self._run = run
-        self._domain = f"gui/{uid}"
-        self.path = Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
+    @property
+    def _domain(self) -> str:
+        return f"gui/{os.getuid()}"
+
+    @property
+    def _path(self) -> Path:
+        return Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
 
     def files(self) -> list[ServiceFile]:
         """See `ServiceManager`."""
-        return [ServiceFile(self.path, agent(self._launch))]
+        return [ServiceFile(self._path, agent(self._launch))]
 
     def trouble(self) -> str:
         """See `ServiceManager`."""
@@ -36,11 +36,11 @@ class LaunchdService:
     def start(self) -> None:
         """See `ServiceManager`."""
         self._run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # it may not exist
-        must(self._run, ["launchctl", "bootstrap", self._domain, str(self.path)])
+        self._must("launchctl", "bootstrap", self._domain, str(self._path))
 
     def stop(self) -> None:
         """See `ServiceManager`."""
-        must(self._run, ["launchctl", "bootout", f"{self._domain}/{LABEL}"])
+        self._must("launchctl", "bootout", f"{self._domain}/{LABEL}")
 
     def state(self) -> ServiceState:
         """See `ServiceManager`."""

@@ -1,11 +1,53 @@
-"""Interface of the platforms' service managers, and the files that they read."""
+"""Installs, removes and inspects the daemon as a service of the system, on any platform."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, NamedTuple
 
 import msgspec
+
+from ..settings.config import Config
+from ..stores.atomic_file import write_atomically
+
+Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
+_PATIENCE = 60
+_KEPT = ("INGLE_HOME",)
+"""Variables that relocate a whole home; other variables belong into `config.toml`."""
+
+
+class LaunchCommand(NamedTuple):
+    """Created by `launch_of`; `environment` is added to what the service manager sets."""
+
+    config: Config
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
+    """Return the command that starts the daemon of this installation for this home."""
+    kept = {
+        name: str(Path(environ[name]).expanduser().absolute())
+        for name in _KEPT
+        if environ.get(name)
+    }
+    command = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
+    return LaunchCommand(config, command, kept)
+
+
+def ignored_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return the settings of this shell's environment that the service will not have."""
+    return sorted(
+        name
+        for name in environ
+        if name.startswith("INGLE_") and name not in _KEPT and not name.startswith("INGLE_TEST_")
+    )
 
 
 class ServiceFile(msgspec.Struct, frozen=True):
@@ -13,6 +55,14 @@ class ServiceFile(msgspec.Struct, frozen=True):
 
     path: Path
     content: bytes
+
+    def status(self) -> FileStatus:
+        """Compare the file with this content."""
+        try:
+            content = self.path.read_bytes()
+        except OSError:
+            return FileStatus(str(self.path), exists=False, as_wanted=False)
+        return FileStatus(str(self.path), exists=True, as_wanted=content == self.content)
 
 
 class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,37 +74,26 @@ class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it keeps running when the user is logged out."""
 
 
-class ServiceManager(Protocol):
-    """The service manager of one platform; `ran` is whether ingle's authors have tested it
-    there.
+class FileStatus(msgspec.Struct, frozen=True):
+    """A file of the service: `as_wanted` is whether it has the content that installing now would
+    write.
     """
 
-    name: str
+    path: str
+    exists: bool
+    as_wanted: bool
+
+
+class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the service; `trouble` says why the service manager could not be queried."""
+
+    system: str
     ran: bool
-
-    def files(self) -> list[ServiceFile]:
-        """Return all files with their expected content."""
-        ...
-
-    def trouble(self) -> str:
-        """Return why nothing can be started or stopped here; "" if it can."""
-        ...
-
-    def start(self) -> None:
-        """Load the files and start listening; raises `ServiceFailed`."""
-        ...
-
-    def stop(self) -> None:
-        """Stop the service and remove it from the service manager; raises `ServiceFailed`."""
-        ...
-
-    def state(self) -> ServiceState:
-        """Return the state that the service manager reports."""
-        ...
-
-    def hints(self) -> list[str]:
-        """Return sentences for the user who installed it."""
-        ...
+    installed: bool
+    current: bool
+    files: list[FileStatus]
+    state: ServiceState
+    trouble: str = ""
 
 
 class ServiceFailed(Exception):
@@ -64,3 +103,116 @@ class ServiceFailed(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Return the program's output, whatever its status; status 127 if it is not installed."""
+    program = shutil.which(command[0])
+    if program is None:
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]} is not installed")
+    try:
+        return subprocess.run(
+            [program, *command[1:]],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", "it does not answer")
+
+
+class ServiceManager(ABC):
+    """The service manager of one platform; `ran` is whether ingle's authors have tested it
+    there.
+    """
+
+    name: ClassVar[str]
+    ran: ClassVar[bool] = False
+
+    def __init__(
+        self, launch: LaunchCommand, environ: Mapping[str, str], run: Runner = run_command
+    ) -> None:
+        self._launch = launch
+        self._environ = environ
+        self._run = run
+
+    @abstractmethod
+    def files(self) -> list[ServiceFile]:
+        """Return all files with their expected content."""
+
+    @abstractmethod
+    def trouble(self) -> str:
+        """Return why nothing can be started or stopped here; "" if it can."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Load the files and start listening; raises `ServiceFailed`."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop the service and remove it from the service manager; raises `ServiceFailed`."""
+
+    @abstractmethod
+    def state(self) -> ServiceState:
+        """Return the state that the service manager reports."""
+
+    @abstractmethod
+    def hints(self) -> list[str]:
+        """Return sentences for the user who installed it."""
+
+    def write_files(self) -> list[str]:
+        """Write the files that differ from their expected content; return their paths.
+
+        Raises `ServiceFailed`.
+        """
+        written: list[str] = []
+        for file in self.files():
+            if file.status().as_wanted:
+                continue
+            try:
+                write_atomically(file.path, file.content, mode=0o644)
+            except OSError as error:
+                raise ServiceFailed(f"{file.path} cannot be written: {error.strerror}.") from error
+            written.append(str(file.path))
+        return written
+
+    def remove_files(self) -> list[str]:
+        """Remove the files that exist; return their paths. Raises `ServiceFailed`."""
+        removed: list[str] = []
+        for file in self.files():
+            with suppress(FileNotFoundError):
+                try:
+                    file.path.unlink()
+                except PermissionError as error:
+                    raise ServiceFailed(
+                        f"{file.path} cannot be removed: {error.strerror}."
+                    ) from error
+                removed.append(str(file.path))
+        return removed
+
+    def status(self) -> ServiceStatus:
+        """Inspect the files and query the service manager."""
+        files = [file.status() for file in self.files()]
+        trouble = self.trouble()
+        return ServiceStatus(
+            system=self.name,
+            ran=self.ran,
+            installed=all(file.exists for file in files),
+            current=all(file.as_wanted for file in files),
+            files=files,
+            state=ServiceState() if trouble else self.state(),
+            trouble=trouble,
+        )
+
+    def _must(self, *command: str) -> None:
+        """Run a command; raises `ServiceFailed` with its last line of output if it fails."""
+        done = self._run(command)
+        if done.returncode != 0:
+            words = (done.stderr or done.stdout).strip().splitlines()
+            reason = words[-1] if words else f"exit status {done.returncode}"
+            raise ServiceFailed(
+                f"`{' '.join(command)}` failed: {reason.rstrip('.')}.",
+                "The files are written; `ingle service uninstall` removes them.",
+            )

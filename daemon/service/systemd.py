@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from .launch_command import LaunchCommand
-from .manager_command import Runner, must, run_command
-from .service_manager import ServiceFile, ServiceState
+from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
 
 SOCKET, SERVICE = "ingle.socket", "ingle.service"
 _GRACE = 15
@@ -33,25 +30,19 @@ LimitCORE=0
 """
 
 
-class SystemdService:
+class SystemdService(ServiceManager):
     """The systemd units of one user."""
 
     name = "systemd"
     ran = True
 
-    def __init__(
-        self, launch: LaunchCommand, environ: Mapping[str, str], run: Runner = run_command
-    ) -> None:
-        self._launch = launch
-        self._run = run
-        base = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-        self.folder = base / "systemd/user"
-
     def files(self) -> list[ServiceFile]:
         """See `ServiceManager`."""
+        base = Path(self._environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        folder = base / "systemd/user"
         return [
-            ServiceFile(self.folder / SOCKET, socket_unit(self._launch).encode()),
-            ServiceFile(self.folder / SERVICE, service_unit(self._launch).encode()),
+            ServiceFile(folder / SOCKET, socket_unit(self._launch).encode()),
+            ServiceFile(folder / SERVICE, service_unit(self._launch).encode()),
         ]
 
     def trouble(self) -> str:
@@ -65,15 +56,15 @@ class SystemdService:
 
     def start(self) -> None:
         """See `ServiceManager`."""
-        must(self._run, ["systemctl", "--user", "daemon-reload"])
-        must(self._run, ["systemctl", "--user", "enable", SOCKET, SERVICE])
-        must(self._run, ["systemctl", "--user", "restart", SOCKET])
+        self._must("systemctl", "--user", "daemon-reload")
+        self._must("systemctl", "--user", "enable", SOCKET, SERVICE)
+        self._must("systemctl", "--user", "restart", SOCKET)
         if self._launch.config.preload:
-            must(self._run, ["systemctl", "--user", "start", SERVICE])
+            self._must("systemctl", "--user", "start", SERVICE)
 
     def stop(self) -> None:
         """See `ServiceManager`."""
-        must(self._run, ["systemctl", "--user", "disable", "--now", SOCKET, SERVICE])
+        self._must("systemctl", "--user", "disable", "--now", SOCKET, SERVICE)
 
     def state(self) -> ServiceState:
         """See `ServiceManager`."""

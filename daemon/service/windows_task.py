@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
-from pathlib import PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from xml.sax.saxutils import escape
 
-from .launch_command import LaunchCommand
-from .manager_command import Runner, must, run_command
-from .service_manager import ServiceFile, ServiceState
+from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
 
 TASK = "ingle"
 
 
-class WindowsTask:
+class WindowsTask(ServiceManager):
     """The scheduled task of one user, whose name is in `environ`."""
 
     name = "Task Scheduler"
-    ran = False
 
-    def __init__(
-        self, launch: LaunchCommand, environ: Mapping[str, str], run: Runner = run_command
-    ) -> None:
-        self._launch = launch
-        self._run = run
-        domain, user = environ.get("USERDOMAIN", ""), environ.get("USERNAME", "")
-        self._user = f"{domain}\\{user}" if domain else user
-        self.path = launch.config.paths.state / "service.xml"
+    @property
+    def _path(self) -> Path:
+        return self._launch.config.paths.state / "service.xml"
 
     def files(self) -> list[ServiceFile]:
         """See `ServiceManager`."""
-        return [ServiceFile(self.path, task(self._launch, self._user))]
+        domain, user = self._environ.get("USERDOMAIN", ""), self._environ.get("USERNAME", "")
+        name = f"{domain}\\{user}" if domain else user
+        return [ServiceFile(self._path, task(self._launch, name))]
 
     def trouble(self) -> str:
         """See `ServiceManager`."""
@@ -40,13 +33,13 @@ class WindowsTask:
 
     def start(self) -> None:
         """See `ServiceManager`."""
-        must(self._run, ["schtasks", "/Create", "/F", "/TN", TASK, "/XML", str(self.path)])
-        must(self._run, ["schtasks", "/Run", "/TN", TASK])
+        self._must("schtasks", "/Create", "/F", "/TN", TASK, "/XML", str(self._path))
+        self._must("schtasks", "/Run", "/TN", TASK)
 
     def stop(self) -> None:
         """See `ServiceManager`."""
         self._run(["schtasks", "/End", "/TN", TASK])  # it may not be running
-        must(self._run, ["schtasks", "/Delete", "/F", "/TN", TASK])
+        self._must("schtasks", "/Delete", "/F", "/TN", TASK)
 
     def state(self) -> ServiceState:
         """See `ServiceManager`."""

@@ -36,12 +36,10 @@ def main(arguments: Sequence[str]) -> int:
         metavar="MODEL",
         help="the model to chat with (default: the configured one)",
     )
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="lines of text, for screen readers; also with ACCESSIBLE=1 or TERM=dumb",
+    parser.add_flag(
+        "--plain", help="lines of text, for screen readers; also with ACCESSIBLE=1 or TERM=dumb"
     )
-    parser.add_argument("--temp", action="store_true", help="a chat that is never written to disk")
+    parser.add_flag("--temp", help="a chat that is never written to disk")
     parser.add_argument(
         "-p", "--prompt", metavar="PROMPT", help="answer this prompt, as `ingle run` does, and exit"
     )

@@ -44,10 +44,8 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="a chat's first digits, or resp_…, file-…, batch_…"
     )
-    parser.add_argument("--list", action="store_true", help="list what is stored; erase nothing")
-    parser.add_argument(
-        "--all", action="store_true", help="everything that contains text of people"
-    )
+    parser.add_flag("--list", help="list what is stored; erase nothing")
+    parser.add_flag("--all", help="everything that contains text of people")
     parser.add_argument(
         "--since", metavar="TIME", help='used since then: "2h" (ago), a day, 2026-01-31T18:00'
     )
@@ -55,8 +53,6 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--place", action="append", default=[], metavar="PLACE", help="only this place of --list"
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be erased; erase nothing"
-    )
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    parser.add_flag("--dry-run", help="show what would be erased; erase nothing")
+    parser.add_flag("--yes", "-y", help="do not ask for confirmation")
     return parser

@@ -134,10 +134,8 @@ def _parser() -> CommandParser:
         metavar="N",
         help="makes the answer repeatable",
     )
-    parser.add_argument(
-        "--raw", action="store_true", help="continue the prompt as text, without a chat template"
-    )
-    parser.add_argument("--verbose", action="store_true", help="print timings at the end")
+    parser.add_flag("--raw", help="continue the prompt as text, without a chat template")
+    parser.add_flag("--verbose", help="print timings at the end")
     return parser
 
 

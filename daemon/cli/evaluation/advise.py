@@ -79,8 +79,8 @@ def _parser() -> CommandParser:
         metavar="FILE",
         help="correct predictions by the results of `ingle bench --save FILE`",
     )
-    parser.add_argument("--explain", action="store_true", help="show how each number was computed")
-    parser.add_argument("--apply", action="store_true", help="write it into config.toml")
+    parser.add_flag("--explain", help="show how each number was computed")
+    parser.add_flag("--apply", help="write it into config.toml")
     return parser
 
 

@@ -85,10 +85,8 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--prompts", metavar="FILE", help="texts between empty lines, or .jsonl; else built-in ones"
     )
-    parser.add_argument(
-        "--chats", action="store_true", help="use the questions of your latest chats"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask before chats are read")
+    parser.add_flag("--chats", help="use the questions of your latest chats")
+    parser.add_flag("--yes", help="do not ask before chats are read")
     for flag, high, default, what in (
         ("--limit", 1000, 12, "maximum number of prompts"),
         ("--tokens", 2048, 64, "tokens of each answer"),
@@ -97,7 +95,7 @@ def _parser() -> CommandParser:
         parser.add_argument(
             flag, type=kind, default=default, metavar="N", help=f"{what} ({default})"
         )
-    parser.add_argument("--all", action="store_true", help="show every prompt, not the worst five")
+    parser.add_flag("--all", help="show every prompt, not the worst five")
     return parser
 
 

@@ -31,11 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         "List the models on this machine, including those of other programs, then\n"
         "those of the catalog (state 'available').",
     )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="include unusable and identical files (reads them once)",
-    )
+    parser.add_flag("--all", help="include unusable and identical files (reads them once)")
     options = parser.parse_args(arguments)
     listing = ensure_daemon(load_config(os.environ)).models(compare=options.all)
     unusable = listing.unusable if options.all else []

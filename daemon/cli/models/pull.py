@@ -39,10 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         examples="  ingle pull smollm2\n  ingle pull hf.co/owner/repository:Q4_K_M",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a catalog name or a reference")
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only show what would be downloaded, and whether it would run here",
+    parser.add_flag(
+        "--dry-run", help="only show what would be downloaded, and whether it would run here"
     )
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))

@@ -90,10 +90,8 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
     )
-    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
-    parser.add_argument(
-        "--requantize", action="store_true", help="accept a source that is already quantised"
-    )
+    parser.add_flag("--force", help="replace the file if it exists")
+    parser.add_flag("--requantize", help="accept a source that is already quantised")
     parser.add_argument(
         "--threads",
         type=whole_number(0, _MOST_THREADS),
@@ -101,7 +99,7 @@ def _parser() -> CommandParser:
         metavar="N",
         help="default: all cores",
     )
-    parser.add_argument("--no-verify", action="store_true", help="do not compare the engines")
+    parser.add_flag("--no-verify", help="do not compare the engines")
     return parser
 
 

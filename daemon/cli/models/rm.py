@@ -35,15 +35,12 @@ def main(arguments: Sequence[str]) -> int:
         "otherwise.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a name from `ingle list`")
-    parser.add_argument(
+    parser.add_flag(
         "--delete-file",
-        action="store_true",
         help="delete the file of a model that another program keeps, too; asks first",
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="only show what would be removed"
-    )
+    parser.add_flag("-y", "--yes", help="do not ask for confirmation")
+    parser.add_flag("-n", "--dry-run", help="only show what would be removed")
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
     removed: list[Removed] = []

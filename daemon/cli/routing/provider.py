@@ -131,10 +131,8 @@ def _list(arguments: Sequence[str]) -> int:
 def _key(arguments: Sequence[str]) -> int:
     parser = CommandParser("provider key", "Set or remove the key of a provider.", json=False)
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
-    parser.add_argument(
-        "--file", action="store_true", help="store it in a file, not in the keyring"
-    )
-    parser.add_argument("--remove", action="store_true", help="delete the key")
+    parser.add_flag("--file", help="store it in a file, not in the keyring")
+    parser.add_flag("--remove", help="delete the key")
     options = parser.parse_args(arguments)
     egress = _egress()
     provider = egress.find(options.name)

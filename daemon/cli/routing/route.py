@@ -130,7 +130,7 @@ def _explain_parser() -> CommandParser:
     parser.add_argument("text", nargs="*", metavar="TEXT", help="- for standard input")
     parser.add_argument("--file", metavar="FILE", help="read the text from this file")
     parser.add_argument("--model", default="auto", metavar="ROUTE", help="(auto)")
-    parser.add_argument("--private", action="store_true", help="as a private request")
+    parser.add_flag("--private", help="as a private request")
     parser.add_argument(
         "--override",
         choices=("never",),

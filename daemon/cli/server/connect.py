@@ -79,13 +79,9 @@ def _parser() -> CommandParser:
     how.add_argument("--write", action="store_true", help="write without asking")
     how.add_argument("--print", action="store_true", help="print the settings only")
     how.add_argument("--remove", action="store_true", help="remove what was written")
-    parser.add_argument(
-        "--check", action="store_true", help="send the requests that the program would send"
-    )
+    parser.add_flag("--check", help="send the requests that the program would send")
     parser.add_argument("--model", metavar="MODEL", help="the model for the program")
-    parser.add_argument(
-        "--key", action="store_true", help="create a key for it, and write it into the settings"
-    )
+    parser.add_flag("--key", help="create a key for it, and write it into the settings")
     return parser
 
 

@@ -34,9 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         "wrong. It changes nothing, and nothing leaves the machine.",
         examples=EXAMPLES,
     )
-    parser.add_argument(
-        "--anew", action="store_true", help="repeat measurements instead of using stored ones"
-    )
+    parser.add_flag("--anew", help="repeat measurements instead of using stored ones")
     parser.add_argument(
         "--bundle",
         nargs="?",
@@ -44,9 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         metavar="FILE",
         help='write a report without content into a file; "-" prints it',
     )
-    parser.add_argument(
-        "--with-models", action="store_true", help="name models of your own in the report"
-    )
+    parser.add_flag("--with-models", help="name models of your own in the report")
     options = parser.parse_args(arguments)
     from ...doctor.diagnose import diagnose
     from ...doctor.read_system_state import find_daemon, read_system_state

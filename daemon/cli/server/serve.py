@@ -43,9 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         default=None,
         help="download nothing, connect to no provider",
     )
-    parser.add_argument(
-        "--tcp-optional", action="store_true", help="if the port is in use, do without TCP"
-    )
+    parser.add_flag("--tcp-optional", help="if the port is in use, do without TCP")
     options = parser.parse_args(arguments)
     config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
 

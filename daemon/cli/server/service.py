@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -31,24 +32,35 @@ def main(arguments: Sequence[str]) -> int:
         examples=EXAMPLES,
     )
     parser.add_argument("action", choices=["install", "uninstall", "status"])
-    parser.add_argument("--dry-run", action="store_true", help="print the files; change nothing")
-    parser.add_argument(
-        "--no-start",
-        action="store_true",
-        help="only write or remove files; do not start or stop anything",
-    )
+    parser.add_flag("--dry-run", help="print the files; change nothing")
+    parser.add_flag("--no-start", help="only write or remove files; do not start or stop anything")
     options = parser.parse_args(arguments)
     config = load_config(os.environ)
-    from ...service.install_service import service_system
-
-    system = service_system(config, os.environ)
+    system = _service_manager(config)
     actions = {"install": _install, "uninstall": _uninstall, "status": _status}
     return actions[options.action](system, config, options)
 
 
+def _service_manager(config: Config) -> ServiceManager:
+    """Return the service manager of this platform."""
+    from ...service.service_manager import launch_of
+
+    launch = launch_of(config, os.environ)
+    if sys.platform == "win32":
+        from ...service.windows_task import WindowsTask
+
+        return WindowsTask(launch, os.environ)
+    if sys.platform == "darwin":
+        from ...service.launchd import LaunchdService
+
+        return LaunchdService(launch, os.environ)
+    from ...service.systemd import SystemdService
+
+    return SystemdService(launch, os.environ)
+
+
 def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
-    from ...service.install_service import write_files
-    from ...service.launch_command import ignored_variables
+    from ...service.service_manager import ignored_variables
 
     if options.dry_run:
         return _show(system, options)
@@ -56,7 +68,7 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
         raise CommandError(
             f"{trouble} Nothing was changed.", "`--no-start` only writes the files, for later."
         )
-    written = write_files(system)
+    written = system.write_files()
     started = False
     if not options.no_start:
         if written:
@@ -90,9 +102,7 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
 
 
 def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> int:
-    from ...service.install_service import file_status, remove_files
-
-    there = [file.path for file in system.files() if file_status(file).exists]
+    there = [file.path for file in system.files() if file.status().exists]
     if options.dry_run:
         for path in there:
             print_text(f"Would remove {path}")
@@ -101,7 +111,7 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
     if there and not options.no_start and not system.trouble():
         system.stop()
         stopped = True
-    removed = remove_files(system)
+    removed = system.remove_files()
     kept = [config.paths.config, config.paths.models, config.paths.state, config.paths.chats]
     if options.json:
         report = {"system": system.name, "removed": removed, "stopped": stopped}
@@ -121,9 +131,7 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
 
 def _status(system: ServiceManager, config: Config, options: Namespace) -> int:
     """Return 0 if it is installed with the current files, else 1."""
-    from ...service.install_service import status_of
-
-    status = status_of(system)
+    status = system.status()
     good = status.installed and status.current
     if options.json:
         print_json(status)

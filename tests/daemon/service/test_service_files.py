@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 
 from ingle.daemon.main import main
-from ingle.daemon.service.install_service import remove_files, status_of, write_files
-from ingle.daemon.service.launch_command import LaunchCommand, launch_of
 from ingle.daemon.service.launchd import LaunchdService
-from ingle.daemon.service.service_manager import ServiceFailed
+from ingle.daemon.service.service_manager import LaunchCommand, ServiceFailed, launch_of
 from ingle.daemon.service.systemd import SystemdService, service_unit, socket_unit
 from ingle.daemon.service.windows_task import WindowsTask
 from ingle.daemon.settings.config import Config, load_config
@@ -95,7 +93,7 @@ def test_models_to_preload_start_the_service_at_login(launch: LaunchCommand) -> 
 
 
 def test_the_agent_is_a_property_list(launch: LaunchCommand) -> None:
-    (file,) = LaunchdService(launch, 501, Programs()).files()
+    (file,) = LaunchdService(launch, {}, Programs()).files()
     agent = plistlib.loads(file.content)
     assert agent["ProgramArguments"] == list(launch.command)
     assert agent["EnvironmentVariables"] == launch.environment
@@ -121,22 +119,22 @@ def test_the_task_is_xml_and_keeps_odd_names(launch: LaunchCommand) -> None:
 def test_installing_twice_changes_nothing(launch: LaunchCommand) -> None:
     programs = Programs()
     system = SystemdService(launch, os.environ, programs)
-    assert len(write_files(system)) == 2
-    assert write_files(system) == []
+    assert len(system.write_files()) == 2
+    assert system.write_files() == []
     system.start()
     assert programs.ran == [
         "systemctl --user daemon-reload",
         "systemctl --user enable ingle.socket ingle.service",
         "systemctl --user restart ingle.socket",
     ]
-    status = status_of(system)
+    status = system.status()
     assert (status.installed, status.current, status.state.enabled) == (True, True, True)
-    (system.folder / "ingle.service").write_text("mine")
-    assert not status_of(system).current
-    assert write_files(system) == [str(system.folder / "ingle.service")]
-    assert len(remove_files(system)) == 2
-    assert remove_files(system) == []
-    assert not status_of(system).installed
+    system.files()[1].path.write_text("mine")
+    assert not system.status().current
+    assert system.write_files() == [str(system.files()[1].path)]
+    assert len(system.remove_files()) == 2
+    assert system.remove_files() == []
+    assert not system.status().installed
 
 
 def test_a_system_that_refuses_is_quoted(launch: LaunchCommand) -> None:
