@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from compaction_cases.chat_maker import Fact
 from compaction_cases.grading import abstains, says
 from ingle.daemon.client.async_client import AsyncDaemonClient
-from ingle.daemon.client.generation_stream import Generation
+from ingle.daemon.client.generation_stream import GenerationFollower
 from ingle.daemon.client.generation_types import (
     DeltaEvent,
     FinishedEvent,
     GenerationStarted,
-    TokenCounts,
+    PromptTokenCounts,
 )
 
 QUESTION = "Question about what I told you earlier: {ask} Answer in a few words."
@@ -93,7 +93,7 @@ class Prober:
         text: list[str] = []
         first: float | None = None
         finished: FinishedEvent | None = None
-        generation = Generation(self._client, created.id, created.model)
+        generation = GenerationFollower(self._client, created.id, created.model)
         async with aclosing(generation.events()) as events:
             async for event in events:
                 if isinstance(event, DeltaEvent):
@@ -111,7 +111,9 @@ class Prober:
     async def size(self, messages: Messages) -> int:
         """The tokens of the prompt, as the model's template and tokenizer make it."""
         body = {"model": self._model, "messages": messages}
-        return (await self._client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)).total
+        return (
+            await self._client.request(PromptTokenCounts, "POST", "/ingle/v1/tokens", body)
+        ).total
 
     async def score(self, view: Messages, facts: Sequence[Fact], after_round: int) -> Score:
         """Ask for every fact; late corrections count once they were stated."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from ..terminal.terminal_output import format_bytes, format_seconds, strip_control_characters
 
 if TYPE_CHECKING:
-    from ..client.model_types import PullProgress
+    from ..client.model_types import DownloadProgress
 
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines."""
@@ -41,7 +41,7 @@ class ProgressReport:
     def __exit__(self, *_: object) -> None:
         self.erase()
 
-    def show(self, progress: PullProgress) -> None:
+    def show(self, progress: DownloadProgress) -> None:
         """Show the progress of a pull."""
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
@@ -91,7 +91,7 @@ class ProgressReport:
         return "━" if utf8 else "="
 
 
-def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str:
+def progress_bar(progress: DownloadProgress, columns: int, fill: str = "━") -> str:
     """Return name, bar, share, size, speed and time left in `columns` cells; what does not fit is
     left out.
     """
@@ -111,7 +111,7 @@ def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str
     return f"{name}  {fill * done}{' ' * (room - done)}  {text}"
 
 
-def progress_line(progress: PullProgress) -> str:
+def progress_line(progress: DownloadProgress) -> str:
     """Return the same as one plain line for logs."""
     total = progress.total
     facts = _facts(progress)
@@ -121,7 +121,7 @@ def progress_line(progress: PullProgress) -> str:
     return f"{text}, {', '.join(facts)}" if facts else text
 
 
-def _facts(progress: PullProgress) -> list[str]:
+def _facts(progress: DownloadProgress) -> list[str]:
     """Return the facts, most important first."""
     received, total, eta = progress.received, progress.total, progress.eta
     facts: list[str] = []

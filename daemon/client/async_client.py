@@ -15,8 +15,8 @@ import msgspec
 
 from .client_errors import ConnectionLost, DaemonError, DaemonUnreachable
 from .error_types import read_error
-from .generation_types import TokenCounts
-from .model_types import LoadedModel, ModelEntries, ModelEntry, PullProgress, Unloaded
+from .generation_types import PromptTokenCounts
+from .model_types import DownloadProgress, LoadedModel, ModelEntries, ModelEntry, Unloaded
 from .routing_types import Explanation, LedgerTotals, RoutingState
 from .sse_parser import ServerSentEvent, ServerSentEventParser
 
@@ -100,20 +100,20 @@ class AsyncDaemonClient:
         done = await self.request(Unloaded, "POST", "/ingle/v1/unload", {"model": model})
         return bool(done.unloaded)
 
-    async def pull(self, model: str, on_progress: Callable[[PullProgress], None]) -> ModelEntry:
+    async def pull(self, model: str, on_progress: Callable[[DownloadProgress], None]) -> ModelEntry:
         """Download a model, or join its download; cancelling this leaves the download running."""
         stream = self.events("/ingle/v1/pull", method="POST", body={"model": model})
         async with aclosing(stream) as events:
             async for event in events:
                 if event.event == "progress":
-                    on_progress(self.decode_event(event, PullProgress))
+                    on_progress(self.decode_event(event, DownloadProgress))
                 elif event.event in ("done", "error"):
                     return self.decode_event(event, ModelEntry)
         raise ConnectionLost("The daemon ended the download's stream too early.")
 
-    async def count_tokens(self, body: Mapping[str, object], **options: Any) -> TokenCounts:
+    async def count_tokens(self, body: Mapping[str, object], **options: Any) -> PromptTokenCounts:
         """The tokens of a conversation, message by message."""
-        return await self.request(TokenCounts, "POST", "/ingle/v1/tokens", body, **options)
+        return await self.request(PromptTokenCounts, "POST", "/ingle/v1/tokens", body, **options)
 
     async def routing(self) -> RoutingState:
         """The routing policy in force, with its providers and routes."""

@@ -34,8 +34,8 @@ _EVENTS: dict[str, type[GenerationEvent]] = {
 }
 
 
-class Generation:
-    """A generation in the daemon, which continues there even if no client follows it."""
+class GenerationFollower:
+    """Follows a generation in the daemon, which continues even if no client follows it."""
 
     def __init__(self, client: AsyncDaemonClient, generation_id: str, model: str) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class Generation:
     @classmethod
     async def start(
         cls, client: AsyncDaemonClient, body: Mapping[str, object], generation_id: str | None = None
-    ) -> Generation:
+    ) -> GenerationFollower:
         """Request a generation; raises `ClientError`.
 
         With an id of `new_generation_id` it is found even if the daemon's reply was lost.
@@ -112,7 +112,7 @@ class Generation:
 
 
 def new_generation_id() -> str:
-    """A random id that cannot be guessed."""
+    """Return a random id with 96 bits of entropy."""
     return f"gen-{secrets.token_hex(12)}"
 
 

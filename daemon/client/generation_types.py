@@ -110,7 +110,7 @@ GenerationEvent = (
 """The events that a client without tools can receive."""
 
 
-class TokenCounts(Answer, frozen=True):
+class PromptTokenCounts(Answer, frozen=True):
     """Tokens of the whole prompt, and of each message with the template's text around it.
 
     `rest` belongs to no message: what the template puts before the first one, and the start of

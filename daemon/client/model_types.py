@@ -24,7 +24,7 @@ class ModelState(StrEnum):
     FAILED = "failed"
 
 
-class MemoryNeeds(Answer, frozen=True):
+class MemoryBytes(Answer, frozen=True):
     """Bytes of the machine's memory and of the GPU's; free memory can be negative.
 
     If a machine has several GPUs, `gpu` is the one that models are loaded on.
@@ -41,8 +41,8 @@ class ModelMemory(Answer, frozen=True):
     driver does not report it.
     """
 
-    predicted: MemoryNeeds = MemoryNeeds()
-    measured: MemoryNeeds = MemoryNeeds()
+    predicted: MemoryBytes = MemoryBytes()
+    measured: MemoryBytes = MemoryBytes()
     mapped: int = 0
 
 
@@ -153,7 +153,7 @@ class ModelEntry(Answer, frozen=True, kw_only=True):
         return self.task == "generate"
 
 
-class UnusableModel(Answer, frozen=True):
+class UnusableEntry(Answer, frozen=True):
     """A model of another program that ingle cannot run, and why."""
 
     name: str
@@ -162,7 +162,7 @@ class UnusableModel(Answer, frozen=True):
     reason: str = ""
 
 
-class PullProgress(Answer, frozen=True, kw_only=True):
+class DownloadProgress(Answer, frozen=True, kw_only=True):
     """Progress of a download: bytes received and in total, bytes per second, seconds left.
 
     `status` is a word or two for people; `source` is empty before one was chosen.
@@ -185,9 +185,9 @@ class ModelEntries(Answer, frozen=True):
     """
 
     models: list[ModelEntry]
-    pulls: list[PullProgress] = []
+    pulls: list[DownloadProgress] = []
     disk_free: int = 0
-    unusable: list[UnusableModel] = []
+    unusable: list[UnusableEntry] = []
 
 
 class MemoryShare(Answer, frozen=True, kw_only=True):
@@ -228,8 +228,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     longest_context: int = 0
     host: MemoryShare = MemoryShare()
     gpu: MemoryShare = MemoryShare()
-    needs: MemoryNeeds = MemoryNeeds()
-    available: MemoryNeeds = MemoryNeeds()
+    needs: MemoryBytes = MemoryBytes()
+    available: MemoryBytes = MemoryBytes()
     fetched: int = 0
 
 

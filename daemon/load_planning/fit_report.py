@@ -12,8 +12,7 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.model_reference import HubReference, parse_reference
 
-from ..client.model_types import FitReport, MemoryShare
-from ..client.model_types import MemoryNeeds as WireMemoryNeeds
+from ..client.model_types import FitReport, MemoryBytes, MemoryShare
 from ..services import Services
 from .load_planner import LoadOptions
 
@@ -52,8 +51,8 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         longest_context=_longest(report.trained_context, select, available),
         host=msgspec.convert(placement.estimate.host, MemoryShare, from_attributes=True),
         gpu=msgspec.convert(placement.estimate.gpu, MemoryShare, from_attributes=True),
-        needs=WireMemoryNeeds(placement.needs.host, placement.needs.gpu),
-        available=WireMemoryNeeds(available.host, available.gpu),
+        needs=MemoryBytes(placement.needs.host, placement.needs.gpu),
+        available=MemoryBytes(available.host, available.gpu),
     )
 
 

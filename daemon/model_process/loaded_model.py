@@ -6,7 +6,7 @@ import time
 
 from ingle.backends.base.model_info import Gauges, ModelInfo
 
-from ..client.model_types import LoadedModel, MemoryNeeds, ModelMemory
+from ..client.model_types import LoadedModel, MemoryBytes, ModelMemory
 from ..machine.memory_reader import ProcessMemory
 from .model_run import ModelRun, ModelState
 
@@ -37,8 +37,8 @@ def loaded_model(run: ModelRun) -> LoadedModel:
         restored_tokens=gauges.restored_tokens_total,
         rss=process.resident,
         memory=ModelMemory(
-            MemoryNeeds(run.needs.host, run.needs.gpu),
-            MemoryNeeds(process.private, run.gpu_bytes),
+            MemoryBytes(run.needs.host, run.needs.gpu),
+            MemoryBytes(process.private, run.gpu_bytes),
             process.resident - process.private,
         ),
         quantize=run.spec.quantize if run.spec else "none",

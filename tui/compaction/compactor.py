@@ -12,7 +12,7 @@ import msgspec
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.generation_stream import Generation, new_generation_id
+from ingle.daemon.client.generation_stream import GenerationFollower, new_generation_id
 from ingle.daemon.client.generation_types import (
     DeltaEvent,
     FinishedEvent,
@@ -84,7 +84,7 @@ class Compactor:
         self._batch = batch
         self._chain = chat.compaction_chain() if chain is None else list(chain)
         self._changed = changed
-        self._generation: Generation | None = None
+        self._generation: GenerationFollower | None = None
         self.progress = CompactionProgress()
         self.exact = True
 
@@ -173,11 +173,11 @@ class Compactor:
             body["priority"] = "batch"
         # Named in advance, so that cancelling works before the daemon replies.
         name = new_generation_id()
-        self._generation = Generation(self._client, name, self._model or "")
-        self._generation = await Generation.start(self._client, body, name)
+        self._generation = GenerationFollower(self._client, name, self._model or "")
+        self._generation = await GenerationFollower.start(self._client, body, name)
         return await self._follow(self._generation)
 
-    async def _follow(self, generation: Generation) -> tuple[str, str]:
+    async def _follow(self, generation: GenerationFollower) -> tuple[str, str]:
         text: list[str] = []
         reason = ""
         async with aclosing(generation.events()) as events:

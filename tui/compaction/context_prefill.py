@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.generation_stream import Generation
+from ingle.daemon.client.generation_stream import GenerationFollower
 
 from ..chats.chat import Chat
 from ..chats.turn_request import TurnRequest
@@ -31,10 +31,10 @@ async def warm_up(client: AsyncDaemonClient, chat: Chat, model: str | None) -> N
 
 async def begin_warm_up(
     client: AsyncDaemonClient, chat: Chat, model: str | None
-) -> Generation | None:
+) -> GenerationFollower | None:
     """Start the prefill in the daemon without waiting; return None if that fails."""
     request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
     try:
-        return await Generation.start(client, request.body())
+        return await GenerationFollower.start(client, request.body())
     except ClientError:
         return None

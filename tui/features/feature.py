@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import PullProgress
+from ingle.daemon.client.model_types import DownloadProgress
 
 if TYPE_CHECKING:
     from ..chats.message import QueuedPrompt
@@ -73,7 +73,7 @@ class Feature:
     def on_link(self, address: str) -> None:
         """An address in the transcript is to be opened."""
 
-    def on_pull_moved(self, progress: PullProgress) -> None:
+    def on_pull_moved(self, progress: DownloadProgress) -> None:
         """A download progressed or ended; it may be another client's."""
 
     def on_turn_started(self, turn: Turn) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.generation_types import TokenCounts
+from ingle.daemon.client.generation_types import PromptTokenCounts
 
 from ..chats.chat import Chat
 from ..chats.context_view import view_entries
@@ -30,7 +30,9 @@ class TokenCountCache:
         self._known: dict[_Key, int] = {}
         self._measured: dict[str, tuple[int, int]] = {}
 
-    def note(self, model: str, messages: Sequence[RequestMessage], counts: TokenCounts) -> None:
+    def note(
+        self, model: str, messages: Sequence[RequestMessage], counts: PromptTokenCounts
+    ) -> None:
         """Store the daemon's counts for these messages; raises `ValueError` for a mismatch."""
         for message, tokens in zip(messages, counts.messages, strict=True):
             key = _key(model, message)

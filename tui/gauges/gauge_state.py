@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import LoadedModel, ModelEntry, PullProgress
+from ingle.daemon.client.model_types import DownloadProgress, LoadedModel, ModelEntry
 
 from ..chats.message import MessageFacts
 from ..text import number_format
@@ -55,7 +55,7 @@ class GaugeState(msgspec.Struct):
     routes: tuple[RouteRow, ...] = ()
     cloud: int = 0
     models: list[ModelEntry] = msgspec.field(default_factory=list[ModelEntry])
-    pulls: dict[str, PullProgress] = msgspec.field(default_factory=dict[str, PullProgress])
+    pulls: dict[str, DownloadProgress] = msgspec.field(default_factory=dict[str, DownloadProgress])
     title_of: Callable[[str], str | None] = _unknown_title
     meter: SpeedMeter = msgspec.field(default_factory=SpeedMeter)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
-from ingle.daemon.client.model_types import ModelEntry, PullProgress
+from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
 from ..text import number_format
 
@@ -95,7 +95,7 @@ class PlainModels:
             self._session.output.line(f"/model {entry.name} goes over to it.")
         return True
 
-    def _show_pull(self, progress: PullProgress) -> None:
+    def _show_pull(self, progress: DownloadProgress) -> None:
         parts = [f"Downloading {progress.model}"]
         if progress.total:
             parts.append(number_format.percent(progress.received / progress.total))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import LoadedModel, ModelEntry, PullProgress
+from ingle.daemon.client.model_types import DownloadProgress, LoadedModel, ModelEntry
 
 ENDED = frozenset({"done", "failed"})
 """The states of a download that is over."""
@@ -61,4 +61,4 @@ class HistoryStatusChanged(Message):
 class PullMoved(Message):
     """A download progressed or ended."""
 
-    progress: PullProgress
+    progress: DownloadProgress

@@ -13,7 +13,7 @@ from textual.message import Message
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import LoadedModel, PullProgress
+from ingle.daemon.client.model_types import DownloadProgress, LoadedModel
 from ingle.daemon.client.sse_parser import ServerSentEvent
 
 from ..text.terminal_safe_text import clean
@@ -138,7 +138,7 @@ class DaemonLink:
         elif event.event == "pages":
             self._post(PagesMoved(self._client.decode_event(event, PagesEvent)))
         elif event.event == "pull":
-            self._post(PullMoved(self._client.decode_event(event, PullProgress)))
+            self._post(PullMoved(self._client.decode_event(event, DownloadProgress)))
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""

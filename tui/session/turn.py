@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.generation_stream import Generation, new_generation_id
+from ingle.daemon.client.generation_stream import GenerationFollower, new_generation_id
 from ingle.daemon.client.generation_types import (
     DeltaEvent,
     FinishedEvent,
@@ -68,7 +68,7 @@ class Turn:
         self._client = client
         self._history = history
         self._changed = changed
-        self._generation: Generation | None = None
+        self._generation: GenerationFollower | None = None
         self._asked_at: float | None = None
         self._first_at: float | None = None
         self._samples: list[tuple[float, int]] = []
@@ -126,7 +126,7 @@ class Turn:
         chosen = new_generation_id()
         self._name(chosen)
         try:
-            generation = await Generation.start(self._client, request.body(), chosen)
+            generation = await GenerationFollower.start(self._client, request.body(), chosen)
             if self.ending is not None:
                 await generation.cancel()
                 return
@@ -149,7 +149,7 @@ class Turn:
         assert self.message.generation is not None
         self._skip = len(self.message.content) - given[0]
         self._skip_thoughts = len(self.message.reasoning) - given[1]
-        generation = Generation(self._client, self.message.generation, self.message.model)
+        generation = GenerationFollower(self._client, self.message.generation, self.message.model)
         try:
             await self._follow(generation)
         except ClientError as error:
@@ -157,7 +157,7 @@ class Turn:
                 lost = error.code == "generation_not_found"
                 self._end("interrupted" if lost else "failed", None if lost else error)
 
-    async def _follow(self, generation: Generation) -> None:
+    async def _follow(self, generation: GenerationFollower) -> None:
         self._generation = generation
         async with aclosing(generation.events()) as events:
             async for event in events:

@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ingle.daemon.client.model_types import PullProgress
+from ingle.daemon.client.model_types import DownloadProgress
 
 from ..text import number_format
 from ..text.terminal_safe_text import clean
@@ -18,10 +18,10 @@ WORDS = {"resolving": "looking for it", "verifying": "checking that it arrived w
 class PullBar(Widget):
     """One line above the composer, hidden while nothing is fetched; `others` are fetched too."""
 
-    progress: reactive[PullProgress | None] = reactive[PullProgress | None](None)
+    progress: reactive[DownloadProgress | None] = reactive[DownloadProgress | None](None)
     others: reactive[int] = reactive(0)
 
-    def watch_progress(self, progress: PullProgress | None) -> None:
+    def watch_progress(self, progress: DownloadProgress | None) -> None:
         """Show only while there is something to tell."""
         self.display = progress is not None
 
@@ -42,7 +42,7 @@ class PullBar(Widget):
         full, empty = number_format.bar(progress.received / progress.total, min(40, room))
         return Content.assemble(name, (full, "$primary"), (empty, "$edge"), "  ", facts)
 
-    def _facts(self, progress: PullProgress) -> str:
+    def _facts(self, progress: DownloadProgress) -> str:
         if progress.status != "downloading":
             return f"{WORDS.get(progress.status, clean(progress.status))} …"
         parts: list[str] = []

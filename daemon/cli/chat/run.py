@@ -63,7 +63,7 @@ def _answer(options: Namespace, config: Config, model: str | None, prompt: str) 
     client = ensure_daemon(config)
     request = _request(options, sendable_reference(model or config.default_model), prompt)
     load = given(options, *LOAD_OPTIONS)
-    writer = AnswerWriter(silent=options.json)
+    writer = OutputWriter(silent=options.json)
     try:
         answer = _generate_with_pull(client, request, load, writer)
     finally:
@@ -80,7 +80,7 @@ def _answer(options: Namespace, config: Config, model: str | None, prompt: str) 
     return 0
 
 
-class AnswerWriter:
+class OutputWriter:
     """Streams an answer to standard output, without control characters if that is a terminal."""
 
     def __init__(self, *, silent: bool) -> None:
@@ -236,7 +236,7 @@ class StreamedAnswer:
 
 
 def _generate_with_pull(
-    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: AnswerWriter
+    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: OutputWriter
 ) -> StreamedAnswer:
     """Generate; a model that is only in the catalog is pulled first."""
     try:
@@ -266,7 +266,7 @@ def _generate_with_pull(
 
 
 def _load_and_generate(
-    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: AnswerWriter
+    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: OutputWriter
 ) -> StreamedAnswer:
     """Load with the requested options first, and generate.
 

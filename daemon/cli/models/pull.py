@@ -57,7 +57,7 @@ def pull(client: DaemonClient, model: str, *, as_json: bool = False) -> ModelEnt
 
     Raises `CommandError`; Ctrl-C stops the download, whose partial file is kept.
     """
-    from ...client.model_types import ModelEntry, PullProgress
+    from ...client.model_types import DownloadProgress, ModelEntry
     from ...client.sync_client import read_event
 
     report = ProgressReport()
@@ -66,7 +66,7 @@ def pull(client: DaemonClient, model: str, *, as_json: bool = False) -> ModelEnt
             if as_json:
                 _print_event(event)
             elif event.event == "progress":
-                report.show(read_event(event, PullProgress))
+                report.show(read_event(event, DownloadProgress))
             if event.event == "done":
                 entry = read_event(event, ModelEntry)
                 report.close()

@@ -21,7 +21,7 @@ from ..daemon_launcher import running_daemon
 
 if TYPE_CHECKING:
     from ...client.daemon_types import DeviceGauges, Status
-    from ...client.model_types import LoadedModel, MemoryNeeds
+    from ...client.model_types import LoadedModel, MemoryBytes
 
 HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
 _INDENT = 11
@@ -181,7 +181,7 @@ def _held(model: LoadedModel) -> int:
     return _total(memory.measured) + memory.mapped
 
 
-def _total(needs: MemoryNeeds) -> int:
+def _total(needs: MemoryBytes) -> int:
     return needs.host + needs.gpu
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...client.daemon_types import GaugesEvent, PagesEvent, ShuttingDownNotice, Status
-from ...client.model_types import LoadedModel, PullProgress
+from ...client.model_types import DownloadProgress, LoadedModel
 from ...doctor.diagnose import DoctorReport, diagnose
 from ...doctor.system_state import DaemonState
 from ...http.json_response import JSONResponse
@@ -25,7 +25,7 @@ from ...http.sse_writer import EventStream, EventWriter, encode_event
 from .native_api import NATIVE_STREAM, NativeApi, native_route
 
 HUB_EVENTS = StreamSpec(
-    {"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress, "pages": PagesEvent}
+    {"gauges": GaugesEvent, "model": LoadedModel, "pull": DownloadProgress, "pages": PagesEvent}
 )
 PAGES_PARAMETER = Parameter("pages", "query", str, "Also send the KV cache pages of this model.")
 DEVICES_TIMEOUT = 2.0

@@ -24,9 +24,9 @@ from ...client.generation_types import (
     FinishedEvent,
     GenerationStarted,
     LoadingEvent,
+    PromptTokenCounts,
     RouteTaken,
     StartedEvent,
-    TokenCounts,
     ToolCallEvent,
 )
 from ...errors import Conflict, InvalidBody
@@ -128,7 +128,7 @@ class GenerationsApi(NativeApi):
         "/ingle/v1/tokens",
         access=INFERENCE,
         request=TokensRequest,
-        response=TokenCounts,
+        response=PromptTokenCounts,
         errors=(404, 409, 413, 422, 429, 500, 503, 507),
     )
     async def count(self, request: Request) -> Response:
@@ -136,7 +136,7 @@ class GenerationsApi(NativeApi):
         body = await read_json(request, TokensRequest)
         return JSONResponse(await run_until_disconnect(request.receive, self._count(body)))
 
-    async def _count(self, body: TokensRequest) -> TokenCounts:
+    async def _count(self, body: TokensRequest) -> PromptTokenCounts:
         services = self._services
         reference = body.model or services.config.default_model
         asked = TokenizeRequest(
@@ -155,7 +155,7 @@ class GenerationsApi(NativeApi):
         async with services.manager.lease(reference) as lease:
             found = await lease.backend.tokenize(asked)
             counts, rest = found.message_tokens, found.rest_tokens
-            return TokenCounts(sum(counts) + rest, counts, rest, lease.info.context)
+            return PromptTokenCounts(sum(counts) + rest, counts, rest, lease.info.context)
 
     def _generation(self, request: Request) -> Generation:
         return self._services.generations.get(request.path_params["id"])

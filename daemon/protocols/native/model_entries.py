@@ -12,7 +12,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_removal import RemovalReport
 
-from ...client.model_types import ModelEntries, ModelEntry, PullProgress, Removed, UnusableModel
+from ...client.model_types import DownloadProgress, ModelEntries, ModelEntry, Removed, UnusableEntry
 from ...model_process.loaded_model import quarantine_left
 from ...services import Services
 
@@ -33,10 +33,12 @@ def list_entries(services: Services) -> ModelEntries:
                 for entry in offered
             ),
         ],
-        pulls=msgspec.convert(services.pulls.progress(), list[PullProgress], from_attributes=True),
+        pulls=msgspec.convert(
+            services.pulls.progress(), list[DownloadProgress], from_attributes=True
+        ),
         disk_free=_disk_free(services),
         unusable=msgspec.convert(
-            services.store.unusable(), list[UnusableModel], from_attributes=True
+            services.store.unusable(), list[UnusableEntry], from_attributes=True
         ),
     )
 

@@ -16,11 +16,11 @@ from ingle.models.store.model_copies import ModelCopier
 from ...access.permission import current_permission
 from ...client.generation_types import ErrorEvent
 from ...client.model_types import (
+    DownloadProgress,
     LoadedModel,
     ModelEntries,
     ModelEntry,
     PullCancelling,
-    PullProgress,
     Removed,
     Unloaded,
 )
@@ -192,7 +192,7 @@ class NativeModelsApi(NativeApi):
         "/ingle/v1/pull",
         access=MODELS,
         request=ModelRequest,
-        stream=StreamSpec({"progress": PullProgress, "done": ModelEntry, "error": ErrorEvent}),
+        stream=StreamSpec({"progress": DownloadProgress, "done": ModelEntry, "error": ErrorEvent}),
         errors=(413, 503),
     )
     async def pull(self, request: Request) -> Response:

@@ -13,12 +13,12 @@ from ingle.daemon.cli.progress_report import (
     progress_bar,
     progress_line,
 )
-from ingle.daemon.client.model_types import PullProgress
+from ingle.daemon.client.model_types import DownloadProgress
 
 
 @pytest.fixture
-def progress() -> PullProgress:
-    return PullProgress(
+def progress() -> DownloadProgress:
+    return DownloadProgress(
         model="smollm2:135m",
         status="downloading",
         source="hub",
@@ -38,31 +38,31 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bar_shows_everything(progress: PullProgress) -> None:
+def test_bar_shows_everything(progress: DownloadProgress) -> None:
     bar = progress_bar(progress, 80)
     assert bar.startswith("smollm2:135m  ━━━━")
     assert bar.endswith(" 43%  42.1 MB of 98.4 MB  12.3 MB/s  4.6 s left")
     assert len(bar) <= 80
 
 
-def test_bar_fits_every_width(progress: PullProgress) -> None:
+def test_bar_fits_every_width(progress: DownloadProgress) -> None:
     for columns in range(1, 200):
         assert len(progress_bar(progress, columns)) <= columns
     assert "43%" in progress_bar(progress, 24)
 
 
-def test_more_than_promised_is_no_more_than_all(progress: PullProgress) -> None:
+def test_more_than_promised_is_no_more_than_all(progress: DownloadProgress) -> None:
     progress = replace(progress, received=2 * 98_362_432)
     assert "100%" in progress_bar(progress, 80)
 
 
-def test_unknown_total(progress: PullProgress) -> None:
+def test_unknown_total(progress: DownloadProgress) -> None:
     progress = replace(progress, total=None, eta=None)
     assert progress_bar(progress, 80) == "smollm2:135m  downloading  42.1 MB  12.3 MB/s"
     assert progress_line(progress) == "smollm2:135m: downloading, 42.1 MB, 12.3 MB/s"
 
 
-def test_terminal_rewrites_one_line(progress: PullProgress) -> None:
+def test_terminal_rewrites_one_line(progress: DownloadProgress) -> None:
     stream = Terminal()
     report = ProgressReport(stream)
     report.show(progress)
@@ -83,7 +83,7 @@ def test_terminal_line_can_be_taken_back() -> None:
     assert stream.getvalue() == "\rLoading m[2J 40%\x1b[K\r\x1b[K"
 
 
-def test_log_gets_a_line_now_and_then(progress: PullProgress) -> None:
+def test_log_gets_a_line_now_and_then(progress: DownloadProgress) -> None:
     now = [0.0]
     stream = io.StringIO()
     report = ProgressReport(stream, clock=lambda: now[0])
@@ -99,7 +99,7 @@ def test_log_gets_a_line_now_and_then(progress: PullProgress) -> None:
     assert "\r" not in stream.getvalue()
 
 
-def test_bar_has_an_ascii_form(progress: PullProgress) -> None:
+def test_bar_has_an_ascii_form(progress: DownloadProgress) -> None:
     class Latin(Terminal):
         encoding = "latin-1"
 

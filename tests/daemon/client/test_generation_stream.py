@@ -6,7 +6,7 @@ import pytest
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import DaemonError, DaemonUnreachable
-from ingle.daemon.client.generation_stream import Generation, new_generation_id
+from ingle.daemon.client.generation_stream import GenerationFollower, new_generation_id
 from ingle.daemon.client.generation_types import DeltaEvent, FinishedEvent, StartedEvent
 from ingle.tui.chats.turn_request import TurnRequest
 
@@ -26,7 +26,7 @@ async def test_every_event_comes_once_wherever_the_stream_breaks(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon, drop_after: int | None
 ) -> None:
     fake_daemon.script("a", "b", "c", drop_after=drop_after)
-    generation = await Generation.start(client, PROMPT.body())
+    generation = await GenerationFollower.start(client, PROMPT.body())
     events = [event async for event in generation.events()]
     assert isinstance(events[0], StartedEvent)
     assert [event.text for event in events if isinstance(event, DeltaEvent)] == ["a", "b", "c"]
@@ -35,7 +35,7 @@ async def test_every_event_comes_once_wherever_the_stream_breaks(
 
 
 async def test_attempts_are_bounded(client: AsyncDaemonClient, fake_daemon: FakeDaemon) -> None:
-    generation = await Generation.start(client, PROMPT.body())
+    generation = await GenerationFollower.start(client, PROMPT.body())
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
         _ = [event async for event in generation.events()]
@@ -44,7 +44,7 @@ async def test_attempts_are_bounded(client: AsyncDaemonClient, fake_daemon: Fake
 async def test_a_generation_the_daemon_forgot_is_an_error(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
-    generation = await Generation.start(client, PROMPT.body())
+    generation = await GenerationFollower.start(client, PROMPT.body())
     fake_daemon.generations.clear()
     with pytest.raises(DaemonError, match="No such generation"):
         _ = [event async for event in generation.events()]
@@ -54,7 +54,7 @@ async def test_cancel_reaches_the_daemon(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("a", "b", gate_before=1)
-    generation = await Generation.start(client, PROMPT.body())
+    generation = await GenerationFollower.start(client, PROMPT.body())
     reason = ""
     async for event in generation.events():
         if isinstance(event, DeltaEvent):
@@ -69,7 +69,7 @@ async def test_a_reply_that_is_lost_costs_nothing(
 ) -> None:
     fake_daemon.script("a", "b", reply_lost=True)
     name = new_generation_id()
-    generation = await Generation.start(client, PROMPT.body(), name)
+    generation = await GenerationFollower.start(client, PROMPT.body(), name)
     assert generation.id == name
     events = [event async for event in generation.events()]
     assert [event.text for event in events if isinstance(event, DeltaEvent)] == ["a", "b"]
@@ -80,4 +80,4 @@ async def test_a_request_that_never_arrived_is_an_error(
 ) -> None:
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
-        await Generation.start(client, PROMPT.body(), new_generation_id())
+        await GenerationFollower.start(client, PROMPT.body(), new_generation_id())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon.client.generation_stream import Generation
+from ingle.daemon.client.generation_stream import GenerationFollower
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import QueuedPrompt
 from ingle.tui.settings.chat_folders import ChatFolders
@@ -227,7 +227,7 @@ async def test_an_answer_is_known_by_name_before_the_daemon_replies(
         asked.append(name)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Generation, "start", without_reply)
+    monkeypatch.setattr(GenerationFollower, "start", without_reply)
     async with open_chat(folders=folders) as screen:
         await screen.send("tell me")
         await screen.until(lambda: asked)

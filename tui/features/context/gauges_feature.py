@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import PullProgress
+from ingle.daemon.client.model_types import DownloadProgress
 
 from ...chats.chat import Chat
 from ...chats.context_view import request_messages
@@ -131,7 +131,7 @@ class GaugesFeature(Feature):
         )
         self._request_drawing()
 
-    def on_pull_moved(self, progress: PullProgress) -> None:
+    def on_pull_moved(self, progress: DownloadProgress) -> None:
         if progress.status in ENDED:
             self.state.pulls.pop(progress.model, None)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
-from ingle.daemon.client.model_types import ModelEntry, PullProgress
+from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
 from ...session.chat_events import ENDED
 from ..feature import Feature
@@ -24,7 +24,7 @@ class PullsFeature(Feature):
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
-        self._running: dict[str, PullProgress] = {}
+        self._running: dict[str, DownloadProgress] = {}
         self._workers: dict[str, Worker[None]] = {}
         self._hidden: set[str] = set()
         self._ended: set[str] = set()
@@ -44,7 +44,7 @@ class PullsFeature(Feature):
         if use:
             self.host.state.pulling = name
         if name not in self._workers:
-            self._running[name] = PullProgress(model=name, status="resolving")
+            self._running[name] = DownloadProgress(model=name, status="resolving")
             self._workers[name] = self.host.run_worker(self._follow(name), group="pull")
         self._show()
         self.host.show_state()
@@ -63,7 +63,7 @@ class PullsFeature(Feature):
         self.host.tell(f"The download of {name} is stopped; what arrived is kept.")
 
     async def _follow(self, name: str) -> None:
-        def moved(progress: PullProgress) -> None:
+        def moved(progress: DownloadProgress) -> None:
             nonlocal name
             if progress.model != name:  # a short name or an alias: the daemon tells the full one
                 self._rename(name, progress.model)
@@ -142,7 +142,7 @@ class PullsFeature(Feature):
         for progress in listing.pulls:
             self.on_pull_moved(progress)
 
-    def on_pull_moved(self, progress: PullProgress) -> None:
+    def on_pull_moved(self, progress: DownloadProgress) -> None:
         """See `Feature`."""
         name = progress.model
         if progress.bytes_per_second:
@@ -157,7 +157,7 @@ class PullsFeature(Feature):
             self._show()
             self.host.run_worker(self._tell_end(progress), group="pulls")
 
-    async def _tell_end(self, progress: PullProgress) -> None:
+    async def _tell_end(self, progress: DownloadProgress) -> None:
         """A download that somebody else followed is over."""
         if progress.status == "failed":
             name = progress.model
