@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -24,7 +25,6 @@ from ...text.templates.chat_template import ChatTemplate, default_template
 from ...text.tokenization.tokenizer import Tokenizer
 from ..verification.logit_comparison import Comparison, Logits, NotNumbers
 from ..verification.scorer import Scorer, chunk_size
-from .greedy_answers import Answerer
 from .messages import (
     AnswerDivergence,
     EvaluationProgress,
@@ -47,10 +47,16 @@ def evaluate(spec: EvaluationSpec, send: Send) -> EvaluationReport:
     """Run the evaluation; raises `BackendError` or `ModelError`."""
     with ExitStack() as resources:
         path, fuller_path = Path(spec.path), Path(spec.fuller_path)
-        _check_memory(path, fuller_path)
-        trained = min(_trained_context(fuller_path), _trained_context(path))
-        tokenizer = _tokenizer(fuller_path)
-        _check_vocabulary(tokenizer, path, fuller_path)
+        facts, fuller_facts = _read(path), _read(fuller_path)
+        _check_memory(facts.bytes + fuller_facts.bytes)
+        trained = min(facts.context, fuller_facts.context)
+        tokenizer = open_tokenizer(fuller_path, fuller_facts.rows)
+        different = vocabulary_difference(tokenizer, open_tokenizer(path, facts.rows))
+        if different is not None:
+            raise LoadFailed(
+                f"{path.name} cannot be compared with {fuller_path.name}: {different}.",
+                hint="Compare editions of the same model.",
+            )
         behind = spec.tokens + _SHOWN + 2
         prompts = _encode(spec, tokenizer, min(_LONGEST_PROMPT, trained - behind))
         context = max(map(len, prompts)) + behind
@@ -136,15 +142,6 @@ class _Pair:
         return raw.decode("utf-8", "replace")
 
 
-def _check_vocabulary(tokenizer: Tokenizer, path: Path, fuller_path: Path) -> None:
-    different = vocabulary_difference(tokenizer, _tokenizer(path))
-    if different is not None:
-        raise LoadFailed(
-            f"{path.name} cannot be compared with {fuller_path.name}: {different}.",
-            hint="Compare editions of the same model.",
-        )
-
-
 def _encode(spec: EvaluationSpec, tokenizer: Tokenizer, most: int) -> list[list[int]]:
     source = spec.chat_template or tokenizer.chat_template or default_template(tokenizer.has_token)
     template = None
@@ -176,27 +173,27 @@ def _prompt(
     return tokenizer.encode(text, add_special=not begins, parse_special=True)
 
 
-def _trained_context(path: Path) -> int:
-    """Return the trained context in tokens; raises `LoadFailed` for a model that does not
-    generate.
-    """
+class _ModelFacts(NamedTuple):
+    """The trained context in tokens, the rows of the vocabulary, and the bytes of the weights."""
+
+    context: int
+    rows: int
+    bytes: int
+
+
+def _read(path: Path) -> _ModelFacts:
+    """Return a model's facts; raises `ModelError`, and `LoadFailed` if it does not generate."""
     if path.is_dir():
-        return read_folder(path).config.context
+        folder = read_folder(path)
+        return _ModelFacts(folder.config.context, folder.config.vocab_size, folder.tensor_bytes)
     header = read_header(path)
     if task_of(header) is not ModelTask.GENERATE:
         raise LoadFailed(
             f"{path.name} writes no text, and so has no answers to compare.",
             hint="Choose a model that chats or completes texts.",
         )
-    return header.context or _LONGEST_TEXT
-
-
-def _tokenizer(path: Path) -> Tokenizer:
-    if path.is_dir():
-        return open_tokenizer(path, read_folder(path).config.vocab_size)
-    header = read_header(path)
     check_supported(header)
-    return open_tokenizer(path, header.vocab_size)
+    return _ModelFacts(header.context or _LONGEST_TEXT, header.vocab_size, header.tensor_bytes)
 
 
 def _open(path: Path, context: int, chunk: int) -> Scorer:
@@ -209,9 +206,8 @@ def _open(path: Path, context: int, chunk: int) -> Scorer:
     return LlamaScorer(path, context=context, chunk=chunk)
 
 
-def _check_memory(*paths: Path) -> None:
-    """Raise `LoadFailed` unless both models fit into memory at once."""
-    needed = sum(_bytes(path) for path in paths)
+def _check_memory(needed: int) -> None:
+    """Raise `OutOfMemory` unless both models fit into memory at once."""
     total = psutil.virtual_memory().total
     if needed > total:
         raise OutOfMemory(
@@ -220,12 +216,40 @@ def _check_memory(*paths: Path) -> None:
         )
 
 
-def _bytes(path: Path) -> int:
-    if path.is_dir():
-        return read_folder(path).tensor_bytes
-    return read_header(path).tensor_bytes
-
-
 def _softmax(row: Logits) -> NDArray[np.float64]:
     shifted = np.exp(row.astype(np.float64) - row.max())
     return shifted / shifted.sum()
+
+
+class Answerer:
+    """Prefills in chunks and decodes greedily; one conversation at a time."""
+
+    def __init__(self, scorer: Scorer, chunk: int) -> None:
+        self._scorer = scorer
+        self._chunk = chunk
+
+    def read(self, tokens: Sequence[int], start: int) -> Logits:
+        """Prefill all tokens and return the logits after each token from `start` on."""
+        self._scorer.begin()
+        for at in range(0, start, self._chunk):
+            self._scorer.read(tokens, at, min(at + self._chunk, start))
+        parts = [
+            self._scorer.read(tokens, at, min(at + self._chunk, len(tokens))).copy()
+            for at in range(start, len(tokens), self._chunk)
+        ]
+        return np.concatenate(parts)
+
+    def answer(
+        self, prompt: Sequence[int], tokenizer: Tokenizer, limit: int
+    ) -> tuple[list[int], Logits]:
+        """Return the greedy answer of at most `limit` tokens, and the logits at each position.
+
+        The end-of-generation token is not part of it.
+        """
+        tokens, rows = list(prompt), [self.read(prompt, len(prompt) - 1)[-1]]
+        while not tokenizer.is_eog(choice := int(rows[-1].argmax())):
+            tokens.append(choice)
+            if len(rows) == limit:
+                break
+            rows.append(self._scorer.read(tokens, len(tokens) - 1, len(tokens))[0].copy())
+        return tokens[len(prompt) :], np.stack(rows)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..child_task import ChildTask
-from .messages import EvaluationProgress, EvaluationReport, EvaluationSpec
+from .messages import EvaluationProgress, EvaluationReport
 
-_TASK = ChildTask(
+run_evaluation = ChildTask(
     "ingle.backends.jobs.evaluation.child",
     "compares the models",
     progress=EvaluationProgress,
     result=EvaluationReport,
-)
-
-
-def run_evaluation(
-    spec: EvaluationSpec, on_progress: Callable[[EvaluationProgress], None]
-) -> EvaluationReport:
-    """Evaluate in a child process; raises what `ChildTask.run` raises."""
-    return _TASK.run(spec, on_progress)
+).run
+"""Takes a `EvaluationSpec`; raises what `ChildTask.run` raises."""

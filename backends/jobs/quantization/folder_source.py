@@ -8,21 +8,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.families.family_registry import find_family
 from ingle.models.gguf.gguf_writer import PlannedTensor, encode_pair
-from ingle.models.safetensors.model_folder import NF4, ModelFolder, read_folder
+from ingle.models.safetensors.model_folder import NF4, read_folder
 from ingle.models.weights.gguf_tensor_names import permute_for_gguf
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
 from ...text.tokenization.hf_tokenizer import HFTokenizer
-from .ggml_library import Floats, GGMLLibrary, Raw
+from .ggml_library import Floats, GGMLLibrary
 from .hf_metadata import model_pairs, rope_tensors
-from .hf_vocabulary import vocabulary_pairs
-from .pre_tokenizer import find_pre_tokenizer
-from .tensor_source import files_stamp
+from .hf_vocabulary import find_pre_tokenizer, vocabulary_pairs
+from .tensor_source import TensorSource
 from .type_mixture import QuantizedShape
 
 _READ = (
@@ -34,43 +32,30 @@ _READ = (
 _FUSED = {"attn_qkv": ("attn_q", "attn_k", "attn_v"), "ffn_up": ("ffn_gate", "ffn_up")}
 
 
-class FolderSource:
+class FolderSource(TensorSource):
     """Reads one tensor at a time, with the names and row order of GGUF files."""
 
     def __init__(self, path: Path) -> None:
         """Raises what `read_folder` raises, and `UnsupportedModel`."""
-        self.path = path
-        self._folder: ModelFolder = read_folder(path)
-        if self._folder.quantization == NF4:
+        folder = read_folder(path)
+        if folder.quantization == NF4:
             raise UnsupportedModel(
                 f"{path} is quantised to NF4 already.",
                 hint="Use the edition in BF16, F16 or F32.",
             )
-        self.config: ModelConfig | None = self._folder.config
-        self._config = self._folder.config
-        self._weights = HFTensorNames(SafetensorsWeights(path), self._config)
-        self._factors = rope_tensors(self._config)
+        self.path = path
+        self.quantization = folder.quantization
+        self.size = folder.tensor_bytes
+        self.config = self._config = config = folder.config
+        self.shape = QuantizedShape(
+            config.architecture, config.num_layers, config.num_heads, config.num_kv_heads
+        )
+        self._parameters = folder.parameters
+        self._weights = HFTensorNames(SafetensorsWeights(path), config)
+        self._factors = rope_tensors(config)
         self.num_metadata_tensors = len(self._factors)
         self._names = dict(self._find_names())
         self.tensors = self._plan()
-
-    @property
-    def shape(self) -> QuantizedShape:
-        """See `TensorSource.shape`."""
-        config = self._config
-        return QuantizedShape(
-            config.architecture, config.num_layers, config.num_heads, config.num_kv_heads
-        )
-
-    @property
-    def quantization(self) -> str:
-        """See `TensorSource.quantization`."""
-        return self._folder.quantization
-
-    @property
-    def size(self) -> int:
-        """See `TensorSource.size`."""
-        return self._folder.tensor_bytes
 
     @property
     def files(self) -> Sequence[Path]:
@@ -78,15 +63,10 @@ class FolderSource:
         # Only the model's own files: the output may be written into the folder itself.
         return sorted({path for kind in _READ for path in self.path.glob(kind)})
 
-    @property
-    def stamp(self) -> str:
-        """See `TensorSource.stamp`."""
-        return files_stamp(self.files)
-
     def pairs(self) -> Sequence[bytes]:
         """See `TensorSource.pairs`."""
         path, config = self.path, self._config
-        model = model_pairs(path, config, self._folder.parameters)
+        model = model_pairs(path, config, self._parameters)
         words = vocabulary_pairs(path, config.vocab_size, HFTokenizer(path, config.vocab_size))
         words |= find_pre_tokenizer(path, config.vocab_size, model | words)
         return [encode_pair(key, value) for key, value in (model | words).items()]
@@ -97,10 +77,6 @@ class FolderSource:
             return np.asarray([self._factors[tensor.name]], np.float32)
         weight = self._stacked(tensor.name)
         return weight.float().contiguous().numpy().reshape(-1, tensor.shape[0])
-
-    def raw(self, tensor: PlannedTensor) -> Raw | None:
-        """See `TensorSource.raw`; no tensor is stored in GGUF's layout here."""
-        return None
 
     def _plan(self) -> Sequence[PlannedTensor]:
         plain = "BF16" if self.quantization == "BF16" else "F16"

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import InvalidModel, UnsupportedModel
-from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo, read_header
+from ingle.models.gguf.gguf_header import TensorInfo, read_header
 from ingle.models.gguf.gguf_writer import PlannedTensor, read_pairs
 
 from .ggml_library import Floats, GGMLLibrary, Raw
-from .tensor_source import files_stamp
+from .tensor_source import TensorSource
 from .type_mixture import QuantizedShape
 
 _OWN_KEYS = frozenset(("general.file_type", "general.quantization_version", "general.alignment"))
@@ -21,62 +20,43 @@ FLOATS = frozenset(("F32", "F16", "BF16"))
 _GOOD_ENOUGH = FLOATS | {"Q8_0"}
 
 
-class GGUFSource:
+class GGUFSource(TensorSource):
     """Reads one tensor at a time; unknown metadata keys are copied unchanged."""
 
     def __init__(self, path: Path, *, requantize: bool) -> None:
         """Raises what `read_header` raises, and `UnsupportedModel` for a quantised source."""
+        header = read_header(path)
         self.path = path
-        self.config: ModelConfig | None = None
-        self.num_metadata_tensors = 0
-        self.header: GGUFHeader = read_header(path)
-        self.tensors = [PlannedTensor(t.name, t.shape, t.type) for t in self.header.tensors]
-        self._infos = {tensor.name: tensor for tensor in self.header.tensors}
-        coarse = {t.type for t in self.header.tensors} - _GOOD_ENOUGH
-        if coarse and not requantize:
-            raise UnsupportedModel(
-                f"{path.name} is quantised to {self.header.quantization} already, and would lose "
-                "more than a better source does.",
-                hint="Use the edition in F16, BF16 or Q8_0, or add --requantize.",
-            )
-
-    @property
-    def shape(self) -> QuantizedShape:
-        """See `TensorSource.shape`."""
-        header = self.header
-        return QuantizedShape(
+        self.quantization = header.quantization
+        self.size = header.tensor_bytes
+        self.shape = QuantizedShape(
             architecture=header.architecture,
             layers=header.block_count,
             heads=max(header.head_counts, default=0),
             kv_heads=max(header.kv_head_counts, default=0),
             experts=header.integer("expert_count") or 0,
         )
-
-    @property
-    def quantization(self) -> str:
-        """See `TensorSource.quantization`."""
-        return self.header.quantization
-
-    @property
-    def size(self) -> int:
-        """See `TensorSource.size`."""
-        return self.header.tensor_bytes
+        self.tensors = [PlannedTensor(t.name, t.shape, t.type) for t in header.tensors]
+        self._files = header.files
+        self._infos = {tensor.name: tensor for tensor in header.tensors}
+        coarse = {t.type for t in header.tensors} - _GOOD_ENOUGH
+        if coarse and not requantize:
+            raise UnsupportedModel(
+                f"{path.name} is quantised to {self.quantization} already, and would lose "
+                "more than a better source does.",
+                hint="Use the edition in F16, BF16 or Q8_0, or add --requantize.",
+            )
 
     @property
     def files(self) -> Sequence[Path]:
         """See `TensorSource.files`."""
-        return self.header.files
-
-    @property
-    def stamp(self) -> str:
-        """See `TensorSource.stamp`."""
-        return files_stamp(self.files)
+        return self._files
 
     def pairs(self) -> Sequence[bytes]:
         """See `TensorSource.pairs`."""
         return [
             pair
-            for key, pair in read_pairs(self.header.files[0])
+            for key, pair in read_pairs(self._files[0])
             if key not in _OWN_KEYS and not key.startswith("split.")
         ]
 
@@ -91,7 +71,7 @@ class GGUFSource:
         return self._read(stored) if stored.type == tensor.type else None
 
     def _read(self, tensor: TensorInfo) -> Raw:
-        path = self.header.files[tensor.file]
+        path = self._files[tensor.file]
         with path.open("rb") as file:
             file.seek(tensor.offset)
             raw = np.fromfile(file, np.uint8, tensor.bytes)

@@ -8,19 +8,47 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
 
 from ingle.models.errors import UnsupportedModel
-from ingle.models.gguf.gguf_writer import Value
+from ingle.models.gguf.gguf_writer import Value, encode_header, encode_pair
 from ingle.models.json_object import read_bounded
 
+from ...llama_cpp.vocabulary import LlamaVocabulary
 from ...text.tokenization.hf_tokenizer import HFTokenizer
 
 _LARGEST = 256 << 20
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+_PRE_TOKENIZER_KEY = "tokenizer.ggml.pre"
+_PRE_TOKENIZERS = (
+    *("qwen2", "llama-bpe", "smollm", "gpt-2", "tekken", "gpt-4o", "dbrx", "refact", "olmo"),
+    *("smaug-bpe", "starcoder", "qwen35", "deepseek-llm", "deepseek-coder", "deepseek-v3"),
+    *("command-r", "falcon", "stablelm2", "mpt", "bloom", "exaone", "chameleon", "minerva-7b"),
+    *("superbpe", "seed-coder", "hunyuan", "kimi-k2", "default"),
+)
+"""llama.cpp's names of pre-tokenizers, the most usual first.
+
+A `tokenizer.json` defines its own by regular expressions: they match if the tokens are the same.
+
+Those that leave bytes unmapped are omitted: llama.cpp aborts over merges of another alphabet.
+"""
+_TRIAL_TEXTS = (
+    "Hello, World! It's 1 o'clock; WE'LL see you'd've I'M 'tis don't DON'T.",
+    "1 12 123 1234 12345 1234567890 3.14159 0x1F4A9 1,000,000 2026-11-21 +49 30 1234567",
+    "  two   three    four\ttab\t\ttabs \n newline\n\nparagraph\r\n  \n\n\n   end   ",
+    "def f(x):\n    return {'a': [x**2, x<=3], \"b\": x!=y}  # ok?\n\n\tif (a&&b||!c) { i++; }\n",
+    "Ünïcödé naïve façade Straße ŒUVRE Ελληνικά русский язык עברית العربية हिन्दी ไทย",
+    "日本語のテキスト、中文文本。한국어 문장입니다 12３４ ﾊﾝｶｸ",
+    "🙂🙃 👩‍👩‍👧‍👦 🇩🇪 ½ ² ① ∑∫√ → ★ \u200b\u00a0\u3000x e\u0301",
+    "CamelCaseWords snake_case_words kebab-case-words http://example.org/a?b=c&d=%20#e a@b.co",
+    "!!! ??? ... --- *** ((())) [[]] {{}} <tag attr='v'/> $100 €5 #1 50% ~/.x \\n '''\"\"\"",
+)
 
 
 class _Kind(IntEnum):
@@ -137,3 +165,36 @@ def _steps(part: Any) -> list[Mapping[str, Any]]:
     if inner is None:
         return [step]
     return [found for item in inner for found in _steps(item)]
+
+
+def find_pre_tokenizer(folder: Path, rows: int, pairs: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the key that completes `pairs`; raises `UnsupportedModel` if no pre-tokenizer
+    matches.
+    """
+    tokenizer = HFTokenizer(folder, rows)
+    wanted = [
+        tokenizer.encode(text, add_special=False, parse_special=False) for text in _TRIAL_TEXTS
+    ]
+    is_bytes = pairs["tokenizer.ggml.model"] == "gpt2"
+    for way in _PRE_TOKENIZERS if is_bytes else ("default",):
+        if _tokens_with(pairs, way) == wanted:
+            return {_PRE_TOKENIZER_KEY: way}
+    raise UnsupportedModel(
+        f"None of llama.cpp's pre-tokenizers gives the same tokens as {folder}/tokenizer.json.",
+        hint="Look for a GGUF edition of the model, or run the folder as it is.",
+    )
+
+
+def _tokens_with(pairs: Mapping[str, Value], way: str) -> list[list[int]]:
+    encoded = [encode_pair(key, value) for key, value in {**pairs, _PRE_TOKENIZER_KEY: way}.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "vocabulary.gguf"
+        path.write_bytes(encode_header(encoded, []))
+        vocabulary = LlamaVocabulary(path)
+        try:
+            return [
+                vocabulary.encode(text, add_special=False, parse_special=False)
+                for text in _TRIAL_TEXTS
+            ]
+        finally:
+            vocabulary.close()

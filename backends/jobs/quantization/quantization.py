@@ -24,8 +24,7 @@ from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from .ggml_library import GGMLLibrary, Raw
 from .gguf_source import FLOATS, GGUFSource
-from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
-from .quantization_target import QuantizationTarget
+from .messages import QuantizationTarget, QuantizeProgress, QuantizeReport, QuantizeSpec
 from .resumable_file import ResumableFile
 from .tensor_source import TensorSource
 from .type_mixture import choose_types
@@ -208,12 +207,9 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-6)
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return _all_same(cast("tuple[object, ...]", one), cast("tuple[object, ...]", other))
+        ours, theirs = cast("tuple[object, ...]", one), cast("tuple[object, ...]", other)
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
     return one == other
-
-
-def _all_same(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
-    return len(ours) == len(theirs) and all(map(_same, ours, theirs))
 
 
 def _check_loads(path: Path, header: GGUFHeader) -> None:

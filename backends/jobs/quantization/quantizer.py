@@ -1,22 +1,14 @@
-"""Runs a quantisation in a child process."""
+"""Runs a quantization in a child process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..child_task import ChildTask
-from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
+from .messages import QuantizeProgress, QuantizeReport
 
-_TASK = ChildTask(
+run_quantization = ChildTask(
     "ingle.backends.jobs.quantization.child",
     "quantises the model",
     progress=QuantizeProgress,
     result=QuantizeReport,
-)
-
-
-def run_quantization(
-    spec: QuantizeSpec, on_progress: Callable[[QuantizeProgress], None]
-) -> QuantizeReport:
-    """Quantise in a child process; raises what `ChildTask.run` raises."""
-    return _TASK.run(spec, on_progress)
+).run
+"""Takes a `QuantizeSpec`; raises what `ChildTask.run` raises."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ingle.models.gguf.gguf_writer import PlannedTensor, tensor_type
 
-from .quantization_target import QuantizationTarget
+from .messages import QuantizationTarget
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 _KEPT = re.compile(

@@ -7,11 +7,9 @@ from collections.abc import Sequence as Tokens
 from pathlib import Path
 
 from ...base.load_spec import LoadSpec
-from ...base.sampling_params import SamplingParams
 from ...cuda.model_runner import CudaModelRunner
-from ...engine.batch import Batch, ScheduledChunk
-from ...engine.sequence import Sequence
 from .logit_comparison import Logits
+from .scorer import scored_chunk
 
 
 class EngineScorer:
@@ -44,14 +42,8 @@ class EngineScorer:
 
     def read(self, window: Tokens[int], start: int, end: int) -> Logits:
         """See `Scorer.read`."""
-        sequence = Sequence("text", 0, list(window[: start + 1]), SamplingParams())
-        sequence.num_computed = start
-        sequence.slot = 0
-        sequence.block_table = self._pages[: -(-end // self._runner.block_size)]
-        # Draft tokens get logits each, which are needed for every token here.
-        batch = Batch(
-            [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start
-        )
+        blocks = self._pages[: -(-end // self._runner.block_size)]
+        batch = scored_chunk(window, start, end, blocks)
         return self._runner.compute(batch).cpu().numpy()
 
     def close(self) -> None:

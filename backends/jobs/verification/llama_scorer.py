@@ -10,15 +10,13 @@ import llama_cpp
 import numpy as np
 
 from ...base.errors import LoadFailed, OutOfMemory
-from ...base.sampling_params import SamplingParams
-from ...engine.batch import Batch, ScheduledChunk
-from ...engine.sequence import Sequence
 from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from ...llama_cpp.llama_model import LlamaModel
 from ...llama_cpp.native_log import NativeLog
 from ...llama_cpp.token_batch import TokenBatch
 from .logit_comparison import Logits
+from .scorer import scored_chunk
 
 
 class LlamaScorer:
@@ -51,14 +49,7 @@ class LlamaScorer:
 
     def read(self, window: Tokens[int], start: int, end: int) -> Logits:
         """See `Scorer.read`."""
-        sequence = Sequence("text", 0, list(window[: start + 1]), SamplingParams())
-        sequence.num_computed = start
-        sequence.slot = 0
-        # Draft tokens get logits each, which are needed for every token here.
-        batch = Batch(
-            [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start
-        )
-        self._batch.fill(batch)
+        self._batch.fill(scored_chunk(window, start, end, []))
         status = llama_cpp.llama_decode(self._context, self._batch.native)
         if status:
             raise LoadFailed(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Tokens
 from typing import Protocol
 
+from ...base.sampling_params import SamplingParams
+from ...engine.batch import Batch, ScheduledChunk
+from ...engine.sequence import Sequence
 from .logit_comparison import Logits
 
 _CHUNK_ELEMENTS = 1 << 25
@@ -23,7 +26,7 @@ class Scorer(Protocol):
         """Clear the cache for a new window."""
         ...
 
-    def read(self, window: Sequence[int], start: int, end: int) -> Logits:
+    def read(self, window: Tokens[int], start: int, end: int) -> Logits:
         """Return logits (end - start, vocabulary) after each of the tokens `start` to `end`.
 
         Everything before `start` must have been read. The next call may overwrite the array.
@@ -41,3 +44,14 @@ def chunk_size(vocab_size: int) -> int:
     It is odd, hence no multiple of a page or a block: chunks begin and end inside them.
     """
     return max(1, min(_LONGEST_CHUNK, _CHUNK_ELEMENTS // vocab_size) - 1) | 1
+
+
+def scored_chunk(window: Tokens[int], start: int, end: int, blocks: list[int]) -> Batch:
+    """Return a step over the tokens from `start` to `end`, with logits for each of them."""
+    sequence = Sequence("text", 0, list(window[: start + 1]), SamplingParams())
+    sequence.num_computed = start
+    sequence.slot = 0
+    sequence.block_table = blocks
+    # Draft tokens get logits each, which are needed for every token here.
+    chunk = ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))
+    return Batch([chunk], end - start)

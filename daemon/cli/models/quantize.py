@@ -49,8 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     target = _target(options.target)
     name, source = find_model_path(options.model)
     output = _output(options.output, Path(source), target)
-    from ingle.backends.jobs.quantization.messages import QuantizeSpec
-    from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
+    from ingle.backends.jobs.quantization.messages import QuantizationTarget, QuantizeSpec
     from ingle.backends.jobs.quantization.quantizer import run_quantization
 
     spec = QuantizeSpec(

@@ -20,9 +20,8 @@ from ingle.backends.jobs.evaluation.messages import (
     PromptResult,
 )
 from ingle.backends.jobs.evaluation.verdict import judge
-from ingle.backends.jobs.quantization.messages import QuantizeSpec
+from ingle.backends.jobs.quantization.messages import QuantizationTarget, QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import quantize
-from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.backends.jobs.verification.logit_comparison import Statistics
 
 WriteSmallLlama = Callable[..., Path]

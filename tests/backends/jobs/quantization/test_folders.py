@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
+from ingle.backends.jobs.quantization.messages import (
+    QuantizationTarget,
+    QuantizeProgress,
+    QuantizeSpec,
+)
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
-from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.models.errors import UnsupportedModel
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.gguf.gguf_header import read_header

@@ -16,9 +16,12 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.errors import BackendError, WorkerDied
-from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
+from ingle.backends.jobs.quantization.messages import (
+    QuantizationTarget,
+    QuantizeProgress,
+    QuantizeSpec,
+)
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
-from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.backends.jobs.quantization.quantizer import run_quantization
 from ingle.models.errors import InvalidModel, UnsupportedModel
 

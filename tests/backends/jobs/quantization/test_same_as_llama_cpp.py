@@ -10,9 +10,8 @@ from typing import Any, cast
 import llama_cpp
 import pytest
 
-from ingle.backends.jobs.quantization.messages import QuantizeSpec
+from ingle.backends.jobs.quantization.messages import QuantizationTarget, QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import quantize
-from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.models.gguf.gguf_header import read_header
 
 WriteSmallLlama = Callable[..., Path]

@@ -17,10 +17,8 @@ from ingle.backends.jobs.verification.messages import (
     VerificationProgress,
     VerificationSpec,
 )
-from ingle.backends.jobs.verification.paired_reading import PairedReading
 from ingle.backends.jobs.verification.tolerances import ReferenceEngine
-from ingle.backends.jobs.verification.verification import verify
-from ingle.backends.jobs.verification.verified_model import open_verified_model
+from ingle.backends.jobs.verification.verification import PairedReading, open_verified_model, verify
 from ingle.models.errors import ModelError
 
 WriteSmallLlama = Callable[..., Path]
