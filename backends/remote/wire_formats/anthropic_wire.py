@@ -5,75 +5,28 @@ from __future__ import annotations
 import msgspec
 
 from ...base.conversation import ChatMessage
-from ...base.events import (
-    Delta,
-    Event,
-    FinishReason,
-    ReasoningDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-)
+from ...base.events import Event, FinishReason
 from ...base.requests import GenerateRequest
-from ..errors import CannotExpress, ProviderMisbehaved, ProviderRefused
+from ..errors import CannotExpress, ProviderRefused
 from ..providers import Provider
 from ..receipt import TokenUsage
-from .openai_wire import allowed_tools, plausible
 from .wire_format import (
-    MOST_CALLS,
-    AnswerEnding,
+    AnswerReader,
     JsonObject,
+    Wire,
+    allowed_tools,
     answer_limit,
     check_expressible,
     decode,
     encoded,
+    ended_early,
     parsed_schema,
+    plausible,
 )
 
 VERSION = "2023-06-01"
 _LEAST_THINKING = 1024
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
-
-
-class AnthropicWire:
-    """`POST /messages`, which no longer accepts temperature and similar sampling fields."""
-
-    path = "/messages"
-
-    def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Return the headers with the API key and the protocol version."""
-        who = [("x-api-key", key)] if key else []
-        return [*who, ("anthropic-version", VERSION)]
-
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """See `Wire.body`."""
-        check_expressible(provider, request)
-        messages = request.messages or []
-        system = [message.content for message in messages if message.role == "system"]
-        limit = answer_limit(provider, request)
-        body: JsonObject = {
-            "model": model,
-            "messages": _turns([message for message in messages if message.role != "system"]),
-            "max_tokens": limit,
-            "stream": True,
-        }
-        if system:
-            body["system"] = "\n\n".join(system)
-        if request.stop:
-            body["stop_sequences"] = request.stop
-        if request.reasoning.enabled and limit > _LEAST_THINKING:
-            budget = max(_LEAST_THINKING, request.reasoning.budget or limit // 2)
-            body["thinking"] = {"type": "enabled", "budget_tokens": min(budget, limit - 1)}
-        body |= _tools(request)
-        if request.grammar is not None:
-            schema = {"type": "json_schema", "schema": parsed_schema(request.grammar.text)}
-            body["output_config"] = {"format": schema}
-        if request.reasoning.effort in _EFFORTS:
-            body.setdefault("output_config", {})["effort"] = request.reasoning.effort
-        return encoded(body)
-
-    def reader(self, request: GenerateRequest, index: int) -> AnthropicReader:
-        """See `Wire.reader`."""
-        return AnthropicReader(request, index)
 
 
 def _turns(messages: list[ChatMessage]) -> list[JsonObject]:
@@ -182,13 +135,14 @@ _REASONS = {
 }
 
 
-class AnthropicReader(AnswerEnding):
+_DECODER = msgspec.json.Decoder(_Event)
+
+
+class _AnthropicReader(AnswerReader):
     """Reads events from `message_start` to `message_stop`."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         super().__init__(request, index)
-        self._decoder = msgspec.json.Decoder(_Event)
-        self._calls: dict[int, int] = {}
         self._reason: FinishReason | None = None
         self._stop: str | None = None
 
@@ -196,7 +150,7 @@ class AnthropicReader(AnswerEnding):
         """See `AnswerReader.feed`."""
         if self.ended:
             return []
-        event = decode(self._decoder, data)
+        event = decode(_DECODER, data)
         match event.type:
             case "message_start":
                 self._count(event.message.usage if event.message is not None else None)
@@ -224,32 +178,25 @@ class AnthropicReader(AnswerEnding):
 
     def _over(self) -> list[Event]:
         if self._reason is None:
-            raise ProviderMisbehaved("The provider's answer ended early.")
+            raise ended_early()
         return [self.finished(self._reason, self._stop)]
 
     def _begin(self, number: int, block: _Block) -> list[Event]:
         if block.type == "text" and block.text:
-            return [Delta(self.id, self.index, block.text, [])]
+            return [self.text(block.text)]
         if block.type != "tool_use":
             return []
-        if not block.name or number in self._calls or len(self._calls) >= MOST_CALLS:
-            raise ProviderMisbehaved("The provider's answer calls a tool without a name.")
-        self._calls[number] = call = len(self._calls)
-        call_id = block.id or f"call_{self.index}_{call}"
-        return [ToolCallStarted(self.id, self.index, call, call_id, block.name, [])]
+        return [self.begin_call(number, block.id, block.name)]
 
     def _piece(self, number: int, delta: _Delta) -> list[Event]:
         self.chunks += 1
         match delta.type:
             case "text_delta":
-                return [Delta(self.id, self.index, delta.text or "", [])]
+                return [self.text(delta.text or "")]
             case "thinking_delta":
-                return [ReasoningDelta(self.id, self.index, delta.thinking or "", [])]
+                return [self.reasoning(delta.thinking or "")]
             case "input_json_delta":
-                if number not in self._calls:
-                    raise ProviderMisbehaved("The provider's answer calls a tool without a name.")
-                call = self._calls[number]
-                return [ToolCallDelta(self.id, self.index, call, delta.partial_json or "", [])]
+                return [self.arguments(number, delta.partial_json or "")]
             case _:
                 return []  # signatures, citations
 
@@ -271,3 +218,42 @@ class AnthropicReader(AnswerEnding):
                 cached=before.cached if cached is None else cached,
             )
         )
+
+
+class AnthropicWire(Wire):
+    """`POST /messages`, which no longer accepts temperature and similar sampling fields."""
+
+    path = "/messages"
+    reader = _AnthropicReader
+
+    def headers(self, key: str | None) -> list[tuple[str, str]]:
+        """Return the headers with the API key and the protocol version."""
+        who = [("x-api-key", key)] if key else []
+        return [*who, ("anthropic-version", VERSION)]
+
+    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
+        """See `Wire.body`."""
+        check_expressible(provider, request)
+        messages = request.messages or []
+        system = [message.content for message in messages if message.role == "system"]
+        limit = answer_limit(provider, request)
+        body: JsonObject = {
+            "model": model,
+            "messages": _turns([message for message in messages if message.role != "system"]),
+            "max_tokens": limit,
+            "stream": True,
+        }
+        if system:
+            body["system"] = "\n\n".join(system)
+        if request.stop:
+            body["stop_sequences"] = request.stop
+        if request.reasoning.enabled and limit > _LEAST_THINKING:
+            budget = max(_LEAST_THINKING, request.reasoning.budget or limit // 2)
+            body["thinking"] = {"type": "enabled", "budget_tokens": min(budget, limit - 1)}
+        body |= _tools(request)
+        if request.grammar is not None:
+            schema = {"type": "json_schema", "schema": parsed_schema(request.grammar.text)}
+            body["output_config"] = {"format": schema}
+        if request.reasoning.effort in _EFFORTS:
+            body.setdefault("output_config", {})["effort"] = request.reasoning.effort
+        return encoded(body)

@@ -8,86 +8,28 @@ from __future__ import annotations
 import msgspec
 
 from ...base.conversation import ChatMessage, Tool
-from ...base.events import (
-    Delta,
-    Event,
-    FinishReason,
-    ReasoningDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-)
+from ...base.events import Event, FinishReason
 from ...base.requests import GenerateRequest
-from ..errors import CannotExpress, ProviderMisbehaved, ProviderRefused
+from ..errors import CannotExpress, ProviderRefused
 from ..providers import Provider
-from ..receipt import TokenUsage
 from .wire_format import (
-    MOST_CALLS,
-    AnswerEnding,
+    AnswerReader,
     JsonObject,
+    UsageDetails,
+    Wire,
     answer_limit,
     check_expressible,
+    counted,
     decode,
     encoded,
+    ended_early,
+    named_schema,
     non_default_sampling,
     parsed_schema,
+    tool_fields,
 )
 
 _MOST_STOPS = 4
-
-
-class OpenAIWire:
-    """`POST /chat/completions`."""
-
-    path = "/chat/completions"
-
-    def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Return a bearer token, if there is a key."""
-        return [("authorization", f"Bearer {key}")] if key else []
-
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """See `Wire.body`."""
-        check_expressible(provider, request)
-        body: JsonObject = {
-            "model": model,
-            "messages": [_message(message) for message in request.messages or []],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            provider.max_tokens_field: answer_limit(provider, request),
-        }
-        body |= self._sampling(provider, request, index)
-        if request.stop:
-            if len(request.stop) > _MOST_STOPS and not provider.own:
-                raise CannotExpress(f"'{provider.name}' takes {_MOST_STOPS} stop strings at most.")
-            body["stop"] = request.stop
-        if request.reasoning.effort is not None:
-            body["reasoning_effort"] = request.reasoning.effort
-        body |= _tools(request)
-        if request.grammar is not None:
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {
-                    "name": "answer",
-                    "schema": parsed_schema(request.grammar.text),
-                    "strict": not request.grammar.lenient,
-                },
-            }
-        return encoded(body)
-
-    def _sampling(self, provider: Provider, request: GenerateRequest, index: int) -> JsonObject:
-        sampling = request.sampling
-        names = ["temperature", "top_p", "frequency_penalty", "presence_penalty"]
-        if provider.extra_sampling:
-            names += ["top_k", "min_p"]
-        fields = non_default_sampling(sampling, *names)
-        if provider.extra_sampling and sampling.repeat_penalty != 1.0:
-            fields["repetition_penalty"] = sampling.repeat_penalty
-        if sampling.seed is not None:
-            fields["seed"] = sampling.seed + index
-        return fields
-
-    def reader(self, request: GenerateRequest, index: int) -> OpenAIReader:
-        """See `Wire.reader`."""
-        return OpenAIReader(request, index)
 
 
 def _message(message: ChatMessage) -> JsonObject:
@@ -110,37 +52,13 @@ def _message(message: ChatMessage) -> JsonObject:
     return value
 
 
-def allowed_tools(request: GenerateRequest) -> list[Tool]:
-    """Return the tools that may be called: no protocol here lists allowed names in the tool
-    choice.
-    """
-    if request.tool_choice.mode == "none":
-        return []
-    names = request.tool_choice.names
-    return [tool for tool in request.tools if not names or tool.name in names]
-
-
-def _tools(request: GenerateRequest) -> JsonObject:
-    tools = allowed_tools(request)
-    if not tools:
-        return {}
-    value: JsonObject = {
-        "tools": [{"type": "function", "function": _function(tool)} for tool in tools]
-    }
-    if request.tool_choice.mode == "required":
-        value["tool_choice"] = "required"
-    if not request.parallel_tool_calls:
-        value["parallel_tool_calls"] = False
-    return value
-
-
-def _function(tool: Tool) -> JsonObject:
+def _tool(tool: Tool) -> JsonObject:
     function: JsonObject = {"name": tool.name, "parameters": parsed_schema(tool.parameters)}
     if tool.description:
         function["description"] = tool.description
     if tool.strict:
         function["strict"] = True
-    return function
+    return {"type": "function", "function": function}
 
 
 class _Function(msgspec.Struct):
@@ -167,19 +85,11 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _CompletionDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
+    prompt_tokens_details: UsageDetails | None = None
+    completion_tokens_details: UsageDetails | None = None
 
 
 class _Failure(msgspec.Struct):
@@ -199,13 +109,14 @@ _REASONS = {
 }
 
 
-class OpenAIReader(AnswerEnding):
+_DECODER = msgspec.json.Decoder(_Chunk)
+
+
+class _OpenAIReader(AnswerReader):
     """Reads `chat.completion.chunk` events until `[DONE]`."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         super().__init__(request, index)
-        self._decoder = msgspec.json.Decoder(_Chunk)
-        self._calls: dict[int, int] = {}
         self._reason: FinishReason | None = None
 
     def feed(self, name: str, data: bytes) -> list[Event]:
@@ -214,12 +125,14 @@ class OpenAIReader(AnswerEnding):
             return []
         if data.strip() == b"[DONE]":
             return self.close()
-        chunk = decode(self._decoder, data)
+        chunk = decode(_DECODER, data)
         if chunk.error is not None:
             error = chunk.error
             raise ProviderRefused(error if isinstance(error, str) else error.message, status=200)
         if chunk.usage is not None:
-            self.usage = _counted(chunk.usage)
+            usage = chunk.usage
+            details = usage.prompt_tokens_details, usage.completion_tokens_details
+            self.usage = counted(usage.prompt_tokens, usage.completion_tokens, *details)
         events: list[Event] = []
         for choice in (chunk.choices or [])[:1]:
             if choice.delta is not None and self._reason is None:
@@ -233,17 +146,17 @@ class OpenAIReader(AnswerEnding):
         if self.ended:
             return []
         if self._reason is None:
-            raise ProviderMisbehaved("The provider's answer ended early.")
-        if self._calls and self._reason is FinishReason.STOP:
+            raise ended_early()
+        if self.calls and self._reason is FinishReason.STOP:
             self._reason = FinishReason.TOOL_CALLS
         return [self.finished(self._reason)]
 
     def _take(self, message: _Message) -> list[Event]:
         events: list[Event] = []
         if thought := message.reasoning_content or message.reasoning:
-            events.append(ReasoningDelta(self.id, self.index, thought, []))
+            events.append(self.reasoning(thought))
         if text := message.content or message.refusal:
-            events.append(Delta(self.id, self.index, text, []))
+            events.append(self.text(text))
         for call in message.tool_calls or []:
             events += self._take_call(call)
         self.chunks += bool(events)
@@ -251,42 +164,54 @@ class OpenAIReader(AnswerEnding):
 
     def _take_call(self, call: _Call) -> list[Event]:
         events: list[Event] = []
-        number = call.index if call.index is not None else max(self._calls, default=-1)
+        number = call.index if call.index is not None else max(self.calls, default=-1)
         if call.index is None and call.id:
             number += 1  # a server without indices sends each call whole
         function = call.function or _Function()
-        if number not in self._calls:
-            if not function.name or len(self._calls) >= MOST_CALLS:
-                raise ProviderMisbehaved("The provider's answer calls a tool without a name.")
-            self._calls[number] = len(self._calls)
-            ours = self._calls[number]
-            call_id = call.id or f"call_{self.index}_{ours}"
-            events.append(ToolCallStarted(self.id, self.index, ours, call_id, function.name, []))
+        if number not in self.calls:
+            events.append(self.begin_call(number, call.id, function.name))
         if function.arguments:
-            events.append(
-                ToolCallDelta(self.id, self.index, self._calls[number], function.arguments, [])
-            )
+            events.append(self.arguments(number, function.arguments))
         return events
 
 
-def _counted(usage: _Usage) -> TokenUsage:
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return plausible(
-        TokenUsage(
-            prompt=usage.prompt_tokens,
-            completion=usage.completion_tokens,
-            cached=(prompt.cached_tokens or 0) if prompt else 0,
-            reasoning=(completion.reasoning_tokens or 0) if completion else 0,
-        )
-    )
+class OpenAIWire(Wire):
+    """`POST /chat/completions`."""
 
+    path = "/chat/completions"
+    reader = _OpenAIReader
 
-def plausible(usage: TokenUsage) -> TokenUsage:
-    """Return the usage if its counts are plausible, since budgets depend on them.
+    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
+        """See `Wire.body`."""
+        check_expressible(provider, request)
+        body: JsonObject = {
+            "model": model,
+            "messages": [_message(message) for message in request.messages or []],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            provider.max_tokens_field: answer_limit(provider, request),
+        }
+        body |= self._sampling(provider, request, index)
+        if request.stop:
+            if len(request.stop) > _MOST_STOPS and not provider.own:
+                raise CannotExpress(f"'{provider.name}' takes {_MOST_STOPS} stop strings at most.")
+            body["stop"] = request.stop
+        if request.reasoning.effort is not None:
+            body["reasoning_effort"] = request.reasoning.effort
+        body |= tool_fields(request, _tool)
+        if request.grammar is not None:
+            schema = named_schema(request.grammar)
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return encoded(body)
 
-    Raises `ProviderMisbehaved` for impossible counts.
-    """
-    numbers = (usage.prompt, usage.completion, usage.cached, usage.reasoning)
-    if not all(0 <= number < 2**40 for number in numbers):
-        raise ProviderMisbehaved("The provider counted an impossible number of tokens.")
-    return usage
+    def _sampling(self, provider: Provider, request: GenerateRequest, index: int) -> JsonObject:
+        sampling = request.sampling
+        names = ["temperature", "top_p", "frequency_penalty", "presence_penalty"]
+        if provider.extra_sampling:
+            names += ["top_k", "min_p"]
+        fields = non_default_sampling(sampling, *names)
+        if provider.extra_sampling and sampling.repeat_penalty != 1.0:
+            fields["repetition_penalty"] = sampling.repeat_penalty
+        if sampling.seed is not None:
+            fields["seed"] = sampling.seed + index
+        return fields

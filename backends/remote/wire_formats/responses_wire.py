@@ -4,72 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
-from ...base.conversation import ChatMessage
-from ...base.events import (
-    Delta,
-    Event,
-    FinishReason,
-    ReasoningDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-)
+from ...base.conversation import ChatMessage, Tool
+from ...base.events import Event, FinishReason
 from ...base.requests import GenerateRequest
-from ..errors import CannotExpress, ProviderMisbehaved, ProviderRefused
+from ..errors import CannotExpress, ProviderRefused
 from ..providers import Provider
-from ..receipt import TokenUsage
-from .openai_wire import allowed_tools, plausible
 from .wire_format import (
-    MOST_CALLS,
-    AnswerEnding,
+    AnswerReader,
     JsonObject,
+    UsageDetails,
+    Wire,
     answer_limit,
     check_expressible,
+    counted,
     decode,
     encoded,
+    ended_early,
+    named_schema,
     non_default_sampling,
     parsed_schema,
+    tool_fields,
 )
-
-
-class ResponsesWire:
-    """`POST /responses`, with storage at the provider turned off."""
-
-    path = "/responses"
-
-    def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Return a bearer token, if there is a key."""
-        return [("authorization", f"Bearer {key}")] if key else []
-
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """See `Wire.body`."""
-        check_expressible(provider, request)
-        if request.stop:
-            raise CannotExpress(f"The provider '{provider.name}' takes no stop strings.")
-        body: JsonObject = {
-            "model": model,
-            "input": [item for message in request.messages or [] for item in _items(message)],
-            "stream": True,
-            "store": False,
-            "max_output_tokens": answer_limit(provider, request),
-            **non_default_sampling(request.sampling, "temperature", "top_p"),
-        }
-        if request.reasoning.effort is not None:
-            body["reasoning"] = {"effort": request.reasoning.effort, "summary": "auto"}
-        body |= _tools(request)
-        if request.grammar is not None:
-            body["text"] = {
-                "format": {
-                    "type": "json_schema",
-                    "name": "answer",
-                    "schema": parsed_schema(request.grammar.text),
-                    "strict": not request.grammar.lenient,
-                }
-            }
-        return encoded(body)
-
-    def reader(self, request: GenerateRequest, index: int) -> ResponsesReader:
-        """See `Wire.reader`."""
-        return ResponsesReader(request, index)
 
 
 def _items(message: ChatMessage) -> list[JsonObject]:
@@ -97,27 +52,14 @@ def _items(message: ChatMessage) -> list[JsonObject]:
     return items
 
 
-def _tools(request: GenerateRequest) -> JsonObject:
-    tools = allowed_tools(request)
-    if not tools:
-        return {}
-    value: JsonObject = {
-        "tools": [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": parsed_schema(tool.parameters),
-                "strict": tool.strict,
-            }
-            for tool in tools
-        ]
+def _tool(tool: Tool) -> JsonObject:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parsed_schema(tool.parameters),
+        "strict": tool.strict,
     }
-    if request.tool_choice.mode == "required":
-        value["tool_choice"] = "required"
-    if not request.parallel_tool_calls:
-        value["parallel_tool_calls"] = False
-    return value
 
 
 class _Item(msgspec.Struct):
@@ -126,19 +68,11 @@ class _Item(msgspec.Struct):
     name: str | None = None
 
 
-class _CachedDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _ReasoningDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
-    input_tokens_details: _CachedDetails | None = None
-    output_tokens_details: _ReasoningDetails | None = None
+    input_tokens_details: UsageDetails | None = None
+    output_tokens_details: UsageDetails | None = None
 
 
 class _Failure(msgspec.Struct):
@@ -162,31 +96,30 @@ class _Event(msgspec.Struct):
     error: _Failure | None = None
 
 
-class ResponsesReader(AnswerEnding):
-    """Reads `response.*` events until the one that ends the response."""
+_DECODER = msgspec.json.Decoder(_Event)
 
-    def __init__(self, request: GenerateRequest, index: int) -> None:
-        super().__init__(request, index)
-        self._decoder = msgspec.json.Decoder(_Event)
-        self._calls: dict[int, int] = {}
+
+class _ResponsesReader(AnswerReader):
+    """Reads `response.*` events until the one that ends the response."""
 
     def feed(self, name: str, data: bytes) -> list[Event]:
         """See `AnswerReader.feed`."""
         if self.ended or data.strip() == b"[DONE]":
             return []
-        event = decode(self._decoder, data)
+        event = decode(_DECODER, data)
+        text = event.delta or ""
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._piece(Delta(self.id, self.index, event.delta or "", []))
+                return self._piece(self.text(text))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._piece(ReasoningDelta(self.id, self.index, event.delta or "", []))
+                return self._piece(self.reasoning(text))
             case "response.output_item.added" if event.item is not None:
-                return self._begin(event.output_index, event.item)
+                item = event.item
+                if item.type != "function_call":
+                    return []
+                return [self.begin_call(event.output_index, item.call_id, item.name)]
             case "response.function_call_arguments.delta":
-                call = self._calls.get(event.output_index)
-                if call is None:
-                    raise ProviderMisbehaved("The provider's answer calls a tool without a name.")
-                return self._piece(ToolCallDelta(self.id, self.index, call, event.delta or "", []))
+                return self._piece(self.arguments(event.output_index, text))
             case "response.completed" | "response.incomplete":
                 return self._over(event)
             case "response.failed" | "error":
@@ -197,27 +130,20 @@ class ResponsesReader(AnswerEnding):
     def close(self) -> list[Event]:
         """See `AnswerReader.close`."""
         if not self.ended:
-            raise ProviderMisbehaved("The provider's answer ended early.")
+            raise ended_early()
         return []
 
-    def _piece(self, event: Delta | ReasoningDelta | ToolCallDelta) -> list[Event]:
+    def _piece(self, event: Event) -> list[Event]:
         self.chunks += 1
         return [event]
-
-    def _begin(self, number: int, item: _Item) -> list[Event]:
-        if item.type != "function_call":
-            return []
-        if not item.name or number in self._calls or len(self._calls) >= MOST_CALLS:
-            raise ProviderMisbehaved("The provider's answer calls a tool without a name.")
-        self._calls[number] = call = len(self._calls)
-        call_id = item.call_id or f"call_{self.index}_{call}"
-        return [ToolCallStarted(self.id, self.index, call, call_id, item.name, [])]
 
     def _over(self, event: _Event) -> list[Event]:
         response = event.response or _Response()
         if response.usage is not None:
-            self.usage = _counted(response.usage)
-        if self._calls:
+            usage = response.usage
+            details = usage.input_tokens_details, usage.output_tokens_details
+            self.usage = counted(usage.input_tokens, usage.output_tokens, *details)
+        if self.calls:
             return [self.finished(FinishReason.TOOL_CALLS)]
         cut = response.incomplete_details is not None and (
             response.incomplete_details.reason == "max_output_tokens"
@@ -230,13 +156,29 @@ def _reason(event: _Event) -> str:
     return (failure.message if failure is not None else None) or event.message or ""
 
 
-def _counted(usage: _Usage) -> TokenUsage:
-    read, written = usage.input_tokens_details, usage.output_tokens_details
-    return plausible(
-        TokenUsage(
-            prompt=usage.input_tokens,
-            completion=usage.output_tokens,
-            cached=(read.cached_tokens or 0) if read else 0,
-            reasoning=(written.reasoning_tokens or 0) if written else 0,
-        )
-    )
+class ResponsesWire(Wire):
+    """`POST /responses`, with storage at the provider turned off."""
+
+    path = "/responses"
+    reader = _ResponsesReader
+
+    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
+        """See `Wire.body`."""
+        check_expressible(provider, request)
+        if request.stop:
+            raise CannotExpress(f"The provider '{provider.name}' takes no stop strings.")
+        body: JsonObject = {
+            "model": model,
+            "input": [item for message in request.messages or [] for item in _items(message)],
+            "stream": True,
+            "store": False,
+            "max_output_tokens": answer_limit(provider, request),
+            **non_default_sampling(request.sampling, "temperature", "top_p"),
+        }
+        if request.reasoning.effort is not None:
+            body["reasoning"] = {"effort": request.reasoning.effort, "summary": "auto"}
+        body |= tool_fields(request, _tool)
+        if request.grammar is not None:
+            schema = named_schema(request.grammar)
+            body["text"] = {"format": {"type": "json_schema", **schema}}
+        return encoded(body)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
-from ...base.events import Event, Finished, FinishReason
+from ...base.conversation import Tool
+from ...base.events import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
 from ...base.requests import GenerateRequest
-from ...base.sampling_params import GrammarKind, SamplingParams
+from ...base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ..errors import CannotExpress, ProviderMisbehaved
 from ..providers import Provider
 from ..receipt import TokenUsage
@@ -23,79 +34,130 @@ JsonObject = dict[str, Any]
 T = TypeVar("T")
 
 
-class AnswerReader(Protocol):
+class AnswerReader(ABC):
     """Converts the provider's events of one sequence into ours."""
-
-    @property
-    def usage(self) -> TokenUsage | None:
-        """Return the tokens counted so far."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Return whether `Finished` was among the events; nothing follows it."""
-        ...
-
-    def feed(self, name: str, data: bytes) -> list[Event]:
-        """Return the events in one server-sent event.
-
-        Raises `ProviderMisbehaved` and `ProviderRefused`.
-        """
-        ...
-
-    def close(self) -> list[Event]:
-        """Return the events at the end of the body.
-
-        Raises `ProviderMisbehaved` if it came too early.
-        """
-        ...
-
-
-class Wire(Protocol):
-    """A provider's protocol."""
-
-    path: str
-    """The path appended to the provider's address."""
-
-    def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Return the authentication headers."""
-        ...
-
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """Return the JSON body that requests sequence `index`; raises `CannotExpress`."""
-        ...
-
-    def reader(self, request: GenerateRequest, index: int) -> AnswerReader:
-        """Return a reader of the answer."""
-        ...
-
-
-class AnswerEnding:
-    """What all readers share: the state of their sequence's end."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         self.id = request.id
         self.index = index
         self.usage: TokenUsage | None = None
+        """The tokens counted so far."""
         self.ended = False
+        """Whether `Finished` was among the events; nothing follows it."""
         self.chunks = 0
+        self.calls: dict[int, int] = {}
+        """The number of each tool call in the answer, by the provider's."""
+
+    @abstractmethod
+    def feed(self, name: str, data: bytes) -> list[Event]:
+        """Return the events in one server-sent event.
+
+        Raises `ProviderMisbehaved` and `ProviderRefused`.
+        """
+
+    @abstractmethod
+    def close(self) -> list[Event]:
+        """Return the events at the end of the body.
+
+        Raises `ProviderMisbehaved` if it came too early.
+        """
+
+    def text(self, text: str) -> Event:
+        """Return text of the answer as an event."""
+        return Delta(self.id, self.index, text, [])
+
+    def reasoning(self, text: str) -> Event:
+        """Return reasoning as an event."""
+        return ReasoningDelta(self.id, self.index, text, [])
+
+    def begin_call(self, number: int, call_id: str | None, name: str | None) -> Event:
+        """Return the start of a tool call; raises `ProviderMisbehaved`."""
+        if not name or number in self.calls or len(self.calls) >= MOST_CALLS:
+            raise _nameless_call()
+        self.calls[number] = call = len(self.calls)
+        call_id = call_id or f"call_{self.index}_{call}"
+        return ToolCallStarted(self.id, self.index, call, call_id, name, [])
+
+    def arguments(self, number: int, text: str) -> Event:
+        """Return arguments of a call that has begun; raises `ProviderMisbehaved`."""
+        if number not in self.calls:
+            raise _nameless_call()
+        return ToolCallDelta(self.id, self.index, self.calls[number], text, [])
 
     def finished(self, reason: FinishReason, stop: str | None = None) -> Finished:
         """Return the last event; without a token count, chunks of the answer stand in for
         tokens.
         """
         self.ended = True
-        usage = self.usage
+        usage = self.usage or TokenUsage(completion=self.chunks)
         return Finished(
             self.id,
             self.index,
             reason,
-            usage.completion if usage is not None else self.chunks,
-            reasoning_tokens=usage.reasoning if usage is not None else 0,
+            usage.completion,
+            reasoning_tokens=usage.reasoning,
             stop=stop,
-            prompt_tokens=usage.prompt if usage is not None else 0,
-            cached_tokens=usage.cached if usage is not None else 0,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
         )
+
+
+class Wire(ABC):
+    """A provider's protocol."""
+
+    path: str
+    """The path appended to the provider's address."""
+    reader: type[AnswerReader]
+    """Reads the answer."""
+
+    def headers(self, key: str | None) -> list[tuple[str, str]]:
+        """Return the authentication headers: a bearer token, if there is a key."""
+        return [("authorization", f"Bearer {key}")] if key else []
+
+    @abstractmethod
+    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
+        """Return the JSON body that requests sequence `index`; raises `CannotExpress`."""
+
+
+class UsageDetails(msgspec.Struct):
+    """The details of a token count in OpenAI's protocols."""
+
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+def counted(
+    prompt: int, completion: int, read: UsageDetails | None, written: UsageDetails | None
+) -> TokenUsage:
+    """Return the token counts of one of OpenAI's protocols; raises as `plausible`."""
+    return plausible(
+        TokenUsage(
+            prompt=prompt,
+            completion=completion,
+            cached=(read.cached_tokens or 0) if read else 0,
+            reasoning=(written.reasoning_tokens or 0) if written else 0,
+        )
+    )
+
+
+def plausible(usage: TokenUsage) -> TokenUsage:
+    """Return the usage if its counts are plausible, since budgets depend on them.
+
+    Raises `ProviderMisbehaved` for impossible counts.
+    """
+    numbers = (usage.prompt, usage.completion, usage.cached, usage.reasoning)
+    if not all(0 <= number < 2**40 for number in numbers):
+        raise ProviderMisbehaved("The provider counted an impossible number of tokens.")
+    return usage
+
+
+def _nameless_call() -> ProviderMisbehaved:
+    return ProviderMisbehaved("The provider's answer calls a tool without a name.")
+
+
+def ended_early() -> ProviderMisbehaved:
+    """Return the error for an answer without its end."""
+    return ProviderMisbehaved("The provider's answer ended early.")
 
 
 def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
@@ -161,3 +223,32 @@ def encoded(body: JsonObject) -> bytes:
         return msgspec.json.encode(body)
     except (UnicodeEncodeError, msgspec.MsgspecError, TypeError):
         raise CannotExpress("The request has text that is not valid Unicode.") from None
+
+
+def allowed_tools(request: GenerateRequest) -> list[Tool]:
+    """Return the tools that may be called: no protocol here lists allowed names in the tool
+    choice.
+    """
+    if request.tool_choice.mode == "none":
+        return []
+    names = request.tool_choice.names
+    return [tool for tool in request.tools if not names or tool.name in names]
+
+
+def tool_fields(request: GenerateRequest, describe: Callable[[Tool], JsonObject]) -> JsonObject:
+    """Return the fields of OpenAI's protocols about tools, each as `describe` returns it."""
+    tools = allowed_tools(request)
+    if not tools:
+        return {}
+    value: JsonObject = {"tools": [describe(tool) for tool in tools]}
+    if request.tool_choice.mode == "required":
+        value["tool_choice"] = "required"
+    if not request.parallel_tool_calls:
+        value["parallel_tool_calls"] = False
+    return value
+
+
+def named_schema(grammar: Grammar) -> JsonObject:
+    """Return a JSON Schema as OpenAI's protocols name it; raises `CannotExpress`."""
+    schema = parsed_schema(grammar.text)
+    return {"name": "answer", "schema": schema, "strict": not grammar.lenient}
