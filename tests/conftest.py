@@ -215,7 +215,7 @@ def _write_folder(path: Path, folder: Path) -> None:
     from tokenizers import pre_tokenizers
 
     from ingle.models.families.gguf_config import config_from_gguf
-    from ingle.models.weights.dequantized_weights import DequantizedWeights
+    from ingle.models.weights.converted_weights import DequantizedWeights
     from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
     from ingle.models.weights.gguf_weights import GGUFWeights
 

@@ -16,11 +16,10 @@ from ingle.models.fit.paged_fit import weights_on_cpu
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
-from ingle.models.weights.dequantized_weights import DequantizedWeights
+from ingle.models.weights.converted_weights import DequantizedWeights, NF4Weights
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 from ingle.models.weights.hf_tensor_names import HFTensorNames
-from ingle.models.weights.nf4_weights import NF4Weights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 from ingle.models.weights.weights import Weight, Weights
 

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import msgspec
+
+from ingle.models.json_cache import read_json_cache, write_json_cache
 
 from .machine import Cpu, LlamaBuild
 
@@ -35,12 +36,12 @@ class _Kept(msgspec.Struct, frozen=True):
 def probe_machine(cpu: Cpu, keep: Path | None = None, *, anew: bool = False) -> Probe:
     """Return the result cached in the file `keep`, unless a build or the processor has changed."""
     stamp = _stamp(cpu)
-    kept = None if keep is None or anew else _read(keep)
+    kept = None if keep is None or anew else read_json_cache(keep, _Kept)
     if kept is not None and kept.stamp == stamp:
         return kept.probe
     probe = _run(cpu)
     if keep is not None and probe.bandwidth:
-        _write(keep, _Kept(stamp, probe))
+        write_json_cache(keep, _Kept(stamp, probe), folder_mode=0o700)
     return probe
 
 
@@ -89,22 +90,3 @@ def _llama_distribution() -> Distribution | None:
         return distribution("llama-cpp-python")
     except PackageNotFoundError:
         return None
-
-
-def _read(path: Path) -> _Kept | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Kept)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _write(path: Path, kept: _Kept) -> None:
-    """Write the cache; failures are ignored, since the probe can run again."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.write_bytes(msgspec.json.encode(kept))
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()

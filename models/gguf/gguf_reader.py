@@ -154,6 +154,15 @@ class HeaderReader:
         else:
             self._move_to(self.position + count * SCALARS[kind].size)
 
+    def skip_value(self, kind: ValueType) -> None:
+        """Move behind a metadata value."""
+        if kind is ValueType.ARRAY:
+            self.skip_array(ValueType(self.u32()), self.u64())
+        elif kind is ValueType.STRING:
+            self.text()
+        else:
+            self.scalar(kind)
+
     def take(self, count: int) -> bytes:
         """The next `count` bytes."""
         if count > self.remaining:

@@ -78,20 +78,9 @@ def read_pairs(path: Path) -> Iterator[tuple[str, bytes]]:
         for _ in range(count):
             start = reader.position
             key = reader.key("metadata key")
-            _skip_value(reader)
+            reader.skip_value(ValueType(reader.u32()))
             again.seek(start)
             yield key, again.read(reader.position - start)
-
-
-def _skip_value(reader: HeaderReader) -> None:
-    kind = ValueType(reader.u32())
-    if kind is ValueType.ARRAY:
-        element = ValueType(reader.u32())
-        reader.skip_array(element, reader.u64())
-    elif kind is ValueType.STRING:
-        reader.text()
-    else:
-        reader.scalar(kind)
 
 
 def _value(value: Value) -> bytes:

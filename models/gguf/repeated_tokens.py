@@ -1,4 +1,4 @@
-"""Whether a GGUF file's tokens differ, told before native code sees them."""
+"""Whether a GGUF file's tokens differ, checked before native code reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = "tokenizer.ggml.tokens"
 def find_duplicate_token(path: Path) -> str | None:
     """A token that stands twice in the vocabulary, over which llama.cpp aborts, or None.
 
-    A file that cannot be read has none: whoever loads it tells why. Holds the texts while it runs,
+    A file that cannot be read has none: loading it reports why. Holds the texts while it runs,
     some 20 MB for the largest vocabularies: for the process that loads the model.
     """
     try:
@@ -35,15 +35,10 @@ def _find(reader: HeaderReader, keys: int) -> int:
     """Move to the first token; how many there are."""
     for _ in range(keys):
         key, kind = reader.key("metadata key"), ValueType(reader.u32())
-        if kind is ValueType.ARRAY:
+        if key == _KEY and kind is ValueType.ARRAY:
             element, length = ValueType(reader.u32()), reader.u64()
-            if key == _KEY and element is ValueType.STRING:
-                return length
-            reader.skip_array(element, length)
-        elif kind is ValueType.STRING:
-            reader.text()
-        else:
-            reader.scalar(kind)
+            return length if element is ValueType.STRING else 0
+        reader.skip_value(kind)
     return 0
 
 

@@ -14,6 +14,7 @@ from ..errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
 from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard, shard_paths
 from ..gguf.gguf_support import check_supported
+from ..json_cache import read_json_cache, write_json_cache
 from ..safetensors.model_folder import is_model_folder, read_folder
 from .manifest import describe_file, describe_folder
 from .stored_model import StoredModel
@@ -91,11 +92,7 @@ class DescriptionCache:
             return
         self._changed = False
         newest = dict(list(self._known().items())[-_MOST:])
-        temporary = self._cache.with_name(f"{self._cache.name}.{os.getpid()}")
-        with suppress(OSError):  # then it is read again
-            self._cache.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(msgspec.json.encode(_Kept(_FORMAT, newest), enc_hook=str))
-            temporary.replace(self._cache)
+        write_json_cache(self._cache, _Kept(_FORMAT, newest))
 
     def _known(self) -> dict[str, _Seen]:
         if self._seen is None:
@@ -104,11 +101,8 @@ class DescriptionCache:
 
 
 def _read(cache: Path) -> dict[str, _Seen]:
-    with suppress(OSError, msgspec.MsgspecError):
-        kept = msgspec.json.decode(cache.read_bytes(), type=_Kept, dec_hook=_decode)
-        if kept.format == _FORMAT:
-            return kept.seen
-    return {}
+    kept = read_json_cache(cache, _Kept, _decode)
+    return kept.seen if kept is not None and kept.format == _FORMAT else {}
 
 
 def _decode(kind: type, value: object) -> object:

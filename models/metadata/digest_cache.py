@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from ..json_cache import read_json_cache, write_json_cache
 from .stored_model import StoredModel
 
 _CHUNK = 1 << 22
@@ -57,17 +57,10 @@ class DigestCache:
         entries[str(path)] = known
         while len(entries) > _MOST:
             del entries[next(iter(entries))]
-        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        with suppress(OSError):  # then it is worked out again
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(msgspec.json.encode(entries))
-            temporary.replace(self._path)
+        write_json_cache(self._path, entries)
 
     def _read(self) -> dict[str, _Known]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
-        except (OSError, msgspec.DecodeError):
-            return {}
+        return read_json_cache(self._path, dict[str, _Known]) or {}
 
 
 def _valid(path: Path, known: _Known | None) -> str | None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..catalog import FILE
+from ..errors import InvalidModel
 from ..gguf.gguf_names import shard_paths
 from ..model_task import task_of
+from ..safetensors.folder_files import CONFIG
 from ..sources.partial_file import sync_folder
 from .stored_model import ModelDetails, StoredModel
-from .weights_fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from ..safetensors.model_folder import ModelFolder
 
 if TYPE_CHECKING:
     from ..gguf.gguf_header import GGUFHeader
@@ -24,6 +31,10 @@ MANIFEST = "manifest.json"
 _MAX_MANIFEST = 1 << 20
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LONGEST_TEXT = 300
+
+
+_SAMPLE = 4096
+_VERSION = b"1"
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -135,3 +146,27 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def clean_text(text: str) -> str:
     """Text of a stranger's file without control characters, which could drive a terminal."""
     return "".join(letter for letter in text if letter.isprintable())[:_LONGEST_TEXT]
+
+
+def fingerprint(folder: ModelFolder) -> str:
+    """64 hexadecimal digits that identify a model's weights, equal for a copy.
+
+    Covers the configuration, every tensor's name, type and shape, and 4 KiB from the middle of
+    each: reading all weights would take as long as loading them. Raises `InvalidModel` if the files
+    change meanwhile.
+    """
+    digest = hashlib.sha256(_VERSION)
+    try:
+        digest.update((folder.path / CONFIG).read_bytes())
+        places = sorted(folder.tensors.values(), key=lambda place: (place[0], place[1].offset))
+        for path, tensors in groupby(places, key=itemgetter(0)):
+            with path.open("rb") as file:
+                for _, tensor in tensors:
+                    digest.update(f"\n{tensor.name} {tensor.dtype} {tensor.shape}\n".encode())
+                    file.seek(tensor.offset + max(0, (tensor.bytes - _SAMPLE) // 2))
+                    digest.update(file.read(min(_SAMPLE, tensor.bytes)))
+    except OSError as error:
+        raise InvalidModel(
+            f"{folder.path} cannot be read: {error.strerror}.", hint="Check its files."
+        ) from error
+    return digest.hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from ..gguf.gguf_names import (
     quantization_of,
 )
 from ..metadata.stored_model import FirstMessage
-from ..model_reference import HubReference, hub_repository
+from ..model_reference import SAFETENSORS, HubReference, hub_repository
+from ..safetensors.folder_files import CONFIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,13 @@ def file_findings(path: Path, name: str) -> FoundModel | None:
     return FoundModel(name, path, problem=unreadable(path))
 
 
+def folder_finding(path: Path, names: Collection[str], name: str) -> FoundModel | None:
+    """A folder that holds files of these `names`, if they are safetensors with their settings."""
+    if CONFIG in names and any(file.endswith(".safetensors") for file in names):
+        return FoundModel(name, path)
+    return None
+
+
 def unreadable(path: Path) -> str:
     """Why a file cannot be opened, or nothing: links may lead to what is gone or not ours."""
     if not path.exists():
@@ -79,6 +87,11 @@ def hub_name(owner: str, repo: str, tag: str) -> str | None:
 def hub_file_name(owner: str, repo: str, file: str) -> str:
     """The name of a repository's GGUF file."""
     return hub_name(owner, repo, quantization_of(file)) or plain_name(file)
+
+
+def hub_folder_name(owner: str, repo: str) -> str:
+    """The name of a repository's safetensors."""
+    return hub_name(owner, repo, SAFETENSORS) or plain_name(repo)
 
 
 def plain_name(file: str) -> str:

@@ -10,11 +10,9 @@ from pathlib import Path
 import msgspec
 
 from .found_model import Place
-from .hugging_face import find_in_hugging_face_cache
 from .llama_cpp_cache import find_in_llama_cpp_cache
-from .lm_studio import find_in_lm_studio
+from .model_folders import find_in_hugging_face_cache, find_in_lm_studio, find_in_plain_folder
 from .ollama import find_in_ollama
-from .plain_folder import find_in_plain_folder
 
 _LONGEST = 4096
 

@@ -8,8 +8,8 @@ import pytest
 
 from ingle.backends.hardware import probe
 from ingle.backends.hardware.machine import Cpu, LlamaBuild
-from ingle.backends.hardware.memory_bandwidth import measure_bandwidth
 from ingle.backends.hardware.probe import Probe, probe_machine
+from ingle.backends.hardware.probe_child import measure_bandwidth
 from ingle.backends.hardware.read_machine import read_machine, with_bandwidth
 
 CPU = Cpu(model="this one", compute_threads=1)

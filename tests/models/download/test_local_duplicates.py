@@ -12,7 +12,7 @@ import pytest
 from ingle.models.download.pull_progress import PullProgress
 from ingle.models.errors import PullCancelled
 from ingle.models.places.found_model import Place
-from ingle.models.places.plain_folder import find_in_plain_folder
+from ingle.models.places.model_folders import find_in_plain_folder
 from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
+from ingle.models.weights.converted_weights import NF4Weights
 from ingle.models.weights.hf_tensor_names import HFTensorNames
-from ingle.models.weights.nf4_weights import NF4Weights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
 

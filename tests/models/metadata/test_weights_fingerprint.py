@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
 
-from ingle.models.metadata.weights_fingerprint import fingerprint
+from ingle.models.metadata.manifest import fingerprint
 from ingle.models.safetensors.model_folder import read_folder
 
 CONFIG: dict[str, object] = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.models.places.folder_walk import files_below
+from ingle.models.places.model_folders import files_below
 
 
 def test_no_folder(tmp_path: Path) -> None:
@@ -23,5 +23,5 @@ def test_depth_and_order(tmp_path: Path) -> None:
 def test_an_endless_folder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         (tmp_path / str(number)).touch()
-    monkeypatch.setattr("ingle.models.places.folder_walk._MOST", 10)
+    monkeypatch.setattr("ingle.models.places.model_folders._MOST", 10)
     assert len(list(files_below(tmp_path, 1))) == 10

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ingle.models.places.hugging_face import find_in_hugging_face_cache
+from ingle.models.places.model_folders import find_in_hugging_face_cache
 
 Put = Callable[[Path, str, str, bytes], Path]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingle.models.places.lm_studio import find_in_lm_studio
+from ingle.models.places.model_folders import find_in_lm_studio
 
 
 def test_publisher_repository_and_file(tmp_path: Path) -> None:

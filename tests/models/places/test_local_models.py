@@ -14,10 +14,9 @@ from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
 from ingle.models.metadata.description_cache import DescriptionCache
 from ingle.models.places.found_model import FoundModel, Place
-from ingle.models.places.lm_studio import find_in_lm_studio
 from ingle.models.places.local_models import LocalModels
+from ingle.models.places.model_folders import find_in_lm_studio, find_in_plain_folder
 from ingle.models.places.ollama import find_in_ollama
-from ingle.models.places.plain_folder import find_in_plain_folder
 from ingle.models.store.model_store import ModelStore
 
 pytestmark = pytest.mark.quick

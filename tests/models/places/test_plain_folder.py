@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingle.models.places.plain_folder import find_in_plain_folder
+from ingle.models.places.model_folders import find_in_plain_folder
 
 
 def test_files_and_folders_a_few_levels_down(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.sources.download_source import RemoteFile
-from ingle.models.sources.hub_file_choice import HubModel, choose_model
+from ingle.models.sources.hub_source import HubModel, choose_model
 
 SOUND = ("config.json", "tokenizer.json", "model.safetensors")
 

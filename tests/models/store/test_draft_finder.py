@@ -11,7 +11,7 @@ from ingle.models.catalog import Catalog
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 from ingle.models.places.found_model import Place
-from ingle.models.places.plain_folder import find_in_plain_folder
+from ingle.models.places.model_folders import find_in_plain_folder
 from ingle.models.store.draft_finder import DraftFinder
 from ingle.models.store.model_store import ModelStore
 

@@ -9,9 +9,8 @@ import pytest
 from ingle.models.catalog import Catalog
 from ingle.models.errors import NotInStore
 from ingle.models.places.found_model import Place
-from ingle.models.places.hugging_face import find_in_hugging_face_cache
+from ingle.models.places.model_folders import find_in_hugging_face_cache, find_in_plain_folder
 from ingle.models.places.ollama import find_in_ollama
-from ingle.models.places.plain_folder import find_in_plain_folder
 from ingle.models.store.model_store import ModelStore
 
 Put = Callable[..., Path]

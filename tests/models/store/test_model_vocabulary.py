@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.models.errors import ModelError
-from ingle.models.metadata.model_vocabulary import Vocabulary, read_vocabulary
+from ingle.models.store.draft_finder import Vocabulary, read_vocabulary
 
 if TYPE_CHECKING:
     from ..conftest import GGUFBuilder
