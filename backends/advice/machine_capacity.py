@@ -8,7 +8,7 @@ from ingle.models.fit.process_overhead import repacked_types
 
 from ..cuda.kernel_coverage import OLDEST_GPU
 from ..hardware.machine import Gpu, HostMemory, Machine
-from ..registry.cuda_availability import first_visible
+from ..registry.cuda_availability import loading_gpu
 from ..selection.model_placement import MemoryBudget
 from .device_rates import DeviceRates, cpu_rates, gpu_rates
 
@@ -52,7 +52,8 @@ def capacity_of(
     since loaded models can be evicted. `assume_idle` means the machine with nothing else running,
     `assume_engines` with engines that can use its GPU.
     """
-    gpu = _gpu(machine.gpus, visible)
+    # GPUs that do not report their memory are skipped.
+    gpu = loading_gpu([gpu for gpu in machine.gpus if gpu.memory_total], visible)
     software = machine.software
     torch, build = software.torch, software.llama_cpp
     memory = machine.memory
@@ -91,22 +92,10 @@ def corrected(
     return replace(capacity, gpu=better) if on_gpu else replace(capacity, cpu=better)
 
 
-def _gpu(gpus: list[Gpu], visible: str | None) -> Gpu | None:
-    """Return the GPU that models are loaded on; GPUs that do not report their memory are
-    skipped.
-    """
-    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.memory_total]
-    if nvidia:
-        return first_visible(nvidia, visible)
-    return next((gpu for gpu in gpus if gpu.vendor != "nvidia" and gpu.memory_total), None)
-
-
 def _capable(gpu: Gpu | None) -> bool:
-    return gpu is not None and gpu.vendor == "nvidia" and _capability(gpu) >= OLDEST_GPU
-
-
-def _capability(gpu: Gpu) -> tuple[int, int]:
-    return gpu.compute_capability or (0, 0)
+    if gpu is None or gpu.vendor != "nvidia":
+        return False
+    return (gpu.compute_capability or (0, 0)) >= OLDEST_GPU
 
 
 def _runs_own(gpu: Gpu, machine: Machine) -> bool:

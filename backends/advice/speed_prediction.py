@@ -83,7 +83,7 @@ def predict_speed(
     Returns None if the rates of a device in use are unknown.
     """
     on_gpu, on_cpu = _divide(costs, selection, kv_type)
-    quick = _repacked_share(costs, repacked)
+    quick = _repacked_share(costs, repacked, layers_only=False)
     products = _products(costs)
     parts: list[_Part] = []
     for (weights, kv, layers), rates in ((on_gpu, gpu), (on_cpu, cpu)):
@@ -197,29 +197,25 @@ def _prompt_seconds(
     if len(parts) > 1:
         sent = parts[1].weights / _TRANSFER_RATE / batch
         return (operations / rates.flops + attention_seconds) / rates.factor + sent
-    slow = 0.0 if rates.flops == rates.plain_flops else 1 - _repacked_layer_share(costs, repacked)
+    slow = 0.0
+    if rates.flops != rates.plain_flops:
+        slow = 1 - _repacked_share(costs, repacked, layers_only=True)
     time = (1 - slow) / rates.flops + slow / rates.plain_flops
     return max((operations * time + attention_seconds) / rates.factor, 1e-9)
 
 
-def _repacked_share(costs: ModelCosts, repacked: frozenset[str]) -> float:
-    """Return the share of the weights, by bytes, that llama.cpp repacks for a processor."""
-    if costs.shape is None:
-        return 1.0
-    matrices = costs.shape.matrices
-    total = sum(matrices.values()) + costs.shape.tied_bytes
-    return sum(matrices[kind] for kind in matrices.keys() & repacked) / total if total else 1.0
+def _repacked_share(costs: ModelCosts, repacked: frozenset[str], *, layers_only: bool) -> float:
+    """Return the share of the weights, by bytes, that llama.cpp repacks for a processor.
 
-
-def _repacked_layer_share(costs: ModelCosts, repacked: frozenset[str]) -> float:
-    """Return the same share for the layers alone: a prefill needs only one row of the output
-    matrix.
+    With `layers_only` that of the layers: a prefill needs only one row of the output matrix.
     """
-    if costs.shape is None:
+    shape = costs.shape
+    if shape is None:
         return 1.0
-    matrices = costs.shape.matrices
-    total = max(1, sum(matrices.values()) - costs.shape.output_bytes)
-    return min(1.0, sum(matrices[kind] for kind in matrices.keys() & repacked) / total)
+    output = -shape.output_bytes if layers_only else shape.tied_bytes
+    total = sum(shape.matrices.values()) + output
+    quick = sum(shape.matrices[kind] for kind in shape.matrices.keys() & repacked)
+    return min(1.0, quick / max(1, total)) if total or layers_only else 1.0
 
 
 def _products(costs: ModelCosts) -> int:

@@ -39,8 +39,7 @@ def read_apple_gpu(chip: str, memory_total: int, memory_available: int) -> list[
     """Return the GPU of this Mac; none on Intel Macs."""
     if sys.platform != "darwin" or not chip.startswith("Apple "):
         return []
-    cores = _gpu_cores()
-    return [apple_gpu(chip, cores, memory_total, memory_available, sysctl_number)]
+    return [apple_gpu(chip, _gpu_cores(), memory_total, memory_available, sysctl_number)]
 
 
 def apple_gpu(

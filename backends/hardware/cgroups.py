@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from .text_files import read_text
+
 
 def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     """Yield version (1 or 2) and folder of each group of this process and its ancestors."""
     groups = root / "sys/fs/cgroup"
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except (OSError, ValueError):
-        return
-    for line in lines:
+    for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
             version, mounts = 2, (groups, groups / "unified")

@@ -12,6 +12,7 @@ import psutil
 
 from .cgroups import control_groups
 from .sysctl import sysctl_number
+from .text_files import read_number, read_text
 from .thread_plan import CpuInventory, LogicalCpu
 
 # An efficiency core computes a quarter to a half of a performance core; cores that merely clock
@@ -64,10 +65,10 @@ def cpu_quota(root: Path) -> float | None:
     limits: list[float] = []
     for version, folder in control_groups(root, "cpu"):
         if version == 2:
-            limits += _limit(*(_text(folder / "cpu.max") or "").split())
+            limits += _limit(*read_text(folder / "cpu.max").split())
         else:
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-            limits += _limit(*(_text(folder / name) or "" for name in names))
+            limits += _limit(*(read_text(folder / name) for name in names))
     return min(limits, default=None)
 
 
@@ -81,7 +82,7 @@ def _limit(quota: str = "", period: str = "") -> list[float]:
 def _fast_cpus(devices: Path, allowed: Collection[int], machine: str) -> set[int]:
     """Return the CPUs that are not efficiency cores."""
     # Intel's hybrid processors have a performance counter unit for each kind of core.
-    performance = set(_cpu_list(_text(devices / "cpu_core/cpus")))
+    performance = set(_cpu_list(read_text(devices / "cpu_core/cpus")))
     if performance:
         return performance & set(allowed)
     capacity, frequency = "cpu_capacity", "cpufreq/cpuinfo_max_freq"
@@ -101,33 +102,26 @@ def _rates(devices: Path, allowed: Collection[int], name: str) -> dict[int, int]
     """Return one number for every CPU, None unless all have it."""
     rates: dict[int, int] = {}
     for cpu in allowed:
-        text = _text(devices / f"system/cpu/cpu{cpu}" / name)
-        if not text or not text.isdecimal():
+        rate = read_number(devices / f"system/cpu/cpu{cpu}" / name)
+        if rate is None:
             return None
-        rates[cpu] = int(text)
+        rates[cpu] = rate
     return rates or None
 
 
 def _siblings(root: Path, cpu: int) -> list[int]:
     topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    return _cpu_list(_text(topology / "thread_siblings_list"))
+    return _cpu_list(read_text(topology / "thread_siblings_list"))
 
 
-def _cpu_list(text: str | None) -> list[int]:
+def _cpu_list(text: str) -> list[int]:
     """Parse a CPU list such as "0-3,8"."""
     numbers: list[int] = []
-    for part in (text or "").split(","):
+    for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdecimal():
             numbers += range(int(first), int(last if last.isdecimal() else first) + 1)
     return numbers
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):
-        return None
 
 
 def _usable_cpus() -> int:

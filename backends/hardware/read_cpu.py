@@ -10,6 +10,7 @@ from pathlib import Path
 from .cpu_inventory import read_inventory
 from .machine import Cpu
 from .sysctl import sysctl_number, sysctl_text
+from .text_files import read_text
 from .thread_plan import CpuInventory, plan_threads
 
 _LINUX_FLAGS = {
@@ -83,11 +84,11 @@ def describe_cpu(
 def linux_processor(root: Path) -> tuple[str, list[str]]:
     """Return name and instruction sets, from `/proc/cpuinfo` and the device tree below `root`."""
     fields: dict[str, str] = {}
-    for line in _text(root / "proc/cpuinfo").splitlines():
+    for line in read_text(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
     # Arm's processors have numbers; their boards have names.
-    board = _text(root / "proc/device-tree/model").strip("\0\n ")
+    board = read_text(root / "proc/device-tree/model").strip("\0\n ")
     model = fields.get("model name") or board or fields.get("Model") or ""
     flags = (fields.get("flags") or fields.get("Features") or "").split()
     return model, _ordered(_LINUX_FLAGS[flag] for flag in flags if flag in _LINUX_FLAGS)
@@ -111,10 +112,3 @@ def _ordered(names: Iterable[str]) -> list[str]:
     """Return the names in a fixed order, without duplicates."""
     found = set(names)
     return [name for name in dict.fromkeys(_LINUX_FLAGS.values()) if name in found]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

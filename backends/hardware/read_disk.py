@@ -10,21 +10,11 @@ from pathlib import Path
 import psutil
 
 from .machine import Disk, DiskKind
+from .text_files import read_text
 
 _NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "afpfs",
-    "9p",
-    "fuse.sshfs",
-    "fuse.rclone",
-    "ceph",
-    "glusterfs",
-    "webdav",
-    "davfs",
-    "virtiofs",
-    "drvfs",
+    *("nfs", "cifs", "smb", "afpfs", "9p", "fuse.sshfs", "fuse.rclone", "ceph", "glusterfs"),
+    *("webdav", "davfs", "virtiofs", "drvfs"),
 )
 """Prefixes of network file systems, including Windows drives under WSL."""
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -54,11 +44,7 @@ def mount_of(folder: Path, mounts: Path) -> tuple[str, str]:
     """Return source ("/dev/sda1") and file system mounted over a folder."""
     best, found = -1, ("", "")
     resolved = os.path.realpath(folder)
-    try:
-        lines = mounts.read_text(errors="replace").splitlines()
-    except OSError:
-        return found
-    for line in lines:
+    for line in read_text(mounts).splitlines():
         fields, _, rest = line.partition(" - ")
         parts, kinds = fields.split(" "), rest.split(" ")
         if len(parts) < 5 or len(kinds) < 2:
@@ -82,11 +68,8 @@ def disk_kind(source: str, filesystem: str, sys_folder: Path) -> DiskKind:
     # Encrypted disks and volumes are links to kernel names.
     block = (sys_folder / "class/block" / Path(source).resolve().name).resolve()
     for folder in (block, block.parent):
-        try:
-            rotational = (folder / "queue/rotational").read_text().strip()
-        except OSError:
-            continue
-        return "hdd" if rotational == "1" else "ssd"
+        if rotational := read_text(folder / "queue/rotational"):
+            return "hdd" if rotational == "1" else "ssd"
     return "unknown"
 
 

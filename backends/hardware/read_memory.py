@@ -8,6 +8,7 @@ import psutil
 
 from .cgroups import control_groups
 from .machine import HostMemory
+from .text_files import read_number, read_text
 
 _NO_LIMIT = 2**60
 """Version 1 writes the largest multiple of a page for no limit."""
@@ -46,7 +47,7 @@ def memory_limit(root: Path) -> tuple[int | None, int]:
         names = ("memory.max", "memory.current", "inactive_file")
         if version == 1:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        limit, used = _number(folder / names[0]), _number(folder / names[1])
+        limit, used = read_number(folder / names[0]), read_number(folder / names[1])
         if limit is not None and limit < _NO_LIMIT:
             found.append((limit, max(0, (used or 0) - _forgettable(folder, names[2]))))
     # The group with the least left, which need not have the smallest limit.
@@ -54,17 +55,6 @@ def memory_limit(root: Path) -> tuple[int | None, int]:
 
 
 def _forgettable(folder: Path, name: str) -> int:
-    try:
-        lines = (folder / "memory.stat").read_text().splitlines()
-    except (OSError, ValueError):
-        return 0
-    values = (line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} "))
+    lines = (line.split() for line in read_text(folder / "memory.stat").splitlines())
+    values = (fields[1] for fields in lines if len(fields) == 2 and fields[0] == name)
     return next((int(value) for value in values if value.isdecimal()), 0)
-
-
-def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except (OSError, ValueError):
-        return None
-    return int(text) if text.isdecimal() else None

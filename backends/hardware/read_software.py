@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from .machine import LlamaBuild, Software, TorchBuild
+from .text_files import read_text
 
 _BUILD_TOOLS = ("cmake", "nvcc", "glslc")
 
@@ -49,7 +50,7 @@ def parse_torch_version(text: str) -> TorchBuild:
 
 def installer_of(prefix: Path) -> Literal["pip", "uv"]:
     """Return which program made a virtual environment; those of uv come without pip."""
-    lines = _text(prefix / "pyvenv.cfg").splitlines()
+    lines = read_text(prefix / "pyvenv.cfg").splitlines()
     return "uv" if any(line.startswith("uv =") for line in lines) else "pip"
 
 
@@ -65,7 +66,7 @@ def parse_checkout(direct_url: str) -> str:
 
 def is_wsl(root: Path) -> bool:
     """Return whether this Linux runs under Windows (WSL)."""
-    return "microsoft" in _text(root / "proc/sys/kernel/osrelease").lower()
+    return "microsoft" in read_text(root / "proc/sys/kernel/osrelease").lower()
 
 
 def container_of(root: Path, environ: Mapping[str, str]) -> str:
@@ -90,7 +91,7 @@ def _release(root: Path) -> str:
         return f"macOS {platform.mac_ver()[0]}"
     if sys.platform == "win32":
         return f"Windows {platform.release()} {platform.version()}"
-    name = parse_os_release(_text(root / "etc/os-release"))
+    name = parse_os_release(read_text(root / "etc/os-release"))
     return f"{name}, {platform.release()}" if name else platform.release()
 
 
@@ -99,7 +100,7 @@ def _torch() -> TorchBuild | None:
     found = find_spec("torch")
     if found is None or found.origin is None:
         return None
-    return parse_torch_version(_text(Path(found.origin).parent / "version.py"))
+    return parse_torch_version(read_text(Path(found.origin).parent / "version.py"))
 
 
 def _checkout() -> str:
@@ -114,11 +115,4 @@ def installed_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
         return ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .machine import Gpu, GpuVendor
+from .text_files import read_number, read_text
 
 _VENDORS: dict[str, GpuVendor] = {"0x1002": "amd", "0x8086": "intel", "0x10de": "nvidia"}
 _NAMES = {"amd": "AMD GPU", "intel": "Intel GPU", "nvidia": "NVIDIA GPU"}
@@ -30,23 +31,23 @@ def read_sysfs_gpus(
 def _cards(root: Path) -> Iterator[Path]:
     for card in sorted((root / "sys/class/drm").glob("card*")):
         device = card / "device"
-        if re.fullmatch(r"card\d+", card.name) and _text(device / "vendor") in _VENDORS:
+        if re.fullmatch(r"card\d+", card.name) and read_text(device / "vendor") in _VENDORS:
             yield device
 
 
 def _gpu(device: Path, names: dict[str, str]) -> Gpu:
-    vendor, number = _text(device / "vendor"), _text(device / "device")
+    vendor, number = read_text(device / "vendor"), read_text(device / "device")
     maker = _VENDORS[vendor]
-    memory = _number(device / "mem_info_vram_total")
-    shared = _number(device / "mem_info_gtt_total")
+    memory = read_number(device / "mem_info_vram_total")
+    shared = read_number(device / "mem_info_gtt_total")
     # Of Intel's GPUs, all but the Arc cards use host memory.
     unified = maker == "intel" and memory is None
     if memory is not None and memory <= _INTEGRATED_VRAM:
         unified = (shared or 0) > memory
-    used = _number(device / "mem_info_vram_used")
+    used = read_number(device / "mem_info_vram_used")
     if unified and memory is not None and shared is not None:
         memory += shared
-        used = (used or 0) + (_number(device / "mem_info_gtt_used") or 0)
+        used = (used or 0) + (read_number(device / "mem_info_gtt_used") or 0)
     free = memory - used if memory is not None and used is not None else None
     driver = (device / "driver").resolve().name if (device / "driver").exists() else ""
     return Gpu(
@@ -81,15 +82,3 @@ def _ask_vulkan() -> dict[str, str]:
     except (OSError, subprocess.SubprocessError):
         return {}
     return parse_vulkan_summary(done.stdout)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):
-        return ""
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text.isdecimal() else None

@@ -52,6 +52,12 @@ def is_capable(gpu: Gpu) -> bool:
     return gpu.compute_capability is not None and gpu.compute_capability >= OLDEST_CAPABILITY
 
 
+def loading_gpu(gpus: Sequence[Gpu], visible: str | None) -> Gpu | None:
+    """Return the GPU that models are loaded on: the visible NVIDIA GPU, else any."""
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    return first_visible(nvidia, visible) if nvidia else next(iter(gpus), None)
+
+
 def first_visible(gpus: Sequence[Gpu], visible: str | None) -> Gpu | None:
     """Return the first GPU visible under `CUDA_VISIBLE_DEVICES`; None if it hides all."""
     if visible is None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from ingle.models.fit.process_overhead import repacked_types
 
-from ..hardware.machine import Gpu
 from ..hardware.probe import probe_machine
 from ..hardware.read_cpu import read_cpu
 from ..hardware.read_machine import read_gpus
-from ..registry.cuda_availability import CudaAvailability, first_visible
+from ..registry.cuda_availability import CudaAvailability, loading_gpu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class EngineFacts:
         Without a GPU the build makes no difference and is not inspected.
         """
         cpu, own = read_cpu(), CudaAvailability.find()
-        gpu = _gpu(read_gpus(cpu))
+        gpu = loading_gpu(read_gpus(cpu), os.environ.get("CUDA_VISIBLE_DEVICES"))
         llama = None if gpu is None else probe_machine(cpu, keep).llama_cpp
         return cls(
             own=own,
@@ -49,11 +48,3 @@ class EngineFacts:
             llama_offloads=llama is not None and llama.gpu_offload,
             repacked=repacked_types(cpu.instruction_sets),
         )
-
-
-def _gpu(gpus: list[Gpu]) -> Gpu | None:
-    """Return the GPU that models are loaded on: the visible NVIDIA GPU, else any."""
-    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
-    if nvidia:
-        return first_visible(nvidia, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return next(iter(gpus), None)

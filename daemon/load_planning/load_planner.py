@@ -293,8 +293,8 @@ class ModelLoadPlanner:
     ) -> LoadPlan:
         """Add a draft model and its memory."""
         from ingle.backends.registry.model_costs import ModelCosts
-        from ingle.backends.selection.draft_costs import draft_needs
         from ingle.backends.selection.load_spec_builder import describe
+        from ingle.backends.selection.model_placement import draft_needs
 
         spec, costs = prepared.spec, ModelCosts.of(describe(draft.path))
         needs = draft_needs(costs, spec, self.room(available))

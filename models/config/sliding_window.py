@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from .config_fields import MAX_CONTEXT, ConfigFields
@@ -16,7 +16,7 @@ def with_window(config: ModelConfig, window: int | None) -> ModelConfig:
 
 
 def with_local_layers(
-    config: ModelConfig, local: LayerConfig, is_local: Sequence[bool]
+    config: ModelConfig, local: LayerConfig, is_local: Iterable[bool]
 ) -> ModelConfig:
     """The configuration with `local` in place of each layer that `is_local` marks."""
     layers = tuple(
@@ -30,13 +30,16 @@ def gguf_window(fields: ConfigFields, default: int = 0) -> int | None:
     return fields.integer("attention.sliding_window", 0, MAX_CONTEXT, default) or None
 
 
-def gguf_local_layers(fields: ConfigFields, count: int, *, period: int) -> tuple[bool, ...]:
-    """Which layers have the window: as the header lists them, else all but every `period`-th."""
-    key = "attention.sliding_window_pattern"
+def with_gguf_local_layers(
+    fields: ConfigFields, config: ModelConfig, local: LayerConfig, *, period: int
+) -> ModelConfig:
+    """As `with_local_layers`: those that the header lists, else all but every `period`-th."""
+    key, count = "attention.sliding_window_pattern", config.num_layers
     if fields.is_list(key):
-        return fields.flags(key, count)
+        return with_local_layers(config, local, fields.flags(key, count))
     period = fields.integer(key, 0, 1024, period)
-    return tuple(period == 0 or (index + 1) % period != 0 for index in range(count))
+    is_local = (period == 0 or (index + 1) % period != 0 for index in range(count))
+    return with_local_layers(config, local, is_local)
 
 
 def hf_window(fields: ConfigFields, default: int | None = None) -> int | None:
@@ -54,3 +57,10 @@ def hf_local_layers(
     if "layer_types" in fields:
         return tuple(kind == LOCAL for kind in fields.texts("layer_types", count))
     return tuple(is_local(index) for index in range(count))
+
+
+def with_hf_local_layers(
+    fields: ConfigFields, config: ModelConfig, local: LayerConfig, is_local: Callable[[int], bool]
+) -> ModelConfig:
+    """As `with_local_layers`: those that the file lists, else by `is_local` of their index."""
+    return with_local_layers(config, local, hf_local_layers(fields, config.num_layers, is_local))

@@ -8,11 +8,10 @@ from dataclasses import replace
 from ..config.config_fields import ConfigFields
 from ..config.model_config import Activation, ModelConfig
 from ..config.sliding_window import (
-    gguf_local_layers,
     gguf_window,
-    hf_local_layers,
     hf_window,
-    with_local_layers,
+    with_gguf_local_layers,
+    with_hf_local_layers,
 )
 from .family import HF_LAYER_NAMES_WITH_POST_NORMS, Family, HFModelType, NormPlacement
 
@@ -69,15 +68,13 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         final_soft_cap=fields.number("final_logit_softcapping", 30.0),
     )
     local = replace(config.layers[0], window=gguf_window(fields, 4096))
-    is_local = gguf_local_layers(fields, config.num_layers, period=2)
-    return with_local_layers(config, local, is_local)
+    return with_gguf_local_layers(fields, config, local, period=2)
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     config = gemma_from_hf(fields, config, attention_soft_cap=50.0, final_soft_cap=30.0)
     local = replace(config.layers[0], window=hf_window(fields, 4096))
-    is_local = hf_local_layers(fields, config.num_layers, lambda index: index % 2 == 0)
-    return with_local_layers(config, local, is_local)
+    return with_hf_local_layers(fields, config, local, lambda index: index % 2 == 0)
 
 
 FAMILY = Family(

@@ -8,11 +8,10 @@ from ..config.config_fields import ConfigFields
 from ..config.hf_rope import local_rope_from_hf
 from ..config.model_config import LayerConfig, ModelConfig, RopeConfig
 from ..config.sliding_window import (
-    gguf_local_layers,
     gguf_window,
-    hf_local_layers,
     hf_window,
-    with_local_layers,
+    with_gguf_local_layers,
+    with_hf_local_layers,
 )
 from .family import (
     HF_LAYER_NAMES_WITH_POST_NORMS,
@@ -37,8 +36,8 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         theta=fields.number("rope.freq_base_swa", 10000.0, low=1.0),
         size=fields.integer("rope.dimension_count", 2, config.head_size, config.head_size),
     )
-    is_local = gguf_local_layers(fields, config.num_layers, period=6)
-    return with_local_layers(config, LayerConfig(window=window, rope=rope), is_local)
+    local = LayerConfig(window=window, rope=rope)
+    return with_gguf_local_layers(fields, config, local, period=6)
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -50,8 +49,7 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         rope=local_rope_from_hf(fields, rope, key="rope_local_base_freq", theta=10000.0),
     )
     period = fields.integer("sliding_window_pattern", 1, 1024, 6)
-    is_local = hf_local_layers(fields, config.num_layers, lambda index: (index + 1) % period != 0)
-    return with_local_layers(config, local, is_local)
+    return with_hf_local_layers(fields, config, local, lambda index: (index + 1) % period != 0)
 
 
 FAMILY = Family(

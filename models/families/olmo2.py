@@ -6,11 +6,10 @@ from ..config.config_fields import ConfigFields
 from ..config.hf_rope import local_rope_from_hf
 from ..config.model_config import LayerConfig, ModelConfig, RopeConfig
 from ..config.sliding_window import (
-    gguf_local_layers,
     gguf_window,
-    hf_local_layers,
     hf_window,
-    with_local_layers,
+    with_gguf_local_layers,
+    with_hf_local_layers,
 )
 from .family import (
     HF_LAYER_NAMES_WITH_POST_NORMS,
@@ -29,8 +28,8 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         return config
     # OLMo 3 has the same GGUF name; the RoPE of its local layers is not scaled.
     plain = RopeConfig(theta=fields.number("rope.freq_base_swa", rope.theta), size=rope.size)
-    is_local = gguf_local_layers(fields, config.num_layers, period=_GLOBAL_LAYER_PERIOD)
-    return with_local_layers(config, LayerConfig(window=window, rope=plain), is_local)
+    local = LayerConfig(window=window, rope=plain)
+    return with_gguf_local_layers(fields, config, local, period=_GLOBAL_LAYER_PERIOD)
 
 
 def _read_olmo3(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -40,10 +39,9 @@ def _read_olmo3(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         window=hf_window(fields, 4096),
         rope=local_rope_from_hf(fields, rope, key="rope_theta", theta=rope.theta),
     )
-    is_local = hf_local_layers(
-        fields, config.num_layers, lambda index: (index + 1) % _GLOBAL_LAYER_PERIOD != 0
+    return with_hf_local_layers(
+        fields, config, local, lambda index: (index + 1) % _GLOBAL_LAYER_PERIOD != 0
     )
-    return with_local_layers(config, local, is_local)
 
 
 FAMILY = Family(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..config.config_fields import ConfigFields
 from ..config.model_config import ModelConfig
-from ..config.sliding_window import hf_local_layers, hf_window, with_local_layers
+from ..config.sliding_window import hf_window, with_hf_local_layers
 from .family import Family, HFModelType
 
 
@@ -16,8 +16,7 @@ def read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         return config
     first = fields.integer("max_window_layers", 0, 1024, 28)
     local = replace(config.layers[0], window=hf_window(fields, 4096))
-    is_local = hf_local_layers(fields, config.num_layers, lambda index: index >= first)
-    return with_local_layers(config, local, is_local)
+    return with_hf_local_layers(fields, config, local, lambda index: index >= first)
 
 
 FAMILY = Family(name="qwen2", hf_types=(HFModelType(name="qwen2", read=read_hf, context=32768),))

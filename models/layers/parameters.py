@@ -38,7 +38,7 @@ class RMSNorm:
         self._operations.rms_norm_add(residual, rows, self.weight, self.epsilon)
 
 
-class Embedding:
+class TokenEmbedding:
     """The token embedding: a table with one row a token, dense or quantised."""
 
     def __init__(self, operations: Operations, weight: PreparedWeight, scale: float) -> None:
@@ -81,10 +81,10 @@ class Parameters:
         exact = self._vector(bias, outputs, torch.float32) if bias in self._left else None
         return LinearLayer(weight, exact)
 
-    def embedding(self, name: str, rows: int, columns: int, scale: float) -> Embedding:
+    def embedding(self, name: str, rows: int, columns: int, scale: float) -> TokenEmbedding:
         """The table `name`, whose rows are multiplied by `scale`."""
         table = self._matrix(f"{name}.weight", rows, columns)
-        return Embedding(self.operations, table, scale)
+        return TokenEmbedding(self.operations, table, scale)
 
     def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
         """The norm `name`, with its weight in fp32."""

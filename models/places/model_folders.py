@@ -1,4 +1,9 @@
-"""Walk folders of other programs, within bounds."""
+"""Models in folders: the user's own, LM Studio's, and the cache of Hugging Face's own client.
+
+LM Studio has PUBLISHER/REPOSITORY/FILES, as on the hub. The cache, which llama.cpp and many
+programs share, has `models--OWNER--REPO` with `refs`, `snapshots` of links, and `blobs` that are
+named by their SHA-256 if the hub stores them so. Source: huggingface_hub's documentation.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +25,7 @@ from .found_model import (
 
 _MOST = 20_000
 """The most entries of one folder's tree, which may be a home folder."""
-
-
 _PLAIN_DEPTH = 4
-
-
 _REPOSITORY_PREFIX = "models--"
 _COMMIT = re.compile("[0-9a-f]{40}")
 _DIGEST = re.compile("[0-9a-f]{64}")

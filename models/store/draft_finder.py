@@ -1,4 +1,7 @@
-"""Find smaller models on this machine that can draft tokens for another."""
+"""Find smaller models on this machine that can draft tokens for another.
+
+Their vocabularies must be the same, which are read from the files and compared.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,6 @@ from ..safetensors.folder_files import TOKENIZER
 _LARGEST_SHARE = 0.5
 _BEST_SHARE = 0.1
 """A draft model of a tenth of the size is cheap, and its drafts are often accepted."""
-
-
 _TOKEN_BLOCK = 64
 _PADDING = 128
 """Makers round vocabularies up, so sizes may differ by tokens that never occur."""

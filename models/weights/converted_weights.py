@@ -1,4 +1,4 @@
-"""Quantising a model's weights while they are loaded."""
+"""Weights that are quantised or dequantised while they are loaded."""
 
 from __future__ import annotations
 

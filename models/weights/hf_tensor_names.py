@@ -6,15 +6,13 @@ Source: the names and formulas of transformers' modelling code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import torch
 
 from ..config.model_config import ModelConfig
-from ..errors import InvalidModel
-from ..families.family_registry import find_family
-from .tensor_part import TensorPart, split_tensor
+from .tensor_part import SplitWeights, TensorPart, split_tensor
 from .weights import Weight, Weights
 
 _WHOLE_MODEL = MappingProxyType(
@@ -31,39 +29,25 @@ _IGNORED = re.compile(
 )
 
 
-class HFTensorNames:
+class HFTensorNames(SplitWeights):
     """`Weights` over a model's tensors: renames them as in GGUF files and splits fused ones."""
 
     def __init__(self, raw: Weights, config: ModelConfig) -> None:
-        self._raw = raw
-        self._config = config
-        self._family = find_family(config.architecture)
-        self._parts: dict[str, TensorPart] = {}
-        for name in raw.names:
-            if not _IGNORED.fullmatch(name):
-                self._parts.update(self._named_parts(name))
+        super().__init__(raw, config)
         if config.tied_embeddings:
             self._parts.pop("output.weight", None)
 
-    @property
-    def names(self) -> Iterable[str]:
-        """The canonical name of every tensor."""
-        return self._parts.keys()
-
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` if there is none of this name."""
-        if name not in self._parts:
-            raise InvalidModel(
-                f"The model has no tensor {name!r} under any name that ingle knows.",
-                hint="Download it again: a file may be missing.",
-            )
-        weight = self._parts[name].read(self._raw)
+        weight = self._read(name, "Download it again: a file may be missing.")
         offset = self._family.hf_norm_offset
         if offset and name.endswith("norm.weight") and isinstance(weight, torch.Tensor):
             return weight.float() + offset
         return weight
 
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
+        if _IGNORED.fullmatch(name):
+            return {}
         match = _NAME.fullmatch(name)
         if match is None:
             return {name: TensorPart(name)}  # kept, so that it is reported as unknown
@@ -81,8 +65,7 @@ class HFTensorNames:
         """The rows of each tensor that a fused one holds."""
         config = self._config
         if part == _FUSED_ATTENTION:
-            heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
-            return {f"attn_{name}": config.head_size * count for name, count in heads.items()}
+            return {f"attn_{name}": rows for name, rows in self._attention_rows().items()}
         if part == _FUSED_GATE:
             return {"ffn_gate": config.intermediate_size, "ffn_up": config.intermediate_size}
         return {}
