@@ -56,7 +56,7 @@ class BadFailpoint(ValueError):
 class Rule:
     """The action at one failpoint; hits count from 1."""
 
-    act: Callable[[], None]
+    act: Callable[[], object]
     first: int = 1
     last: int | None = None
     once: Path | None = None
@@ -122,7 +122,7 @@ def _rule(text: str) -> Rule:
         raise BadFailpoint(f"{text!r} is no action of a failpoint") from error
 
 
-def _action(action: str, value: str) -> Callable[[], None]:
+def _action(action: str, value: str) -> Callable[[], object]:
     if action == "error":
         return partial(_fail, getattr(errno, value))
     if action == "delay":
@@ -130,9 +130,9 @@ def _action(action: str, value: str) -> Callable[[], None]:
     if action == "exit":
         return partial(os._exit, int(value or "1"))
     if action == "signal":
-        return partial(_signal, signal.Signals[f"SIG{value}"])
+        return partial(os.kill, os.getpid(), signal.Signals[f"SIG{value}"])
     if action == "hang" and not value:
-        return _hang
+        return threading.Event().wait
     raise ValueError(action)
 
 
@@ -140,20 +140,8 @@ def _fail(number: int) -> None:
     raise OSError(number, f"{os.strerror(number)} (a failpoint)")
 
 
-def _hang() -> None:
-    threading.Event().wait()
-
-
-def _signal(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
-
-
-def _of_environment() -> Failpoints | None:
-    text = os.environ.get(VARIABLE)
-    return Failpoints.parse(text) if text else None
-
-
-ACTIVE = _of_environment()
+_RULES = os.environ.get(VARIABLE)
+ACTIVE = Failpoints.parse(_RULES) if _RULES else None
 """None unless the variable is set."""
 
 

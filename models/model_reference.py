@@ -69,8 +69,12 @@ def parse_reference(text: str) -> ModelReference:
         )
     if hub := _HUB_PREFIX.match(text):
         return _hub_reference(text[hub.end() :], text)
-    if _looks_like_path(text):
-        return _path_reference(text)
+    is_path = text[0] in ".~" or any(letter in text for letter in (os.sep, os.altsep or "/", "/"))
+    if is_path or (text.lower().endswith(".gguf") and Path(text).exists()):
+        try:
+            return PathReference(Path(text).expanduser().absolute())
+        except RuntimeError:  # a `~name` whose home is unknown
+            raise ModelNotFound(f"There is no folder {text!r}.") from None
     name, colon, tag = text.lower().partition(":")
     if not NAME.fullmatch(name) or name == HUB_HOST or (colon and not NAME.fullmatch(tag)):
         raise ModelNotFound(
@@ -95,18 +99,3 @@ def _hub_reference(rest: str, text: str) -> HubReference:
         )
     quant = match["quant"]
     return HubReference(match["owner"], match["repo"], quant.upper() if quant else None)
-
-
-def _looks_like_path(text: str) -> bool:
-    separators = {os.sep, os.altsep or os.sep, "/"}
-    if text[0] in ".~" or any(separator in text for separator in separators):
-        return True
-    return text.lower().endswith(".gguf") and Path(text).exists()
-
-
-def _path_reference(text: str) -> PathReference:
-    try:
-        path = Path(text).expanduser().absolute()
-    except RuntimeError:  # a `~name` whose home is unknown
-        raise ModelNotFound(f"There is no folder {text!r}.") from None
-    return PathReference(path)

@@ -43,7 +43,8 @@ _NUMBERS = {1: Pooling.MEAN, 2: Pooling.CLS, 3: Pooling.LAST, 4: Pooling.RANK}
 def task_of(header: GGUFHeader) -> ModelTask:
     """The task that the model was trained for, from its header."""
     pooling = declared_pooling(header)
-    if pooling is Pooling.RANK or (pooling is None and _has_classifier(header)):
+    classifies_texts = any(tensor.name.startswith("cls.") for tensor in header.tensors)
+    if pooling is Pooling.RANK or (pooling is None and classifies_texts):
         return ModelTask.RERANK
     if pooling is not None or not is_causal(header):
         return ModelTask.EMBED
@@ -77,7 +78,3 @@ def classifies(header: GGUFHeader) -> bool:
     """Whether the classifier returns a class instead of one score."""
     labels = header.arrays.get(f"{header.architecture}.classifier.output_labels")
     return labels is not None and labels[1] > (2 if header.architecture in _YES_OR_NO else 1)
-
-
-def _has_classifier(header: GGUFHeader) -> bool:
-    return any(tensor.name.startswith("cls.") for tensor in header.tensors)

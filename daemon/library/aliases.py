@@ -65,7 +65,7 @@ class AliasTable:
         except ModelNotFound as error:
             target = self.target(reference)
             if target is None and self._unknown_model and not _is_known(reference, store.catalog):
-                target = self._final(self._unknown_model)
+                target = self.final(self._unknown_model)
             if target is None:
                 raise self._explained(error, reference, store) from None
         try:
@@ -81,22 +81,19 @@ class AliasTable:
         """Return the target of the alias or pattern that matches `name`; None if none does."""
         wanted = normal_name(name)
         if wanted in self._exact:
-            return self._final(wanted)
+            return self.final(wanted)
         if len(wanted) <= _LONGEST and not _is_path(wanted):
             for pattern, target in self._patterns:
                 if pattern.match(wanted):
-                    return self._final(target)
+                    return self.final(target)
         return None
-
-    def final(self, name: str) -> str:
-        """Return `name` with full aliases resolved."""
-        return self._final(name)
 
     def entries(self) -> list[tuple[str, str]]:
         """Return every full alias with its final target, in the order of the configuration."""
-        return [(alias, self._final(alias)) for alias in self._exact]
+        return [(alias, self.final(alias)) for alias in self._exact]
 
-    def _final(self, name: str) -> str:
+    def final(self, name: str) -> str:
+        """Return `name` with full aliases resolved."""
         # The configuration was validated: there are no cycles.
         while (target := self._exact.get(normal_name(name))) is not None:
             name = target

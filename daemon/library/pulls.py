@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Protocol
 
 import msgspec
 
@@ -21,14 +20,8 @@ from ..event_hub import EventHub
 REPORT_SECONDS = 0.25
 
 
-class Puller(Protocol):
-    """Fetches a model: blocks, and calls both callbacks in its thread."""
-
-    def __call__(
-        self, reference: str, on_progress: OnPullProgress, cancelled: Callable[[], bool]
-    ) -> StoredModel:
-        """Return the fetched model; raises `ModelError`."""
-        ...
+Puller = Callable[[str, OnPullProgress, Callable[[], bool]], StoredModel]
+"""Fetches a model by its reference: blocks, and calls both callbacks in its thread."""
 
 
 class Pull:
@@ -106,15 +99,8 @@ class Pull:
         self._end("failed")
 
     def _end(self, status: str) -> None:
-        last = self.progress
         self._show(
-            PullProgress(
-                model=last.model,
-                status=status,
-                source=last.source,
-                received=last.received,
-                total=last.total,
-            )
+            msgspec.structs.replace(self.progress, status=status, bytes_per_second=0.0, eta=None)
         )
         self._hub.publish("pull", self.progress)
 

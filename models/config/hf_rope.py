@@ -63,7 +63,9 @@ def _scaled(
         return rope
     if kind == "linear":
         return replace(rope, factors=linear_factors(rope.size, _factor(settings)))
-    original = _original_context(fields, settings, context)
+    key = "original_max_position_embeddings"
+    where = fields if key in fields else settings
+    original = where.integer(key, 2, MAX_CONTEXT, context)
     if kind == "llama3":
         return replace(rope, factors=_llama3(settings, rope, original))
     if kind in ("longrope", "su") or "long_factor" in settings:  # Phi-3 once called its own YaRN
@@ -81,11 +83,6 @@ def _factor(settings: ConfigFields) -> float:
     if factor < 1.0:
         settings.fail(f"stretches its context by {factor:g}")
     return factor
-
-
-def _original_context(fields: ConfigFields, settings: ConfigFields, context: int) -> int:
-    key = "original_max_position_embeddings"
-    return (fields if key in fields else settings).integer(key, 2, MAX_CONTEXT, context)
 
 
 def _llama3(settings: ConfigFields, rope: RopeConfig, original: int) -> tuple[float, ...]:

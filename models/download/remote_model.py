@@ -19,7 +19,7 @@ from ..safetensors.safetensors_header import (
     parse_json_object,
     parse_safetensors_header,
 )
-from ..sources.ranged_file import RangedFile, RangedSource
+from ..sources.ranged_file import RangedFile
 from .model_download import WantedFile, WantedModel
 
 _LONGEST_JSON = 1 << 22
@@ -99,11 +99,12 @@ class _Remote:
             raise UnsupportedModel(f"{self._wanted.name} has no {name}.")
         failure: ModelError | None = None
         for source in wanted.sources:
-            if not isinstance(source, RangedSource):
+            ranges = source.ranges()
+            if ranges is None:
                 continue
             with ExitStack() as opened:
                 try:
-                    file = opened.enter_context(source.ranges())
+                    file = opened.enter_context(ranges)
                 except SourceUnavailable as error:
                     failure = error
                     continue

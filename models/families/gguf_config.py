@@ -47,7 +47,10 @@ def _fields(header: GGUFHeader) -> ConfigFields:
 
 def _common(header: GGUFHeader, fields: ConfigFields) -> ModelConfig:
     """The settings that all families have, with RoPE in every layer."""
-    _refuse_unsupported(fields)
+    if fields.integer("expert_count", 0, 1 << 14, 0):
+        fields.refuse("is a mixture of experts, which ingle's own engine lacks", _OTHER_ENGINE)
+    if not fields.flag("attention.causal", default=True):
+        fields.refuse("reads in both directions, which ingle's own engine cannot", _OTHER_ENGINE)
     heads = _uniform(fields, "attention.head_count", 1024)
     kv_heads = heads
     if "attention.head_count_kv" in fields:
@@ -72,13 +75,6 @@ def _common(header: GGUFHeader, fields: ConfigFields) -> ModelConfig:
         attention_scale=size**-0.5,
         tied_embeddings=all(tensor.name != "output.weight" for tensor in header.tensors),
     )
-
-
-def _refuse_unsupported(fields: ConfigFields) -> None:
-    if fields.integer("expert_count", 0, 1 << 14, 0):
-        fields.refuse("is a mixture of experts, which ingle's own engine lacks", _OTHER_ENGINE)
-    if not fields.flag("attention.causal", default=True):
-        fields.refuse("reads in both directions, which ingle's own engine cannot", _OTHER_ENGINE)
 
 
 def _uniform(fields: ConfigFields, key: str, high: int) -> int:

@@ -6,7 +6,6 @@ Sources: the GGUF specification in the ggml repository, and gguf.cpp for the lim
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,8 +13,9 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
-from ..errors import InvalidModel, ModelNotFound, UnsupportedModel
+from ..errors import InvalidModel, UnsupportedModel
 from ..file_stamp import FileStamp
+from ..model_file import open_model_file
 from .ggml_types import FILE_TYPES, TENSOR_TYPES
 from .gguf_hyperparameters import check_hyperparameters
 from .gguf_reader import SCALARS, HeaderFile, HeaderReader, ValueType
@@ -204,18 +204,10 @@ def read_header(path: Path) -> GGUFHeader:
 
 def read_file_header(path: Path) -> GGUFHeader:
     """Read one file alone, be it a whole model or a part of one; raises as `read_header`."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for ever
-            raise InvalidModel(f"{path} is not a regular file.", hint="Name a .gguf file.")
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            header = parse_file_header(file, path, status.st_size)
-            return replace(header, stamps=(FileStamp.of(path, status),))
-    except FileNotFoundError:
-        raise ModelNotFound(f"There is no file {path}.") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ModelNotFound(f"{path} cannot be read: {reason}.") from error
+    with open_model_file(path) as file:
+        status = os.fstat(file.fileno())
+        header = parse_file_header(file, path, status.st_size)
+        return replace(header, stamps=(FileStamp.of(path, status),))
 
 
 def parse_file_header(file: HeaderFile, path: Path, size: int) -> GGUFHeader:

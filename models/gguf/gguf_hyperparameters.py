@@ -8,6 +8,7 @@ model with room to spare.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import InvalidModel
@@ -62,7 +63,8 @@ _POSITIVE = ("rope.freq_base", "rope.freq_base_swa", "rope.scale_linear")
 
 def check_hyperparameters(header: GGUFHeader) -> None:
     """Raise `InvalidModel` where a number that shapes the computation is out of any sane range."""
-    _check_architecture(header)
+    if not re.fullmatch(r"[a-z0-9_.-]{1,64}", header.architecture):
+        _fail(header, "does not name its architecture")
     for key, (low, high) in _REQUIRED.items():
         if header.integer(key) is None:
             _fail(header, f"does not say its {key!r}")
@@ -71,16 +73,14 @@ def check_hyperparameters(header: GGUFHeader) -> None:
         _check_range(header, key, low, high)
     _check_floats(header)
     _check_heads(header)
-    _check_experts(header)
+    experts, used = header.integer("expert_count"), header.integer("expert_used_count")
+    if experts is not None and used is not None and used > experts:
+        _fail(header, f"uses {used} of {experts} experts")
     _check_vocabulary(header)
-    _check_vectors(header)
-
-
-def _check_architecture(header: GGUFHeader) -> None:
-    name = header.architecture
-    allowed = "abcdefghijklmnopqrstuvwxyz0123456789-_."
-    if not 0 < len(name) <= 64 or any(letter not in allowed for letter in name):
-        _fail(header, "does not name its architecture")
+    # Norms and biases are used element by element, for which ggml takes no blocks.
+    for tensor in header.tensors:
+        if len(tensor.shape) == 1 and tensor.type in _IN_BLOCKS:
+            _fail(header, f"has the vector {tensor.name!r} as {tensor.type}")
 
 
 def _check_range(header: GGUFHeader, key: str, low: int, high: int) -> None:
@@ -128,12 +128,6 @@ def _check_heads(header: GGUFHeader) -> None:
         _fail(header, f"rotates {rope} elements of heads that have {longest}")
 
 
-def _check_experts(header: GGUFHeader) -> None:
-    experts, used = header.integer("expert_count"), header.integer("expert_used_count")
-    if experts is not None and used is not None and used > experts:
-        _fail(header, f"uses {used} of {experts} experts")
-
-
 def _check_vocabulary(header: GGUFHeader) -> None:
     """The lists that run beside the tokens are read by index without a check of their own."""
     tokens = header.arrays.get("tokenizer.ggml.tokens")
@@ -160,13 +154,6 @@ def _check_token_ids(header: GGUFHeader, tokens: int) -> None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < tokens:
             _fail(header, f"says that token {value!r} of {tokens} is its {name} token")
-
-
-def _check_vectors(header: GGUFHeader) -> None:
-    """Norms and biases are used element by element, for which ggml takes no blocks."""
-    for tensor in header.tensors:
-        if len(tensor.shape) == 1 and tensor.type in _IN_BLOCKS:
-            _fail(header, f"has the vector {tensor.name!r} as {tensor.type}")
 
 
 def _has(header: GGUFHeader, *prefixes: str) -> bool:

@@ -37,7 +37,12 @@ class DigestCache:
         if all(model.sha256 is not None for model in models):
             return list(models)
         entries = self._read()
-        return [_with_digest(model, entries.get(str(model.path))) for model in models]
+        return [
+            msgspec.structs.replace(
+                model, sha256=model.sha256 or _valid(model.path, entries.get(str(model.path)))
+            )
+            for model in models
+        ]
 
     def digest(self, path: Path, on_progress: Callable[[int], None]) -> str:
         """The digest, computed by reading the file if it is not known; raises `OSError`."""
@@ -71,9 +76,3 @@ def _valid(path: Path, known: _Known | None) -> str | None:
             if (known.size, known.changed) == (status.st_size, status.st_mtime_ns):
                 return known.sha256
     return None
-
-
-def _with_digest(model: StoredModel, known: _Known | None) -> StoredModel:
-    if model.sha256 is not None or not (sha256 := _valid(model.path, known)):
-        return model
-    return msgspec.structs.replace(model, sha256=sha256)

@@ -100,13 +100,16 @@ class LocalModels:
         name = clean_text(finding.name)
         if ":" not in name:
             name = f"{name}:{model.quantization.lower()}"
+        licence = model.licence
+        if licence == "unknown":
+            licence = clean_text(finding.licence) or licence
         return msgspec.structs.replace(
             model,
             name=name,
             place=place.title,
             source=place.title,
             sha256=finding.sha256 or model.sha256,
-            licence=model.licence if model.licence != "unknown" else _licence(finding),
+            licence=licence,
             system=finding.system,
             messages=list(finding.messages),
             options=dict(finding.options),
@@ -124,10 +127,6 @@ class LocalModels:
 
 def _unusable(place: Place, finding: FoundModel, reason: str) -> UnusableModel:
     return UnusableModel(clean_text(finding.name), as_text(finding.path), place.title, reason)
-
-
-def _licence(finding: FoundModel) -> str:
-    return clean_text(finding.licence) or "unknown"
 
 
 def _sampling(options: Mapping[str, Any]) -> dict[str, float]:

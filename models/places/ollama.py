@@ -65,7 +65,10 @@ def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> FoundMo
     layers = {layer.media_type.removeprefix(_KIND): layer for layer in manifest.layers}
     weights = layers.get("model")
     if weights is None:
-        return FoundModel(name, path, problem=_without_weights(layers))
+        problem = "it has no weights here: Ollama runs it in its cloud"
+        if "tensor" in layers:
+            problem = "Ollama keeps its weights tensor by tensor, which only Ollama reads"
+        return FoundModel(name, path, problem=problem)
     match = _DIGEST.fullmatch(weights.digest)
     if match is None:
         return FoundModel(name, path, problem="its manifest names no SHA-256 for the weights")
@@ -81,18 +84,12 @@ def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> FoundMo
         blob,
         sha256=match[1],
         problem=problem,
-        licence=_first_line(_text(blobs, layers, "license")),
+        licence=_text(blobs, layers, "license").strip().partition("\n")[0].strip(),
         system=_text(blobs, layers, "system"),
         messages=_messages(_text(blobs, layers, "messages")),
         options=_options(_text(blobs, layers, "params")),
         notes=tuple(notes + ([_OWN_TEMPLATE] if "template" in layers else [])),
     )
-
-
-def _without_weights(layers: Mapping[str, _Layer]) -> str:
-    if "tensor" in layers:
-        return "Ollama keeps its weights tensor by tensor, which only Ollama reads"
-    return "it has no weights here: Ollama runs it in its cloud"
 
 
 def _blob(blobs: Path, digest: str) -> Path:
@@ -109,10 +106,6 @@ def _text(blobs: Path, layers: Mapping[str, _Layer], kind: str) -> str:
     with suppress(OSError), _blob(blobs, layer.digest).open("rb") as file:
         return file.read(_LARGEST).decode("utf-8", "replace")
     return ""
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _messages(text: str) -> tuple[FirstMessage, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import msgspec
@@ -17,11 +16,15 @@ def merge_listings(own: Sequence[StoredModel], others: Sequence[StoredModel]) ->
     names = {model.name.lower() for model in own}
     digests = {identity(model.path): model.sha256 for model in own}
     kept = {identity(model.path) for model in own if not model.place}
-    return [
-        _renamed(_with_digest(model, digests), names)
-        for model in others
-        if identity(model.path) not in kept  # a folder of models may be the store itself
-    ]
+    merged: list[StoredModel] = []
+    for model in others:
+        file = identity(model.path)
+        if file in kept:  # a folder of models may be the store itself
+            continue
+        name = qualified_name(model) if model.name.lower() in names else model.name
+        sha256 = model.sha256 or digests.get(file)
+        merged.append(msgspec.structs.replace(model, name=name, sha256=sha256))
+    return merged
 
 
 def free_name(model: StoredModel, taken: Mapping[str, StoredModel]) -> str:
@@ -43,18 +46,3 @@ def identity(path: Path) -> tuple[int, int] | Path:
     except OSError:
         return path
     return found.st_dev, found.st_ino
-
-
-def _with_digest(
-    model: StoredModel, known: Mapping[tuple[int, int] | Path, str | None]
-) -> StoredModel:
-    """The model with the digest that another name of its file has."""
-    if model.sha256 is not None or not (sha256 := known.get(identity(model.path))):
-        return model
-    return msgspec.structs.replace(model, sha256=sha256)
-
-
-def _renamed(model: StoredModel, taken: AbstractSet[str]) -> StoredModel:
-    if model.name.lower() not in taken:
-        return model
-    return msgspec.structs.replace(model, name=qualified_name(model))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -16,8 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
-from ..errors import InvalidModel, ModelNotFound, UnsupportedModel
+from ..errors import InvalidModel, UnsupportedModel
 from ..gguf.gguf_reader import HeaderFile
+from ..model_file import open_model_file
 
 # Files with tens of thousands of tensors need no more; the format itself allows 100 MB.
 _LONGEST_HEADER = 1 << 23
@@ -25,26 +25,14 @@ _LONGEST_NAME = 512
 _MAX_DIMENSIONS = 8
 _MAX_ELEMENTS = 1 << 50
 
+_DTYPES_BY_WIDTH = {
+    1: ("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"),
+    2: ("U16", "I16", "F16", "BF16"),
+    4: ("U32", "I32", "F32"),
+    8: ("U64", "I64", "F64", "C64"),
+}
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
-    {
-        "BOOL": 1,
-        "U8": 1,
-        "I8": 1,
-        "F8_E4M3": 1,
-        "F8_E5M2": 1,
-        "F8_E8M0": 1,
-        "U16": 2,
-        "I16": 2,
-        "F16": 2,
-        "BF16": 2,
-        "U32": 4,
-        "I32": 4,
-        "F32": 4,
-        "U64": 8,
-        "I64": 8,
-        "F64": 8,
-        "C64": 8,
-    }
+    {dtype: width for width, dtypes in _DTYPES_BY_WIDTH.items() for dtype in dtypes}
 )
 
 
@@ -65,15 +53,8 @@ def read_safetensors_header(path: Path) -> tuple[StoredTensor, ...]:
     Raises `ModelNotFound` where no file can be opened, `InvalidModel` for one that is damaged, and
     `UnsupportedModel` for types that this reader does not know.
     """
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for ever
-            raise InvalidModel(f"{path} is not a regular file.", hint="Name a model file.")
-        with path.open("rb") as file:
-            return parse_safetensors_header(file, path, os.fstat(file.fileno()).st_size)
-    except FileNotFoundError:
-        raise ModelNotFound(f"There is no file {path}.") from None
-    except OSError as error:
-        raise ModelNotFound(f"{path} cannot be read: {error.strerror or error}.") from error
+    with open_model_file(path) as file:
+        return parse_safetensors_header(file, path, os.fstat(file.fileno()).st_size)
 
 
 def parse_safetensors_header(file: HeaderFile, path: Path, size: int) -> tuple[StoredTensor, ...]:

@@ -23,21 +23,17 @@ def find_tensors(folder: Path) -> Mapping[str, tuple[Path, StoredTensor]]:
     `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
     """
     try:
-        return _find_tensors(folder)
+        path = folder / _SINGLE
+        if path.exists():
+            return {tensor.name: (path, tensor) for tensor in read_safetensors_header(path)}
+        if not (folder / _INDEX).exists():
+            raise ModelNotFound(
+                f"{folder} holds neither {_SINGLE} nor {_INDEX}.",
+                hint="Name the folder of a model that is stored as safetensors.",
+            )
+        return _read_shards(folder, _read_index(folder / _INDEX))
     except OSError as error:
         raise ModelNotFound(f"{folder} cannot be read: {error.strerror or error}.") from error
-
-
-def _find_tensors(folder: Path) -> dict[str, tuple[Path, StoredTensor]]:
-    if (folder / _SINGLE).exists():
-        path = folder / _SINGLE
-        return {tensor.name: (path, tensor) for tensor in read_safetensors_header(path)}
-    if not (folder / _INDEX).exists():
-        raise ModelNotFound(
-            f"{folder} holds neither {_SINGLE} nor {_INDEX}.",
-            hint="Name the folder of a model that is stored as safetensors.",
-        )
-    return _read_shards(folder, _read_index(folder / _INDEX))
 
 
 def _read_index(path: Path) -> dict[str, str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import PullCancelled
 from .partial_file import PartialFile
+
+if TYPE_CHECKING:
+    from .ranged_file import RangedFile
 
 OnProgress = Callable[[int, int | None], None]
 """Called with the bytes of the file that are here, and how many it has where that is known."""
@@ -64,6 +68,13 @@ class Source(Protocol):
     @property
     def scratch_fraction(self) -> float:
         """Room the source needs beside the file while it works, as a share of the file's size."""
+        ...
+
+    def ranges(self) -> AbstractContextManager[RangedFile] | None:
+        """The file, of which only what is read is fetched; None if it comes as a whole only.
+
+        Entering it raises `SourceUnavailable` if the place does not send parts.
+        """
         ...
 
     def fetch(self, transfer: Transfer) -> None:

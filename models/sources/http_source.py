@@ -87,7 +87,7 @@ class HTTPSource:
 
     @contextmanager
     def ranges(self) -> Generator[RangedFile]:
-        """The file, of which only what is read is fetched; see `RangedSource`."""
+        """The file, of which only what is read is fetched; see `Source.ranges`."""
         with self._client() as client:
 
             def open_range(start: int, end: int) -> AbstractContextManager[httpx.Response]:

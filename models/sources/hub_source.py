@@ -56,7 +56,7 @@ class HubSource:
         self._http().fetch(transfer)
 
     def ranges(self) -> AbstractContextManager[RangedFile]:
-        """See `RangedSource`."""
+        """See `Source.ranges`."""
         return self._http().ranges()
 
     def _http(self) -> HTTPSource:

@@ -80,6 +80,9 @@ class PackageIndexSource:
         large = archived is not None or sdist_sha256 is not None
         self.scratch_fraction = 2 if large else 1 / len(self._requirements)
 
+    def ranges(self) -> None:
+        """None: a package comes as a whole only."""
+
     def fetch(self, transfer: Transfer) -> None:
         """Bring the file to its end, wheel by wheel; see `Source.fetch`."""
         client = tuple(self._client or find_client())

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
 
 import httpx
 
@@ -24,15 +23,6 @@ OpenRange = Callable[[int, int], AbstractContextManager[httpx.Response]]
 """Asks for the bytes from one place up to another, which is not part of them."""
 Refused = Callable[[httpx.Response], SourceUnavailable]
 """What an answer means that is none."""
-
-
-@runtime_checkable
-class RangedSource(Protocol):
-    """A source that can tell the beginning of a file without the rest."""
-
-    def ranges(self) -> AbstractContextManager[RangedFile]:
-        """The file, open; raises `SourceUnavailable` where the place does not send parts."""
-        ...
 
 
 class RangedFile:

@@ -84,14 +84,9 @@ def _with_blobs(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         found.append(path)
         target = path.resolve()
-        if path.is_symlink() and target.parent == _blobs_beside(path):
+        # The `blobs` of the repository in whose `snapshots` the link lies.
+        snapshots = (parent for parent in path.parents if parent.name == "snapshots")
+        blobs = [(parent.parent / _BLOBS).resolve() for parent in snapshots][:1]
+        if path.is_symlink() and target.parent in blobs:
             found.append(target)
     return found
-
-
-def _blobs_beside(path: Path) -> Path | None:
-    """The `blobs` of the repository in whose `snapshots` a path lies."""
-    for parent in path.parents:
-        if parent.name == "snapshots":
-            return (parent.parent / _BLOBS).resolve()
-    return None

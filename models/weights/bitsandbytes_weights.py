@@ -73,7 +73,10 @@ class _Matrix:
 
     def read(self) -> Weight:
         """The matrix as it can be computed with."""
-        self._check_values()
+        # The sixteen values are not ours to choose: kernels have them built in.
+        values = self._beside(".quant_map", torch.float32, 16)
+        if not torch.allclose(values, torch.tensor(NF4_VALUES), rtol=0, atol=1e-6):
+            _unsupported(self._source, self._name, "sixteen values that are not NF4's")
         count = self._rows * self._columns
         blocks = -(-count // self._block_size)
         codes = self._source.get_bytes(self._name).flatten().view(torch.uint8)
@@ -104,12 +107,6 @@ class _Matrix:
             torch.tensor(offset),
             group,
         )
-
-    def _check_values(self) -> None:
-        """The sixteen values are not ours to choose: kernels have them built in."""
-        values = self._beside(".quant_map", torch.float32, 16)
-        if not torch.allclose(values, torch.tensor(NF4_VALUES), rtol=0, atol=1e-6):
-            _unsupported(self._source, self._name, "sixteen values that are not NF4's")
 
     def _beside(self, end: str, dtype: torch.dtype, count: int) -> torch.Tensor:
         tensor = self._source.get_bytes(self._name + end).flatten()
