@@ -6,7 +6,7 @@ import torch
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.gated_activation import GateActivation
-from ingle.kernels.matmul.linear_layer import LinearLayer
+from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import Activation, ModelConfig
 from ..families.family import Family, NormPlacement

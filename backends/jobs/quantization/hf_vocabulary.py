@@ -18,7 +18,7 @@ from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_writer import Value, encode_header, encode_pair
 from ingle.models.json_object import read_bounded
 
-from ...llama_cpp.vocabulary import LlamaVocabulary
+from ...llama_cpp.llama_tokenizer import LlamaVocabulary
 from ...text.tokenization.hf_tokenizer import HFTokenizer
 
 _LARGEST = 256 << 20

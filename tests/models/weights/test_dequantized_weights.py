@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.weight import QuantizedTensor
 from ingle.models.weights.converted_weights import DequantizedWeights
 from ingle.models.weights.weights import Weight
 

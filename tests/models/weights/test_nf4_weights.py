@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from ingle.kernels.formats.nf4 import dequantize_nf4
-from ingle.kernels.formats.nf4_tensor import NF4Tensor
-from ingle.kernels.formats.quantized_tensor import QuantizedTensor
-from ingle.kernels.formats.weight import Weight
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, Weight
 from ingle.models.weights.converted_weights import NF4Weights
 
 
