@@ -16,6 +16,7 @@ import msgspec
 import torch
 from machine import median
 
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
@@ -31,8 +32,8 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.worker.inbox import Inbox
-from ingle.backends.worker.worker_loop import Stop, WorkerLoop
-from ingle.backends.worker.worker_protocol import FromWorker
+from ingle.backends.worker.worker_loop import WorkerLoop
+from ingle.backends.worker.worker_protocol import Drain, FromWorker
 from ingle.models.fit.paged_fit import PAGE_SIZE
 
 CONTEXT = 1024
@@ -162,6 +163,7 @@ def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]
         AnswerFormats(runner.tokenizer, None),
         send,
         inbox,
+        LoadSpec(engine="", path="", context=CONTEXT),
     )
     thread = threading.Thread(target=loop.run)
     thread.start()
@@ -175,7 +177,7 @@ def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]
         inbox.put(request)
     for _ in range(streams):
         ended.acquire()
-    inbox.put(Stop())
+    inbox.put(Drain(0))
     thread.join()
     middle = steps[len(steps) // 4 : -8]
     (began, idle), (end, idle_then) = middle[0], middle[-1]

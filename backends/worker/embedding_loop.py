@@ -74,7 +74,7 @@ class EmbeddingLoop(ServingLoop):
         self._steps = 0
 
     def run(self) -> None:
-        """Serve until stopped, or until drained."""
+        """Serve until drained."""
         while not self._finished():
             self._receive()
             self._report_gauges(busy=self._busy)
@@ -83,7 +83,7 @@ class EmbeddingLoop(ServingLoop):
                 self._step()
 
     def _finished(self) -> bool:
-        return self._stopping or (self._draining and not self._busy)
+        return self._draining and not self._busy
 
     @property
     def _busy(self) -> bool:
@@ -91,7 +91,7 @@ class EmbeddingLoop(ServingLoop):
 
     def _receive(self) -> None:
         """Handle all messages in the inbox; if there is nothing to do, wait for one."""
-        while not self._stopping:
+        while True:
             try:
                 message = self._inbox.get_nowait()
             except queue.Empty:

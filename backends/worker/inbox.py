@@ -12,7 +12,7 @@ from ingle.models.model_task import ModelTask
 from ..base.errors import BackendError, ContextExceeded, RequestRejected, WrongTask
 from ..base.model_info import Gauges
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
-from .request_preparer import Admitted, Stop
+from .request_preparer import Admitted
 from .worker_protocol import (
     Drain,
     FromWorker,
@@ -30,7 +30,7 @@ class Wake:
     """Makes the step thread look again whether there is work."""
 
 
-InboxMessage = ToWorker | Admitted | Stop | Wake
+InboxMessage = ToWorker | Admitted | Wake
 Inbox = queue.SimpleQueue[InboxMessage]
 """Messages of the daemon, and results of the worker's other threads."""
 
@@ -53,13 +53,12 @@ class ServingLoop(ABC):
         self._send = send
         self._inbox = inbox
         self._draining = False
-        self._stopping = False
         self._gauges_due = 0.0
         self._reported = Gauges()
 
     @abstractmethod
     def run(self) -> None:
-        """Serve until stopped, or until drained."""
+        """Serve until drained."""
 
     @abstractmethod
     def _start(self, request: WorkerRequest) -> None:
@@ -77,8 +76,6 @@ class ServingLoop(ABC):
                 self._send(Pong(nonce))
             case Drain():
                 self._draining = True
-            case Stop():
-                self._stopping = True
             case Load():
                 raise RuntimeError("a worker loads one model only")
             case _:

@@ -1,11 +1,10 @@
-"""From a request to what the engine begins with, in a thread of its own."""
+"""Prepares requests for the engine in a thread: templates, tokens, grammars."""
 
 from __future__ import annotations
 
-import queue
-import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
@@ -25,7 +24,7 @@ from ..text.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request on its way to the admission thread, and when it came (monotonic seconds)."""
+    """A request to prepare, and its time of arrival (monotonic seconds)."""
 
     request: GenerateRequest | TokenizeRequest
     at: float
@@ -33,7 +32,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the engine needs to begin: the prompt in tokens, and what the answer must match."""
+    """A request as the engine needs it: prompt tokens, constraint and format of the answer."""
 
     token_ids: list[int]
     constraint: Constraint | None
@@ -42,20 +41,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Admitted:
-    """A request on its way back: what it begins with, or why it cannot."""
+    """The outcome of preparing a request: what it begins with, or why it cannot."""
 
     arrival: Arrival
     outcome: Prepared | Tokenized | BackendError
 
 
-class Stop:
-    """Ends a thread after its current step, whatever still runs."""
-
-
 class RequestPreparer:
     """Renders templates, tokenises and compiles grammars, one request after the other.
 
-    In a thread, so that a slow template or a huge prompt never delays the tokens of others.
+    In a thread, so that a slow template or a huge prompt never delays the tokens of other requests.
     """
 
     def __init__(
@@ -68,7 +63,7 @@ class RequestPreparer:
         is_wanted: Callable[[Arrival], bool],
         done: Callable[[Admitted], None],
     ) -> None:
-        """Both callbacks are called in the thread: requests not wanted any more are passed over."""
+        """Both callbacks are called in the thread; cancelled requests are skipped."""
         self._runner = runner
         self._tokenizer = tokenizer
         self._prompts = prompts
@@ -77,36 +72,34 @@ class RequestPreparer:
         self._counter = MessageCounter(tokenizer, prompts)
         self._is_wanted = is_wanted
         self._done = done
-        self._arrivals: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
+        self._executor = ThreadPoolExecutor(1, "admission")
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, which first prepares the chat template."""
+        self._executor.submit(self._prepare_template)
 
     def put(self, arrival: Arrival) -> None:
-        """Have a request prepared."""
-        self._arrivals.put(arrival)
+        """Queue a request to be prepared."""
+        self._executor.submit(self._run, arrival)
 
     def close(self) -> None:
-        """End the thread after the request it is at."""
-        self._arrivals.put(Stop())
-        self._thread.join()
+        """End the thread after its current request."""
+        self._executor.shutdown(cancel_futures=True)
 
-    def _run(self) -> None:
-        """The thread, which no request may end: those behind it would wait for ever."""
+    def _prepare_template(self) -> None:
         try:
             self._prompts.prepare()
         except Exception:
-            traceback.print_exc()  # each request tries again, and is told
-        while not isinstance(arrival := self._arrivals.get(), Stop):
-            if self._is_wanted(arrival):
-                self._done(Admitted(arrival, self._prepare(arrival.request)))
+            traceback.print_exc()  # each request tries again, and gets the error
+
+    def _run(self, arrival: Arrival) -> None:
+        if self._is_wanted(arrival):
+            self._done(Admitted(arrival, self._prepare(arrival.request)))
 
     def _prepare(
         self, request: GenerateRequest | TokenizeRequest
     ) -> Prepared | Tokenized | BackendError:
-        """What the request begins with, or why it cannot."""
+        """Return what the request begins with, or why it cannot."""
         try:
             if isinstance(request, TokenizeRequest):
                 return self._tokenize(request)
@@ -124,7 +117,7 @@ class RequestPreparer:
         return Prepared(token_ids, constraint, form)
 
     def _constraint(self, grammar: Grammar | AnswerGrammar) -> Constraint | None:
-        """What an answer must match; None where an optional grammar cannot be used."""
+        """Return what an answer must match; None if an optional grammar cannot be used."""
         try:
             return self._grammars.compile(grammar)
         except RequestRejected:
@@ -133,7 +126,7 @@ class RequestPreparer:
             raise
 
     def _tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """The tokens that were asked for, with what each stands for."""
+        """Return the requested tokens, with the bytes of each."""
         if request.generate is None:
             return token_list(self._tokenizer, request)
         if request.divided:
@@ -156,7 +149,7 @@ class RequestPreparer:
 
 
 def _check_fields(request: GenerateRequest) -> None:
-    """Refuse what the engine cannot run: it would cost the other requests their worker."""
+    """Reject what the engine cannot run, which would end the worker."""
     if request.n < 1:
         raise RequestRejected("'n' must be at least 1.", param="n")
     if request.max_tokens is not None and request.max_tokens < 0:

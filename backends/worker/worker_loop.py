@@ -88,7 +88,7 @@ class WorkerLoop(ServingLoop):
         self._pages = PageReports(engine, send)
 
     def run(self) -> None:
-        """Serve until stopped, or until drained."""
+        """Serve until drained."""
         self._admission.start()
         try:
             while not self._finished():
@@ -120,8 +120,8 @@ class WorkerLoop(ServingLoop):
             self._lease.release()
 
     def _finished(self) -> bool:
-        if self._stopping or not self._draining:
-            return self._stopping
+        if not self._draining:
+            return False
         if self._engine.saves and time.monotonic() > self._drain_until:
             return True
         engine = self._engine
@@ -129,7 +129,7 @@ class WorkerLoop(ServingLoop):
 
     def _receive(self) -> None:
         """Handle all messages in the inbox; if there is nothing to compute, wait for one."""
-        while not self._stopping:
+        while True:
             try:
                 message = self._inbox.get_nowait()
             except queue.Empty:
@@ -178,11 +178,9 @@ class WorkerLoop(ServingLoop):
 
     def _save_all(self) -> None:
         """Save the cached tokens of finished and cancelled sequences before the process ends."""
-        if self._stopping:
-            return
         self._requests.cancel_all()
         self._engine.drain()
-        while self._engine.has_unsaved and not self._stopping and time.monotonic() < self._end_by:
+        while self._engine.has_unsaved and time.monotonic() < self._end_by:
             self._engine.save(_SAVE_SLICE, hurry=True)
             with suppress(queue.Empty):
                 self._handle(self._inbox.get(timeout=_SAVE_PAUSE / 10))

@@ -138,8 +138,16 @@ class ModelLoadPlanner:
             pooling=pooling,
             quantize=quantize,
         )
-        may_fall_back = (options.engine or config.engine) == "auto" and model.path.is_file()
-        spec = self._completed(spec, model, selection, may_fall_back=may_fall_back)
+        spec = msgspec.structs.replace(
+            spec,
+            # Memory beyond the KV cache does not count: it can be freed (see `MemoryAllocator`).
+            kv_store=kv_store_spec(config, model),
+            kernel_cache=str(config.paths.kernels),
+            may_fall_back=(options.engine or config.engine) == "auto" and model.path.is_file(),
+            batch=selection.batch,
+            cpu_experts=selection.cpu_experts,
+            confine=config.confine,
+        )
         alone = LoadPlan(spec, selection.needs, selection.reason)
         return self._with_best_draft(alone, model, options, available)
 
@@ -155,7 +163,7 @@ class ModelLoadPlanner:
         from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.model_placement import select
 
-        wanted = self._wanted(description, options, pooling)
+        wanted = self._request(description, options, pooling)
         return select(ModelCosts.of(description, pooling), self.room(available), wanted)
 
     def select_entry(
@@ -191,7 +199,7 @@ class ModelLoadPlanner:
         )
         return select(costs, self.room(available), wanted)
 
-    def _wanted(
+    def _request(
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
     ) -> PlacementRequest:
         from ingle.backends.selection.engine_choice import choose_engine, why_not_preferred
@@ -241,21 +249,6 @@ class ModelLoadPlanner:
             llama_offloads=facts.llama_offloads,
             unified=facts.unified,
             repacked=facts.repacked,
-        )
-
-    def _completed(
-        self, spec: LoadSpec, model: StoredModel, selection: Placement, *, may_fall_back: bool
-    ) -> LoadSpec:
-        """Add the paths of files that a worker writes, and machine-dependent settings."""
-        return msgspec.structs.replace(
-            spec,
-            # Memory beyond the KV cache does not count: it can be freed (see `ModelManager._trim`).
-            kv_store=kv_store_spec(self._config, model),
-            kernel_cache=str(self._config.paths.kernels),
-            may_fall_back=may_fall_back,
-            batch=selection.batch,
-            cpu_experts=selection.cpu_experts,
-            confine=self._config.confine,
         )
 
     def _with_best_draft(

@@ -23,9 +23,9 @@ from ingle.backends.base.requests import (
 )
 from ingle.backends.worker.inbox import Inbox
 from ingle.backends.worker.model_loader import load_model
-from ingle.backends.worker.request_preparer import Stop
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
 from ingle.backends.worker.worker_protocol import (
+    Cancel,
     Drain,
     FromWorker,
     GaugesReport,
@@ -126,7 +126,8 @@ class LocalBackend:
         self._inbox.put(Drain(grace))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._dead.wait(), grace)
-        self._inbox.put(Stop())
+        for request_id in list(self._streams._streams):  # pyright: ignore[reportPrivateUsage]
+            self._inbox.put(Cancel(request_id))
         await self._dead.wait()
 
     def _check_ready(self) -> None:

@@ -10,7 +10,6 @@ from ...base.errors import RequestRejected
 from ...base.requests import GenerateRequest
 from ...base.sampling_params import Grammar
 from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules
-from ..structured_output.argument_schemas import ArgumentSchemas
 from ..structured_output.control_tags import ControlTags
 from ..templates.reasoning_switches import reasoning_requested
 from ..templates.reasoning_tags import detect_reasoning_tags
@@ -50,7 +49,6 @@ class AnswerFormats:
         self._tokenizer = tokenizer
         self._constrains_calls = constrains_calls
         self._controls = ControlTags(tokenizer)
-        self._schemas = ArgumentSchemas()
         self._format = detect_call_format(template, tokenizer)
         self._tags = detect_reasoning_tags(template, tokenizer)
 
@@ -118,7 +116,7 @@ class AnswerFormats:
         them.
         """
         required = request.tool_choice.mode == "required"
-        rules = AnswerRules(self._controls, self._schemas)
+        rules = AnswerRules(self._controls)
         if request.grammar is None and not (tools and required):
             # Free text contains no control tokens, so the format's calls must need none.
             strays = self._format.strays and self._tags is None and not self._visible

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 
 from ...base.conversation import Infill, InfillFile
 from ...base.errors import RequestRejected
-from ..tokenization.tokenizer import InfillToken, Tokenizer
+from ..tokenization.tokenizer import Tokenizer
 
 NEAR_TOKENS = 2048
-"""Most tokens around the gap: three quarters before it, one after it.
+"""Most tokens around the infill: three quarters before it, one quarter after it.
 
 In a small context other files may have as many.
 """
@@ -65,43 +65,22 @@ def find_marks(tokenizer: Tokenizer) -> InfillMarks | None:
     """Return the infill tokens of a vocabulary, by metadata or well-known names; None
     without any.
     """
-    told = tokenizer.infill_tokens
+    named = tokenizer.infill_tokens
     for prefix, suffix, middle, repositories, files, suffix_first in _FAMILIES:
-        before, behind = tokenizer.find_token(prefix), tokenizer.find_token(suffix)
-        if before is None or behind is None:
-            continue
+        before, after = tokenizer.find_token(prefix), tokenizer.find_token(suffix)
         between = tokenizer.find_token(middle) if middle else None
-        if middle and between is None:
+        if before is None or after is None or (middle and between is None):
             continue
-        marks = InfillMarks(
-            before,
-            behind,
-            between,
-            _first(tokenizer, repositories),
-            _first(tokenizer, files),
-            suffix_first,
-        )
-        return _as_told(marks, told)
-    if not {"prefix", "suffix", "middle"} <= told.keys():
+        others = _first(tokenizer, repositories), _first(tokenizer, files)
+        return replace(InfillMarks(before, after, between, *others, suffix_first), **named)
+    if not {"prefix", "suffix", "middle"} <= named.keys():
         return None
-    return _as_told(InfillMarks(told["prefix"], told["suffix"], told["middle"]), told)
+    return replace(InfillMarks(named["prefix"], named["suffix"]), **named)
 
 
 def _first(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
     found = (tokenizer.find_token(name) for name in names)
     return next((token_id for token_id in found if token_id is not None), None)
-
-
-def _as_told(marks: InfillMarks, told: Mapping[InfillToken, int]) -> InfillMarks:
-    """Return the marks, overridden by those in the file's metadata."""
-    return InfillMarks(
-        told.get("prefix", marks.prefix),
-        told.get("suffix", marks.suffix),
-        told.get("middle", marks.middle),
-        told.get("repository", marks.repository),
-        told.get("file", marks.file),
-        marks.suffix_first,
-    )
 
 
 class InfillPrompts:
@@ -133,7 +112,7 @@ class InfillPrompts:
         near = max(_STEPS, min(NEAR_TOKENS, limit // 2 if infill.files else limit))
         prefix = [marks.prefix, *self._end(infill.prefix + infill.middle, near - near // 4)]
         suffix = [marks.suffix, *self._beginning(infill.suffix, near // 4)]
-        # The share for files must not depend on the present length of the text around the gap.
+        # The share for files must not depend on the present length of the text around the infill.
         files = self._files(infill.files, limit - near)
         if files:
             files += current
@@ -162,7 +141,7 @@ class InfillPrompts:
         return [*header, *chain(*reversed(taken))] if taken else []
 
     def _current_file(self) -> list[int]:
-        """Return the tokens that separate the files from the text around the gap."""
+        """Return the tokens that separate the files from the text around the infill."""
         return self._file(InfillFile(_CURRENT_FILE.strip(), ""))
 
     def _encode_file(self, file: InfillFile) -> list[int]:

@@ -14,7 +14,7 @@ from ..streaming.json_strings import escaped
 from ..templates.reasoning_tags import ReasoningTags
 from ..tool_calls.argument_types import kinds, texts
 from ..tool_calls.call_format import CallFormat
-from .argument_schemas import ArgumentSchemas
+from .argument_schemas import argument_schema, parameter_schema
 from .control_tags import ControlTags
 
 _PLACES = re.compile("(«[a-z0-9]+»)")
@@ -53,9 +53,8 @@ class AnswerGrammar:
 class AnswerRules:
     """Collects the rules of one grammar."""
 
-    def __init__(self, controls: ControlTags, schemas: ArgumentSchemas) -> None:
+    def __init__(self, controls: ControlTags) -> None:
         self._controls = controls
-        self._schemas = schemas
         self._rules: list[str] = []
 
     def finish(
@@ -95,7 +94,7 @@ class AnswerRules:
             self._rules.append(f"first_{index}: /{_FIRST_BEGINS}{name}/ held_{index}")
             self._rules.append(f"next_{index}: /{_NEXT_BEGINS}{name}/ held_{index}")
             self._rules.append(f"held_{index}: GOES_ON held_arguments_{index} ENDS closed")
-            schema = self._schemas.of(tool, flexible=True)
+            schema = argument_schema(tool, flexible=True)
             self._rules.append(f"held_arguments_{index}: %json {schema}")
         self._rules += _HELD
         for which in ("first", "next"):
@@ -116,7 +115,7 @@ class AnswerRules:
             if piece == "«name»":
                 items.append(_literal(escaped(tool.name)))
             elif piece == "«arguments»" and call_format.member is None:
-                self._rules.append(f"arguments_{index}: %json {self._schemas.of(tool)}")
+                self._rules.append(f"arguments_{index}: %json {argument_schema(tool)}")
                 items.append(f"arguments_{index}")
             elif piece == "«arguments»":
                 items.append(self._members(call_format, index, tool))
@@ -126,7 +125,7 @@ class AnswerRules:
 
     def _members(self, call_format: CallFormat, index: int, tool: Tool) -> str:
         """Return the rule for a list of arguments in the order of the schema."""
-        schema = self._schemas.parsed(tool)
+        schema: dict[str, Any] = json.loads(argument_schema(tool))
         properties: dict[str, Any] = schema.get("properties") or {}
         required: list[str] = schema.get("required") or []
         separator = self._controls.expression(call_format.separator)
@@ -155,7 +154,7 @@ class AnswerRules:
             "«value»"
         )
         if not is_text:
-            self._rules.append(f"{name}_value: %json {self._schemas.parameter_schema(tool, key)}")
+            self._rules.append(f"{name}_value: %json {parameter_schema(tool, key)}")
             return self._join(before, f"{name}_value", after)
         if call_format.quotes is not None:
             before, after = before + call_format.quotes[0], call_format.quotes[1] + after

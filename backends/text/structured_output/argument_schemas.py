@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -22,56 +22,43 @@ _GUIDANCE = {
 _FREE = {"whitespace_flexible": True, "lenient": True}
 
 
-class ArgumentSchemas:
-    """Checks and caches schemas; used from one thread."""
+def argument_schema(tool: Tool, *, flexible: bool = False) -> str:
+    """Return a schema as JSON for `%json`; any object if the tool's cannot be enforced.
 
-    def __init__(self) -> None:
-        self._checked: OrderedDict[tuple[str, bool], str] = OrderedDict()
+    Blanks are free if `flexible`. Raises `RequestRejected` for a strict tool whose schema cannot be
+    enforced.
+    """
+    if not flexible:
+        return _enforceable(tool)
+    schema = json.loads(_enforceable(msgspec.structs.replace(tool, strict=False)))
+    return json.dumps({**schema, "x-guidance": _FREE})
 
-    def of(self, tool: Tool, *, flexible: bool = False) -> str:
-        """Return a schema as JSON for `%json`; any object if the tool's cannot be enforced.
 
-        Blanks are free if `flexible`. Raises `RequestRejected` for a strict tool whose schema
-        cannot be enforced.
-        """
-        if flexible:
-            schema = json.loads(self.of(msgspec.structs.replace(tool, strict=False)))
-            return json.dumps({**schema, "x-guidance": _FREE})
-        key = tool.parameters, tool.strict
-        if key not in self._checked:
-            self._checked[key] = self._check(tool)
-            if len(self._checked) > _CACHED:
-                self._checked.popitem(last=False)
-        self._checked.move_to_end(key)
-        return self._checked[key]
+def parameter_schema(tool: Tool, name: str) -> str:
+    """Return the JSON of the schema of one parameter."""
+    whole = json.loads(argument_schema(tool))
+    shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
+    value = whole["properties"][name]
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return json.dumps({**fields, **shared, "x-guidance": whole["x-guidance"]})
 
-    def parsed(self, tool: Tool) -> dict[str, Any]:
-        """Return the schema of `of`, parsed."""
-        return json.loads(self.of(tool))
 
-    def parameter_schema(self, tool: Tool, name: str) -> str:
-        """Return the JSON of the schema of one parameter."""
-        whole = self.parsed(tool)
-        shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
-        value = whole["properties"][name]
-        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        return json.dumps({**fields, **shared, "x-guidance": whole["x-guidance"]})
-
-    def _check(self, tool: Tool) -> str:
-        try:
-            schema = _object_schema(tool.parameters)
-            text = _guided(schema, lenient=not tool.strict)
-            reason = _refusal(text)
-        except (ValueError, RecursionError) as error:
-            text, reason = "", str(error)
-        if reason and tool.strict:
-            raise RequestRejected(
-                f"The parameters of the tool {tool.name!r} cannot be enforced strictly: {reason}.",
-                hint="Simplify its schema, or leave 'strict' out.",
-                code="invalid_function_parameters",
-                param="tools",
-            )
-        return _guided({"type": "object"}, lenient=True) if reason else text
+@lru_cache(_CACHED)
+def _enforceable(tool: Tool) -> str:
+    try:
+        schema = _object_schema(tool.parameters)
+        text = _guided(schema, lenient=not tool.strict)
+        reason = _refusal(text)
+    except (ValueError, RecursionError) as error:
+        text, reason = "", str(error)
+    if reason and tool.strict:
+        raise RequestRejected(
+            f"The parameters of the tool {tool.name!r} cannot be enforced strictly: {reason}.",
+            hint="Simplify its schema, or leave 'strict' out.",
+            code="invalid_function_parameters",
+            param="tools",
+        )
+    return _guided({"type": "object"}, lenient=True) if reason else text
 
 
 def _object_schema(text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from .answer_grammar import AnswerGrammar
 from .json_schema_check import check_schema
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
     from llguidance._lib import JsonCompileOptions
 
 MAX_TEXT = 2**18
@@ -44,17 +44,11 @@ class GrammarCompiler:
         """The vocabulary is loaded with the first grammar, since most requests have none."""
         self._tokenizer = tokenizer
         self._vocabulary: LLTokenizer | None = None
-        self._compiled: OrderedDict[Grammar | AnswerGrammar, TokenConstraint] = OrderedDict()
+        self._compiled = lru_cache(_CACHED)(self._compile)
 
     def compile(self, grammar: Grammar | AnswerGrammar) -> TokenConstraint:
         """Return a fresh constraint; raises `RequestRejected` for an unusable grammar."""
-        compiled = self._compiled.get(grammar)
-        if compiled is None:
-            compiled = self._compiled[grammar] = self._compile(grammar)
-            if len(self._compiled) > _CACHED:
-                self._compiled.popitem(last=False)
-        self._compiled.move_to_end(grammar)
-        return compiled.fork()
+        return self._compiled(grammar).fork()
 
     def _compile(self, grammar: Grammar | AnswerGrammar) -> TokenConstraint:
         if isinstance(grammar, Grammar):
@@ -68,16 +62,15 @@ class GrammarCompiler:
             raise
 
     def _start(self, grammar: Grammar, source: str) -> TokenConstraint:
-        from llguidance import LLMatcher
+        from llguidance import LLMatcher, LLParserLimits
 
         vocabulary = self._vocabulary = self._vocabulary or _vocabulary(self._tokenizer)
-        matcher = LLMatcher(vocabulary, source, log_level=0, limits=_limits())
+        limits = LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
+        matcher = LLMatcher(vocabulary, source, log_level=0, limits=limits)
         constraint = TokenConstraint(matcher, self._tokenizer.vocab_size)
         # The first mask is the most expensive, and fails for grammars that match nothing.
-        if not matcher.is_error() and not constraint.mask().any():
+        if matcher.is_error() or not constraint.mask().any():
             raise _rejected(grammar, matcher.get_error() or "nothing can match it")
-        if matcher.is_error():
-            raise _rejected(grammar, matcher.get_error())
         return constraint
 
 
@@ -166,12 +159,6 @@ def _vocabulary(tokenizer: Tokenizer) -> LLTokenizer:
             code="invalid_grammar",
         )
     return LLTokenizer(TokenizerWrapper(vocabulary), eos_token=vocabulary.eos_token_ids)
-
-
-def _limits() -> LLParserLimits:
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
 
 
 def _source(grammar: Grammar) -> str:

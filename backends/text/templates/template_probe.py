@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ...base.conversation import ChatMessage, Tool, ToolCall
 from .message_variants import MessageVariant, message_variants
@@ -49,121 +50,120 @@ _GARBLED = ('\\"probed_city', "{'probed_city': 'Probe")
 
 def probe_traits(render: RenderForm, source: str) -> TemplateTraits:
     """Return the traits of the template with this `source`; raises `TemplateError` if it fails."""
-    traits = TemplateTraits(
-        reasoning_fields=tuple(_named(_REASONING_FIELDS, source)),
-        call_marks=next((marks for mark, marks in _CALL_MARKS.items() if mark in source), ("", "")),
-    )
-    probe = _Probe(render)
-    traits = _with_messages(probe, _without_tools(probe, traits, source))
-    return _with_calls(probe, _with_tools(probe, traits, source))
+    probe = _Probe(render, source)
+    probe.detect_needed_tools()
+    probe.detect_messages()
+    probe.detect_tools()
+    probe.detect_calls()
+    return probe.traits
 
 
 class _Probe:
-    """Renders conversations in the first variant that follows from given traits."""
+    """Renders conversations in the first variant that follows from the traits found so far."""
 
-    def __init__(self, render: RenderForm) -> None:
+    def __init__(self, render: RenderForm, source: str) -> None:
         self._render = render
+        self._source = source
+        marks = (marks for mark, marks in _CALL_MARKS.items() if mark in source)
+        self.traits = TemplateTraits(
+            reasoning_fields=tuple(field for field in _REASONING_FIELDS if _names(source, field)),
+            call_marks=next(marks, ("", "")),
+        )
 
-    def text(
-        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], traits: TemplateTraits
-    ) -> str:
+    def detect_needed_tools(self) -> None:
+        """Detect whether it fails without an empty list of tools."""
+        try:
+            self._text([USER_PROBE])
+        except LimitExceeded:
+            raise
+        except TemplateError:
+            for variable in _TOOL_VARIABLES:
+                traits = {"tools": variable, "needs_tools": True}
+                if variable in self._source and self._adopt([USER_PROBE.content], [], traits):
+                    return
+            raise
+
+    def detect_messages(self) -> None:
+        """Detect whether it drops system messages, or text that is not in parts."""
+        both = [SYSTEM_PROBE, USER_PROBE]
+        text = self._text(both) or self._text([USER_PROBE])
+        if text and USER_PROBE.content not in text:
+            plain, self.traits = self.traits, dataclasses.replace(self.traits, expects_parts=True)
+            text = self._text(both) or self._text([USER_PROBE])
+            if USER_PROBE.content not in text:
+                self.traits = plain
+        text = self._text(both)
+        if text and SYSTEM_PROBE.content not in text:
+            self.traits = dataclasses.replace(self.traits, drops_system=True)
+            return
+        later = ChatMessage("system", "Probe of a later system message.")
+        text = self._text([*both, *_ANSWER[:1], later, *_ANSWER[1:]])
+        one_system = bool(text) and not (SYSTEM_PROBE.content in text and later.content in text)
+        self.traits = dataclasses.replace(self.traits, one_system=one_system)
+
+    def detect_tools(self) -> None:
+        """Detect the variable with the tools."""
+        expected = [USER_PROBE.content, *_described()]
+        for variable in _TOOL_VARIABLES:
+            if variable in self._source and self._adopt(expected, _TOOLS, {"tools": variable}):
+                return
+
+    def detect_calls(self) -> None:
+        """Detect the style of calls and results."""
+        if self.traits.tools is None:
+            return
+        plain = self.traits
+        styles = [CallStyle(*flags) for flags in itertools.product((False, True), repeat=5)]
+        styles.sort(key=lambda style: sum(dataclasses.astuple(style)))
+        for beside in (_BESIDE, ""):  # some have no place for text beside calls
+            for style in styles:
+                self.traits = dataclasses.replace(plain, calls=style)
+                if all(self._shows_calls(beside, end) for end in ([], _ANSWER)):
+                    return
+        self.traits = plain
+
+    def _adopt(
+        self, expected: Sequence[str], tools: Sequence[Tool], changes: dict[str, Any]
+    ) -> bool:
+        """Change the traits if the user's probe then shows all that is expected."""
+        before, self.traits = self.traits, dataclasses.replace(self.traits, **changes)
+        shown = self._shows(expected, [USER_PROBE], tools)
+        self.traits = self.traits if shown else before
+        return shown
+
+    def _text(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> str:
         """Return the text, "" if the template refuses; raises `TemplateError`."""
-        return self._render(next(message_variants(messages, tools, traits))) or ""
+        return self._render(next(message_variants(messages, tools, self.traits))) or ""
 
-    def shows(
-        self,
-        expected: Sequence[str],
-        messages: Sequence[ChatMessage],
-        tools: Sequence[Tool],
-        traits: TemplateTraits,
+    def _shows(
+        self, expected: Sequence[str], messages: Sequence[ChatMessage], tools: Sequence[Tool]
     ) -> bool:
         """Return whether the text contains all that is expected, without a failure."""
         try:
-            text = self.text(messages, tools, traits)
+            text = self._text(messages, tools)
         except LimitExceeded:
             raise
         except TemplateError:
             return False
         return all(piece in text for piece in expected) and not any(bad in text for bad in _GARBLED)
 
-
-def _named(fields: Sequence[str], source: str) -> Iterator[str]:
-    """Yield the fields that the template reads."""
-    for field in fields:
-        if re.search(rf"""(\.|\[\s*['"]|get\(\s*['"]){field}\b|['"]{field}['"]\s+in\b""", source):
-            yield field
-
-
-def _without_tools(probe: _Probe, traits: TemplateTraits, source: str) -> TemplateTraits:
-    """Detect whether it fails without an empty list of tools."""
-    try:
-        probe.text([USER_PROBE], [], traits)
-    except LimitExceeded:
-        raise
-    except TemplateError:
-        for variable in _TOOL_VARIABLES:
-            needy = dataclasses.replace(traits, tools=variable, needs_tools=True)
-            if variable in source and probe.shows([USER_PROBE.content], [USER_PROBE], [], needy):
-                return needy
-        raise
-    return traits
+    def _shows_calls(self, beside: str, end: Sequence[ChatMessage]) -> bool:
+        calling = ChatMessage("assistant", beside, tool_calls=_CALLS)
+        messages = [SYSTEM_PROBE, USER_PROBE, calling, *_RESULTS, *end]
+        said = [message.content for message in messages]
+        values = [call.arguments.split('"')[3] for call in _CALLS]
+        return self._shows([*said, *values, *_described()], messages, _TOOLS)
 
 
-def _with_messages(probe: _Probe, traits: TemplateTraits) -> TemplateTraits:
-    """Detect whether it drops system messages, or text that is not in parts."""
-    both = [SYSTEM_PROBE, USER_PROBE]
-    text = probe.text(both, [], traits) or probe.text([USER_PROBE], [], traits)
-    if text and USER_PROBE.content not in text:
-        parted = dataclasses.replace(traits, expects_parts=True)
-        text = probe.text(both, [], parted) or probe.text([USER_PROBE], [], parted)
-        traits = parted if USER_PROBE.content in text else traits
-    text = probe.text(both, [], traits)
-    drops_system = bool(text) and SYSTEM_PROBE.content not in text
-    if drops_system:
-        return dataclasses.replace(traits, drops_system=True)
-    later = ChatMessage("system", "Probe of a later system message.")
-    messages = [*both, *_ANSWER[:1], later, *_ANSWER[1:]]
-    text = probe.text(messages, [], traits)
-    one_system = bool(text) and not (SYSTEM_PROBE.content in text and later.content in text)
-    return dataclasses.replace(traits, one_system=one_system)
-
-
-def _with_tools(probe: _Probe, traits: TemplateTraits, source: str) -> TemplateTraits:
-    """Detect the variable with the tools."""
-    expected = [USER_PROBE.content, *_described()]
-    for variable in _TOOL_VARIABLES:
-        knowing = dataclasses.replace(traits, tools=variable)
-        if variable in source and probe.shows(expected, [USER_PROBE], _TOOLS, knowing):
-            return knowing
-    return traits if traits.needs_tools else dataclasses.replace(traits, tools=None)
+def _names(source: str, field: str) -> bool:
+    """Return whether the template reads a field of this name."""
+    pattern = rf"""(\.|\[\s*['"]|get\(\s*['"]){field}\b|['"]{field}['"]\s+in\b"""
+    return re.search(pattern, source) is not None
 
 
 def _described() -> Iterator[str]:
+    """Yield what a prompt shows of each tool."""
     for tool, call in zip(_TOOLS, _CALLS, strict=True):
         yield tool.name
         yield tool.description
         yield call.arguments.split('"')[1]
-
-
-def _with_calls(probe: _Probe, traits: TemplateTraits) -> TemplateTraits:
-    """Detect the style of calls and results."""
-    if traits.tools is None:
-        return traits
-    styles = [CallStyle(*flags) for flags in itertools.product((False, True), repeat=5)]
-    styles.sort(key=lambda style: sum(dataclasses.astuple(style)))
-    for beside in (_BESIDE, ""):  # some have no place for text beside calls
-        for style in styles:
-            able = dataclasses.replace(traits, calls=style)
-            if all(_shows_calls(probe, able, beside, end) for end in ([], _ANSWER)):
-                return able
-    return traits
-
-
-def _shows_calls(
-    probe: _Probe, traits: TemplateTraits, beside: str, end: Sequence[ChatMessage]
-) -> bool:
-    calling = ChatMessage("assistant", beside, tool_calls=_CALLS)
-    messages = [SYSTEM_PROBE, USER_PROBE, calling, *_RESULTS, *end]
-    said = [message.content for message in messages]
-    values = [call.arguments.split('"')[3] for call in _CALLS]
-    return probe.shows([*said, *values, *_described()], messages, _TOOLS, traits)

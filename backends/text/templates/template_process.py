@@ -31,7 +31,7 @@ from .template_environment import (
 from .template_protocol import (
     Compile,
     FromHelper,
-    Ready,
+    HelperReady,
     Rendered,
     RenderFailed,
     ToHelper,
@@ -54,7 +54,7 @@ def main() -> None:
     _load_late_imports()
     decoder = msgspec.msgpack.Decoder[ToHelper](ToHelper)
     template: Template | None = None
-    _send(Ready())
+    _send(HelperReady())
     while True:
         try:
             request: ToHelper = decoder.decode(read_body(sys.stdin.buffer))
@@ -66,7 +66,7 @@ def main() -> None:
             _limit_cpu(request.cpu_seconds)
         try:
             if isinstance(request, Compile):
-                template, answer = compile_template(request.source), Ready()
+                template, answer = compile_template(request.source), HelperReady()
             else:
                 assert template is not None, "asked to render before a template was compiled"
                 text = render_template(template, request.variables, request.characters)

@@ -33,7 +33,7 @@ class Render(msgspec.Struct, frozen=True, tag="render"):
 ToHelper = Compile | Render
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class HelperReady(msgspec.Struct, frozen=True, tag="ready"):
     """Sent unasked once the helper's imports are done, and once the template is compiled."""
 
 
@@ -50,7 +50,7 @@ class RenderFailed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-FromHelper = Ready | Rendered | RenderFailed
+FromHelper = HelperReady | Rendered | RenderFailed
 
 
 def pack(message: ToHelper | FromHelper) -> bytes:

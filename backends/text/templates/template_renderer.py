@@ -27,7 +27,7 @@ from .template_errors import (
 from .template_protocol import (
     Compile,
     FromHelper,
-    Ready,
+    HelperReady,
     Render,
     Rendered,
     RenderFailed,
@@ -51,7 +51,7 @@ WATCH_INTERVAL = 0.02
 MOST_BYTES_A_CHARACTER = 4
 FRAME_OVERHEAD = 4096
 
-Answer = TypeVar("Answer", Ready, Rendered)
+Answer = TypeVar("Answer", HelperReady, Rendered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ class TemplateRenderer:
         memory = self._limits.memory if self._limits.kernel_memory else None
         source = pack(Compile(self._source, memory))
         try:
-            self._ask(b"", Ready, self._limits.start_seconds)
+            self._ask(b"", HelperReady, self._limits.start_seconds)
         except LimitExceeded as error:
             raise TemplateError(
                 "The process that renders the model's chat template did not start.",
                 hint="The machine seems to be very busy: try again in a while.",
             ) from error
-        self._ask(source, Ready, self._limits.seconds)
+        self._ask(source, HelperReady, self._limits.seconds)
         self._compiled = True
 
     def _ask(self, frame: bytes, kind: type[Answer], seconds: float, characters: int = 0) -> Answer:

@@ -20,25 +20,14 @@ END_OF_FILE_TOKENS = frozenset(
 class Tokenizer(Protocol):
     """Text to token ids and back, byte for byte."""
 
-    @property
-    def vocab_size(self) -> int:
-        """Return the number of token ids, which start at 0."""
-        ...
-
-    @property
-    def bos_text(self) -> str:
-        """Return the text of the BOS token; "" without one."""
-        ...
-
-    @property
-    def eos_text(self) -> str:
-        """Return the text of the EOS token; "" without one."""
-        ...
-
-    @property
-    def adds_bos(self) -> bool:
-        """Return whether `encode` with `add_special` prepends a BOS token."""
-        ...
+    vocab_size: int
+    """Number of token ids, which start at 0."""
+    bos_text: str
+    """Text of the BOS token; "" without one."""
+    eos_text: str
+    """Text of the EOS token; "" without one."""
+    adds_bos: bool
+    """Whether `encode` with `add_special` prepends a BOS token."""
 
     @property
     def chat_template(self) -> str | None:

@@ -23,7 +23,6 @@ from ingle.backends.testing.byte_tokenizer import BOS, EOS, ByteTokenizer
 from ingle.backends.text.tokenization.encoder_inputs import EmbeddingInputs, PairMarks, TextPairs
 from ingle.backends.worker.embedding_loop import EmbeddingLoop, normalized, scores
 from ingle.backends.worker.inbox import Inbox
-from ingle.backends.worker.request_preparer import Stop
 from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,
@@ -78,7 +77,7 @@ def running(encoder: CountingEncoder) -> Generator[tuple[Inbox, Sent]]:
     try:
         yield inbox, sent
     finally:
-        inbox.put(Stop())
+        inbox.put(Drain())
         encoder.gate.release(100)
         thread.join(10)
         assert not thread.is_alive()

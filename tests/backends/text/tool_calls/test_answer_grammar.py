@@ -16,7 +16,6 @@ from ingle.backends.text.answers.answer_parser import AnswerParser
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
 from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.structured_output.answer_grammar import AnswerRules
-from ingle.backends.text.structured_output.argument_schemas import ArgumentSchemas
 from ingle.backends.text.structured_output.control_tags import ControlTags
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 from ingle.backends.text.templates.reasoning_tags import THINK
@@ -90,7 +89,7 @@ def test_forced_calls_are_read_as_they_were_meant(
     read_all: ReadAll, made: CallFormat, parallel: bool
 ) -> None:
     tokenizer = ByteTokenizer()
-    rules = AnswerRules(ControlTags(tokenizer), ArgumentSchemas())
+    rules = AnswerRules(ControlTags(tokenizer))
     grammar = rules.finish(rules.calls(made, TOOLS, parallel=parallel))
     constraint = GrammarCompiler(tokenizer).compile(grammar)
     chance = random.Random(made.name)
