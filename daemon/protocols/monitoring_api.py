@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +27,7 @@ from ..http.json_response import NATIVE, JSONResponse
 from ..http.route_access import ANY, INFERENCE, READ
 from ..http.route_spec import Parameter, route
 from ..http.sse_writer import run_until_disconnect
+from ..installed_version import installed_version
 from ..model_process.model_run import ModelState
 from ..services import Services
 from .native.types import Health, Readiness
@@ -151,7 +151,7 @@ class MetricsApi:
         memory = self._services.memory()
         gpu = {"total": memory.gpu_total, "available": memory.gpu_available}
         yield _family(
-            "Info", "ingle", "The version of ingle.", (), [((), {"version": version("ingle")})]
+            "Info", "ingle", "The version of ingle.", (), [((), {"version": installed_version()})]
         )
         for name, help_, value in (
             ("ingle_memory_available_bytes", "Available memory of the system.", memory.available),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
@@ -16,6 +15,7 @@ from ..http.json_response import NATIVE, JSONResponse
 from ..http.openapi import openapi_document
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
+from ..installed_version import installed_version
 from ..library.model_facts import FactsReader
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.ingle_options import RequestOrigin
@@ -108,5 +108,5 @@ class OpenAPIRoute:
     async def get(self, request: Request) -> Response:
         """This document."""
         if self._document is None:
-            self._document = openapi_document(self.routes, version("ingle"))
+            self._document = openapi_document(self.routes, installed_version())
         return JSONResponse(self._document)

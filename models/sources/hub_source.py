@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import socket
 import threading
-import urllib.request
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -169,6 +168,8 @@ class _Hub:
                 "The hub is switched off by HF_HUB_OFFLINE, so nothing was asked.",
                 hint="Unset the variable, stop the daemon with `ingle stop`, and pull again.",
             )
+        import urllib.request
+
         parts = urlsplit(self._endpoint)
         host = parts.hostname or ""
         if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):

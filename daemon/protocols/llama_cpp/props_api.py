@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from importlib.metadata import version
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +18,7 @@ from ...errors import RequestError
 from ...http.json_response import LLAMA_CPP, JSONResponse
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
+from ...installed_version import installed_version
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
@@ -178,6 +178,6 @@ def _props(
         chat_template=template or "",
         bos_token=bos_token,
         eos_token=eos_token,
-        build_info=f"ingle-{version('ingle')}",
+        build_info=f"ingle-{installed_version()}",
         is_sleeping=is_sleeping,
     )

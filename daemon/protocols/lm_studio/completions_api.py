@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 from msgspec import structs
@@ -18,6 +17,7 @@ from ...http.request_body import parse, read_body, read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle, run_until_disconnect
+from ...installed_version import installed_version
 from ...services import Services
 from ..answer_builder import AnswerBuilder
 from ..ingle_options import PRIVATE_HEADER, origin_of
@@ -120,7 +120,7 @@ def _measurements(collected: AnswerBuilder) -> dict[str, Any]:
         ),
         "runtime": Runtime(
             name=f"ingle-{collected.info.engine}",
-            version=version("ingle"),
+            version=installed_version(),
             supported_formats=["gguf", "safetensors"],
         ),
     }

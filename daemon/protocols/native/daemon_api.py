@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from functools import partial
-from importlib.metadata import version
 
 import msgspec
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from ...http.json_response import JSONResponse
 from ...http.route_access import ADMIN, READ
 from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter, encode_event
+from ...installed_version import installed_version
 from .native_api import NATIVE_STREAM, NativeApi, native_route
 
 HUB_EVENTS = StreamSpec(
@@ -48,7 +48,7 @@ class DaemonApi(NativeApi):
             devices = []  # a driver that hangs must not hide the rest
         return JSONResponse(
             Status(
-                version=version("ingle"),
+                version=installed_version(),
                 pid=os.getpid(),
                 uptime=time.monotonic() - services.started_at,
                 socket=str(services.config.socket),
@@ -109,7 +109,7 @@ class DaemonApi(NativeApi):
         config = services.config
         daemon = DaemonState(
             state="running",
-            version=version("ingle"),
+            version=installed_version(),
             pid=os.getpid(),
             address=services.address or "",
             socket=str(config.socket),

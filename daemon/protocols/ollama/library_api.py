@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from functools import partial
-from importlib.metadata import version
 
 import msgspec
 from msgspec import UNSET
@@ -22,6 +21,7 @@ from ...http.request_body import read_json
 from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
+from ...installed_version import installed_version
 from ...library.model_facts import FactsReader
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
@@ -64,7 +64,6 @@ class OllamaLibraryApi:
         self._services = services
         self._facts = facts
         self._maker = maker
-        self._version = version("ingle")
 
     @route("GET", "/", access=ANY, error_format=NATIVE, response=str)
     async def root(self, request: Request) -> Response:
@@ -73,13 +72,13 @@ class OllamaLibraryApi:
         The header says who speaks.
         """
         return PlainTextResponse(
-            "Ollama is running", headers={"server": f"ingle/{self._version} (not Ollama)"}
+            "Ollama is running", headers={"server": f"ingle/{installed_version()} (not Ollama)"}
         )
 
     @_route("GET", "/api/version", access=ANY, response=Version)
     async def version(self, request: Request) -> Response:
         """The version of Ollama that this daemon is compatible with."""
-        return JSONResponse(Version(COMPATIBLE, self._version))
+        return JSONResponse(Version(COMPATIBLE, installed_version()))
 
     @_route("GET", "/api/tags", access=LISTS, response=ListedModels)
     async def tags(self, request: Request) -> Response:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
-from ingle.backends.remote.remote_backend import RemoteBackend
-from ingle.backends.remote.remote_backend_factory import RemoteBackends
 
 from ...settings.config import Config
 from ..ledger.egress_ledger import BudgetReservation, Ledger
@@ -21,6 +20,9 @@ from ..providers.provider_keys import ProviderKeys
 from ..providers.provider_store import ProviderStore
 from ..providers.token_prices import Price
 from .egress_budget import check_budget, worst_case
+
+if TYPE_CHECKING:
+    from ingle.backends.remote.remote_backend import RemoteBackend
 
 log = logging.getLogger("ingle.daemon")
 
@@ -61,6 +63,8 @@ class ProviderEgress:
 
         Raises `RemoteForbidden` if offline, `NotCleared`, and `ProviderError`.
         """
+        from ingle.backends.remote.remote_backend_factory import RemoteBackends
+
         backends = RemoteBackends(offline=self.offline)
         provider = self.find(clearance.provider)
         if provider.models and clearance.model not in provider.models:

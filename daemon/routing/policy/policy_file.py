@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import resources
@@ -73,6 +72,8 @@ def load_policy(path: Path) -> Policy:
 
 def parse_policy(content: bytes, name: str) -> Policy:
     """Return the policy in the content of a file of this name; raises `PolicyError`."""
+    import tomllib
+
     try:
         text = content.decode()
         data = tomllib.loads(text)
