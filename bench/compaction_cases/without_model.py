@@ -14,7 +14,7 @@ from ingle.daemon.client.client_errors import DaemonError
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.compaction.compactor import Compactor
-from ingle.tui.compaction.summary_prompt import HEADINGS
+from ingle.tui.compaction.summary_notes import HEADINGS
 
 T = TypeVar("T")
 GIST = "The user chats about house, food and journeys and wants help with all of it."

@@ -167,13 +167,15 @@ class Chat:
 
     def compaction_chain(self) -> list[CompactionRecord]:
         """Return the active compaction and its predecessors, the first first."""
+        return self.chain_to(self.active_compaction())
+
+    def chain_to(self, step: CompactionRecord | None) -> list[CompactionRecord]:
+        """Return a compaction, which may not be in the chat yet, and its predecessors."""
         chain: list[CompactionRecord] = []
-        step = self.active_compaction()
         while step is not None:
             chain.append(step)
             step = self.compactions.get(step.after) if step.after is not None else None
-        chain.reverse()
-        return chain
+        return chain[::-1]
 
     def copy(self) -> Chat:
         """Return a copy for another thread to read."""

@@ -26,10 +26,15 @@ class ViewEntry:
     part: Literal["system", "record", "tail"]
     message: Message | None = None
 
+    @property
+    def request_message(self) -> dict[str, str]:
+        """Return the message in the API's format."""
+        return {"role": self.role, "content": self.content}
+
 
 def request_messages(chat: Chat) -> list[dict[str, str]]:
     """Return what is sent for the chosen branch, in the API's format."""
-    return [{"role": entry.role, "content": entry.content} for entry in view_entries(chat)]
+    return [entry.request_message for entry in view_entries(chat)]
 
 
 def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[ViewEntry]:
@@ -62,10 +67,15 @@ def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) ->
 def tail_messages(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[Message]:
     """Return the messages of the path that no summary covers."""
     chain = chat.compaction_chain() if chain is None else chain
-    ends = {step.at for step in chain if not step.trims}
+    return chat.path[len(covered_messages(chat, [step for step in chain if not step.trims])) :]
+
+
+def covered_messages(chat: Chat, steps: Sequence[CompactionRecord]) -> list[Message]:
+    """Return the messages of the path that compactions cover."""
+    ends = {step.at for step in steps}
     path = chat.path
     last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
-    return path[last + 1 :]
+    return path[: last + 1]
 
 
 def record_text(chat: Chat, chain: Sequence[CompactionRecord]) -> str:
@@ -89,11 +99,8 @@ def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -
     """Return the messages sent without attachments and long pasted text; pinned ones are exempt."""
     chain = chat.compaction_chain() if chain is None else chain
     trims = [step for step in chain if step.trims]
-    ends = {step.at for step in trims}
     kept = {name for step in trims for name in step.kept}
-    path = chat.path
-    last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
-    return {message.id for message in path[: last + 1]} - kept
+    return {message.id for message in covered_messages(chat, trims)} - kept
 
 
 def trimmed_text(message: Message) -> str:

@@ -180,7 +180,7 @@ async def change_chat(session: ChatSession, chat: str, **changes: str | bool) ->
 
 async def export(session: ChatSession, argument: str) -> Done:
     """Write the open chat to a file: `md`, `json` or `html`, and where."""
-    from ..history.exports.write_export import parse_export, write_export
+    from ..history.chat_export import parse_export, write_export
 
     chat = session.chat
     if not chat.messages:
@@ -195,7 +195,7 @@ async def export(session: ChatSession, argument: str) -> Done:
 
 async def import_(session: ChatSession, argument: str) -> Done:
     """Import the chats in a file of another program."""
-    from ..history.imports.import_file_reader import KNOWN
+    from ..history.imports.import_chats import KNOWN
 
     store = await readable_store(session)
     name = argument or await session.front.line(

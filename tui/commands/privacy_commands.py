@@ -9,8 +9,15 @@ from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.routing_types import LedgerTotals, RoutingState
 
 from ..history.database.history_errors import HistoryError
-from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, chosen_route
-from ..privacy.egress_summary import egress_sentence, ledger_sentence
+from ..privacy.chat_route import (
+    ASK,
+    AUTO,
+    LOCAL,
+    ChatRoute,
+    chosen_route,
+    egress_sentence,
+    ledger_sentence,
+)
 from .chat_session import ChatSession, keep_settings
 from .command_results import CommandRefused, Done
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..chats.chat import Chat
-from ..chats.context_view import tail_messages, trimmed_names, trimmed_text
+from ..chats.context_view import covered_messages, tail_messages, trimmed_names, trimmed_text
 from ..chats.message import CompactionRecord, Message
 
 MERGE_AT = 3
@@ -78,7 +78,7 @@ def select(
         return None
     if merging:
         cut = max(cut, _after_trims(chat, whole, messages))
-    told = tuple(_before(chat, chain)) if merging else ()
+    told = tuple(covered_messages(chat, chain)) if merging else ()
     pinned = _pinned(chat, chain, merging, messages[:cut])
     kept = tuple(message.id for message in pinned)
     tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
@@ -86,7 +86,7 @@ def select(
     in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
     # A quarter of what all originals would take, not of what earlier summaries left of them; but at
     # most a share of the present size: a chat may be many times as long as its context.
-    earlier = sum(count(message.text) for message in _before(chat, chain))
+    earlier = sum(count(message.text) for message in covered_messages(chat, chain))
     target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
     fixed = tail + pins + (0 if merging else head)
     room = target - fixed - RECORD_TOKENS
@@ -130,12 +130,4 @@ def _pinned(
 ) -> list[Message]:
     """Return the pins in the range, and those in earlier ranges unless their summaries stay."""
     kept = set[str]() if merging else {name for step in chain for name in step.kept}
-    return [m for m in (*_before(chat, chain), *taken) if m.pinned and m.id not in kept]
-
-
-def _before(chat: Chat, chain: Sequence[CompactionRecord]) -> list[Message]:
-    """Return the messages of the path that the summaries of a chain cover."""
-    ends = {step.at for step in chain}
-    path = chat.path
-    last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
-    return path[: last + 1]
+    return [m for m in (*covered_messages(chat, chain), *taken) if m.pinned and m.id not in kept]

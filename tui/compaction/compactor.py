@@ -30,8 +30,14 @@ from .compaction_planner import INSTRUCTION
 from .compaction_range import Selection, select
 from .extraction.corrections import corrections, valid_quotes
 from .extraction.verbatim_quotes import Quote, find_quotes
-from .summary_notes import CompactionRefused, SummaryNotes, check_answer, check_saving
-from .summary_prompt import answer_grammar, instruction
+from .summary_notes import (
+    CompactionRefused,
+    SummaryNotes,
+    answer_grammar,
+    check_answer,
+    check_saving,
+    instruction,
+)
 from .token_sizes import TokenSizes, measure
 
 MODEL_SHARE = 0.45
@@ -153,8 +159,8 @@ class Compactor:
         if sizes.context and needed > sizes.context:
             tail = {message.id for message in selection.tail}
             entries = [e for e in entries if e.message is None or e.message.id not in tail]
-        messages = [{"role": entry.role, "content": entry.content} for entry in entries]
-        return [*messages, {"role": "user", "content": instruction(selection, self._focus)}]
+        asked = {"role": "user", "content": instruction(selection, self._focus)}
+        return [*(entry.request_message for entry in entries), asked]
 
     async def _ask(self, messages: list[dict[str, str]], budget: int) -> tuple[str, str]:
         """Return the model's text, and its finish reason."""
@@ -247,14 +253,7 @@ class Compactor:
     ) -> tuple[CompactionRecord, TokenSizes]:
         """Return the compaction with quotes of at most `budget` tokens, and the resulting size."""
         notes.add_quotes(quotes, max(0, budget), before.of_text)
-        compaction = self._compaction(notes, selection, before)
-        entries = view_entries(self._chat, chain_with(self._chat, compaction))
-        return compaction, await measure(self._client, self._model, entries)
-
-    def _compaction(
-        self, notes: SummaryNotes, selection: Selection, before: TokenSizes
-    ) -> CompactionRecord:
-        return CompactionRecord(
+        compaction = CompactionRecord(
             at=selection.at,
             summary=notes.text,
             after=selection.after,
@@ -264,17 +263,9 @@ class Compactor:
             turns=selection.turns,
             tokens_before=before.total,
         )
+        entries = view_entries(self._chat, self._chat.chain_to(compaction))
+        return compaction, await measure(self._client, self._model, entries)
 
     def _tell(self, words: str) -> None:
         self.progress.words = words
         self._changed(self.progress)
-
-
-def chain_with(chat: Chat, compaction: CompactionRecord) -> list[CompactionRecord]:
-    """Return the chain with a compaction that is not in the chat yet."""
-    chain = [compaction]
-    step = chat.compactions.get(compaction.after) if compaction.after is not None else None
-    while step is not None:
-        chain.insert(0, step)
-        step = chat.compactions.get(step.after) if step.after is not None else None
-    return chain

@@ -38,8 +38,7 @@ async def measure(
 ) -> TokenSizes:
     """Have the daemon count, or estimate if it cannot; raises `DaemonUnreachable`."""
     characters = sum(len(entry.content) for entry in entries)
-    messages = [{"role": entry.role, "content": entry.content} for entry in entries]
-    body = {"model": model, "messages": messages}
+    body = {"model": model, "messages": [entry.request_message for entry in entries]}
     try:
         counts = await client.count_tokens(body)
     except DaemonError:  # the model is not loaded, or the daemon is older than this request

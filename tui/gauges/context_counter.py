@@ -77,7 +77,7 @@ class ContextCounter:
 
     def __init__(self) -> None:
         self._ledger = TokenCountCache()
-        self._engine_count: tuple[int, int] | None = None
+        self._engine_count = (0, 0)  # of which request, tokens
         self._asking = False
         self.model = ""
         self.request: list[dict[str, str]] = []
@@ -89,7 +89,7 @@ class ContextCounter:
         A long chat takes some milliseconds, so this may be called in a thread.
         """
         entries = view_entries(chat)
-        request = [{"role": entry.role, "content": entry.content} for entry in entries]
+        request = [entry.request_message for entry in entries]
         parts = context_parts(entries, lambda message: self._ledger.count(model, message))
         self.model, self.request, self.parts = model, request, parts
 
@@ -114,9 +114,7 @@ class ContextCounter:
         answer = 0
         if running is not None:
             answer = max(0, running - sum(part.tokens for part in self.parts))
-        elif self._engine_count is not None and self._engine_count[0] == _fingerprint(
-            self.model, self.request
-        ):
+        elif self._engine_count[0] == _fingerprint(self.model, self.request):
             total = self._engine_count[1]
         return context_use(self.parts, context, reserve=reserve, answer=answer, total=total)
 

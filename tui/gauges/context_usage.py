@@ -104,9 +104,7 @@ class ContextUse(msgspec.Struct, frozen=True):
 
 def context_parts(entries: Sequence[ViewEntry], count: CountTokens) -> list[ContextPart]:
     """Return the parts of the messages that are sent, in order."""
-    return [
-        _part(entry, *count({"role": entry.role, "content": entry.content})) for entry in entries
-    ]
+    return [_part(entry, *count(entry.request_message)) for entry in entries]
 
 
 def _part(entry: ViewEntry, tokens: int, exact: bool) -> ContextPart:
@@ -114,8 +112,10 @@ def _part(entry: ViewEntry, tokens: int, exact: bool) -> ContextPart:
     if message is None:
         if entry.part == "system":
             return ContextPart(Role.SYSTEM, tokens, exact, entry.content)
-        pins = round(tokens * _share_of_pins(entry.content))
-        return ContextPart(Role.SUMMARY, tokens, exact, entry.content, pins=pins)
+        record = entry.content
+        pinned = sum(len(found[0]) for found in _QUOTED.finditer(record)) if KEPT in record else 0
+        pins = round(tokens * pinned / max(1, len(record)))
+        return ContextPart(Role.SUMMARY, tokens, exact, record, pins=pins)
     own = Role.YOU if message.role == "user" else Role.ASSISTANT
     role = Role.PINS if message.pinned else own
     files = round(tokens * _share_of_files(message, entry.content))
@@ -127,12 +127,6 @@ def _share_of_files(message: Message, sent: str) -> float:
     if not message.attachments or sent != message.text:
         return 0.0  # none, or trimmed
     return 1.0 - len(message.content) / max(1, len(sent))
-
-
-def _share_of_pins(record: str) -> float:
-    """Return the share of a record that is pinned messages."""
-    quoted = sum(len(found[0]) for found in _QUOTED.finditer(record)) if KEPT in record else 0
-    return quoted / len(record) if record else 0.0
 
 
 def context_use(

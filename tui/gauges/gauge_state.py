@@ -37,10 +37,6 @@ class ModelRow(msgspec.Struct, frozen=True):
     fraction: float | None = None
 
 
-def _unknown_title(chat: str) -> str | None:
-    return None
-
-
 class GaugeState(msgspec.Struct):
     """State from the daemon and the current chat, and the values drawn from it."""
 
@@ -56,7 +52,7 @@ class GaugeState(msgspec.Struct):
     cloud: int = 0
     models: list[ModelEntry] = msgspec.field(default_factory=list[ModelEntry])
     pulls: dict[str, DownloadProgress] = msgspec.field(default_factory=dict[str, DownloadProgress])
-    title_of: Callable[[str], str | None] = _unknown_title
+    title_of: Callable[[str], str | None] = lambda _chat: None
     meter: SpeedMeter = msgspec.field(default_factory=SpeedMeter)
 
     @property

@@ -156,20 +156,8 @@ def search_chats(connection: Connection, query: SearchQuery, limit: int) -> list
     for row, name, chat, role, model, created in _ranked(connection, query, chats, limit):
         if len(hits) >= limit:
             break
-        kept = settings.of(chat)
-        hits.append(
-            SearchHit(
-                chat=chat,
-                message=name,
-                title=settings.title(chat),
-                role=role,
-                model=model,
-                created=created,
-                folder=kept.folder,
-                pinned=kept.pinned,
-                snippet=maker.make(whole_text(connection, row)),
-            )
-        )
+        snippet = maker.make(whole_text(connection, row))
+        hits.append(settings.hit(chat, snippet, name, role, model, created))
     return hits
 
 
@@ -186,8 +174,21 @@ class _Settings:
             self._known[chat] = decode_settings(self.bodies.get(chat))
         return self._known[chat]
 
-    def title(self, chat: str) -> str:
-        return self.of(chat).title or automatic_title(first_prompt(self._connection, chat))
+    def hit(
+        self, chat: str, found: Snippet, message: str | None, role: str, model: str, created: float
+    ) -> SearchHit:
+        settings = self.of(chat)
+        return SearchHit(
+            chat=chat,
+            message=message,
+            title=settings.title or automatic_title(first_prompt(self._connection, chat)),
+            role=role,
+            model=model,
+            created=created,
+            folder=settings.folder,
+            pinned=settings.pinned,
+            snippet=found,
+        )
 
 
 def _chats_of_filters(
@@ -286,18 +287,7 @@ def _title_hits(
             created, model = connection.execute(
                 "SELECT max(created), model FROM messages WHERE chat = ?", (chat,)
             ).fetchone()
-            hits.append(
-                SearchHit(
-                    chat=chat,
-                    message=None,
-                    title=kept.title,
-                    role="",
-                    model=model or "",
-                    created=created or 0.0,
-                    folder=kept.folder,
-                    pinned=kept.pinned,
-                    snippet=maker.make(kept.title),
-                )
-            )
+            snippet = maker.make(kept.title)
+            hits.append(settings.hit(chat, snippet, None, "", model or "", created or 0.0))
     hits.sort(key=lambda hit: hit.created, reverse=True)
     return hits

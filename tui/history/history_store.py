@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..chats.history_protocol import ChatRecorder
 from . import open_answers
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds a reader waits for pending writes."""
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -70,9 +71,7 @@ class HistoryStore(ChatRecorder):
     def add_chat(self, chat: Chat) -> None:
         """See `ChatRecorder`."""
         body = self._known[chat.id] = row_writes.storable_json(chat.settings)
-        self._writer.put(
-            lambda connection: row_writes.add_chat(connection, chat.id, chat.created, body)
-        )
+        self._writer.put(row_writes.add_chat, chat.id, chat.created, body)
 
     def add_message(self, chat: str, message: Message) -> None:
         """See `ChatRecorder`."""
@@ -96,53 +95,48 @@ class HistoryStore(ChatRecorder):
     def end_message(self, message: str, ending: Ending, facts: MessageFacts) -> None:
         """See `ChatRecorder`."""
         body = row_writes.storable_json(facts)
-        self._writer.put(
-            lambda connection: row_writes.add_ending(connection, message, ending, body),
-            about=message,
-        )
+        self._writer.put_after_text(message, row_writes.add_ending, message, ending, body)
 
     def choose(self, chat: str, message: str) -> None:
         """See `ChatRecorder`."""
-        self._writer.put(lambda connection: row_writes.add_choice(connection, message))
+        self._writer.put(row_writes.add_choice, message)
 
     def pin(self, message: str, pinned: bool) -> None:
         """See `ChatRecorder`."""
-        self._writer.put(lambda connection: row_writes.add_message_pin(connection, message, pinned))
+        self._writer.put(row_writes.add_message_pin, message, pinned)
 
     def set_settings(self, chat: str, settings: ChatSettings) -> None:
         """See `ChatRecorder`."""
         body, known = row_writes.storable_json(settings), self._known.get(chat)
         self._known[chat] = body
-        self._writer.put(lambda connection: row_writes.add_settings(connection, chat, body, known))
+        self._writer.put(row_writes.add_settings, chat, body, known)
 
     def add_compaction(self, chat: str, compaction: CompactionRecord) -> None:
         """See `ChatRecorder`."""
-        self._writer.put(lambda connection: row_writes.add_compaction(connection, chat, compaction))
+        self._writer.put(row_writes.add_compaction, chat, compaction)
 
     def undo_compaction(self, chat: str, compaction: str) -> None:
         """See `ChatRecorder`."""
-        self._writer.put(lambda connection: row_writes.add_undo(connection, compaction))
+        self._writer.put(row_writes.add_undo, compaction)
 
     def save_draft(self, chat: str, text: str) -> None:
         """See `ChatRecorder`."""
         draft, changed = row_writes.storable(text), time.time()
-        self._writer.put(lambda connection: row_writes.save_draft(connection, chat, draft, changed))
+        self._writer.put(row_writes.save_draft, chat, draft, changed)
 
     def remove_message(self, chat: str, message: str) -> None:
         """See `ChatRecorder`."""
-        self._writer.put(
-            lambda connection: row_writes.remove_message(connection, message), about=message
-        )
+        self._writer.put_after_text(message, row_writes.remove_message, message)
 
     def delete_chat(self, chat: str) -> None:
         """Delete a chat permanently: its rows, its words in the index, and their traces in
         the log.
         """
-        self._writer.put(lambda connection: row_writes.delete_chat(connection, chat))
+        self._writer.put(row_writes.delete_chat, chat)
 
     def load(self, chat: str) -> Chat | None:
         """The chat as it was left, None where there is none."""
-        loaded = self._read(lambda connection: chat_reads.load_chat(connection, chat))
+        loaded = self._read(chat_reads.load_chat, chat)
         if loaded is not None:
             self._known[chat] = row_writes.storable_json(loaded.settings)
         return loaded
@@ -158,27 +152,27 @@ class HistoryStore(ChatRecorder):
 
     def draft(self, chat: str) -> str:
         """Return the draft of a chat."""
-        return self._read(lambda connection: row_reads.load_draft(connection, chat))
+        return self._read(row_reads.load_draft, chat)
 
     def settings(self, chat: str) -> ChatSettings:
         """What a chat is held with."""
-        settings = self._read(lambda connection: chat_reads.load_settings(connection, chat))
+        settings = self._read(chat_reads.load_settings, chat)
         self._known[chat] = row_writes.storable_json(settings)
         return settings
 
     def message_text(self, message: str) -> str:
         """Return a message's text with its attachments; "" if missing."""
-        return self._read(lambda connection: row_reads.message_text(connection, message))
+        return self._read(row_reads.message_text, message)
 
     def given(self, message: str) -> tuple[int, int]:
         """Return the characters of text and reasoning with which a message was added."""
-        return self._read(lambda connection: row_reads.initial_lengths(connection, message))
+        return self._read(row_reads.initial_lengths, message)
 
     def recent(self, limit: int = 200, folder: str | None = None) -> list[ChatSummary]:
         """Return the chats, pinned first, then the newest first; including those with only
         a draft.
         """
-        return self._read(lambda connection: row_reads.recent_chats(connection, limit, folder))
+        return self._read(row_reads.recent_chats, limit, folder)
 
     def folders(self) -> list[tuple[str, int]]:
         """Return the folders in use, by name, with their number of chats."""
@@ -186,7 +180,7 @@ class HistoryStore(ChatRecorder):
 
     def prompts(self, limit: int = 200) -> list[str]:
         """Return the latest prompts of all chats, newest first, without duplicates."""
-        return self._read(lambda connection: row_reads.recent_prompts(connection, limit))
+        return self._read(row_reads.recent_prompts, limit)
 
     def unfinished(self) -> list[UnfinishedAnswer]:
         """Return answers whose writing program has died; this program now owns them.
@@ -209,7 +203,7 @@ class HistoryStore(ChatRecorder):
 
     def answer(self, message: str) -> KeptAnswer | None:
         """Return the stored state of an answer, None if it was deleted."""
-        return self._read(lambda connection: open_answers.read_answer(connection, message))
+        return self._read(open_answers.read_answer, message)
 
     def route_counts(self) -> dict[str, int]:
         """Return the number of answers by route over all chats, including `local`."""
@@ -342,13 +336,16 @@ class HistoryStore(ChatRecorder):
         self.database.leave()
         return done
 
-    def _read(self, question: Callable[[Connection], R]) -> R:
+    def _read(
+        self, question: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Return the result of `question`, which gets a connection and the arguments."""
         self._writer.flush(PATIENCE)
         with self._reading:
             try:
                 if self._reader is None:
                     self._reader = self.database.connect()
-                return question(self._reader)
+                return question(self._reader, *args, **kwargs)
             except (OSError, *database_errors()) as error:
                 self._close_reader()
                 raise self._reading_failed(error) from error

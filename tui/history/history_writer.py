@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from .database import row_writes
 from .database.backup import Backup, check_for, copy_of, is_due, restore, wipe_backups, wipe_deleted
@@ -46,6 +46,7 @@ CHAT_GONE = "This chat was deleted in another window; new messages in it are not
 NOT_KEPT = "Something that was said could not be kept:"
 
 Note = Callable[["Connection"], object]
+P = ParamSpec("P")
 
 
 class _Piece:
@@ -101,12 +102,24 @@ class HistoryWriter:
         """Return whether records reach the disk, as far as is known."""
         return not (self._has_reported or self._refused or self._database.is_locked)
 
-    def put(self, note: Note, *, about: str | None = None) -> None:
-        """Queue a record; `about` is the answer it belongs to."""
+    def put(
+        self, note: Callable[Concatenate[Connection, P], object], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Queue a record: a function that is called with a connection and the arguments."""
         with self._changed:
-            if about is not None:
-                self._growing.pop(about, None)
-            self._add(note)
+            self._add(lambda connection: note(connection, *args, **kwargs))
+
+    def put_after_text(
+        self,
+        message: str,
+        note: Callable[Concatenate[Connection, P], object],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Queue a record about an answer, after all its queued text."""
+        with self._changed:
+            self._growing.pop(message, None)
+            self.put(note, *args, **kwargs)
 
     def grow(self, message: str, text: str, reasoning: str) -> None:
         """Queue text of an answer."""

@@ -233,7 +233,7 @@ class LineFront:
 
     async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None:
         """Write the text with its masks."""
-        from ..privacy.text_redaction import redact
+        from ..privacy.pii_scanner import redact
 
         found = f"{len(spans)} found." if spans else "Nothing was found to mask."
         self._output.line(f"{found} Names have no shape by which they could be found.")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.routing_types import Explanation, RedactedText, RoutingState
+from ingle.daemon.client.routing_types import Explanation, LedgerTotals, RedactedText, RoutingState
 
+from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
+from ..text import number_format
 
 if TYPE_CHECKING:
     from ingle.daemon.client.async_client import AsyncDaemonClient
+
 
 _MESSAGE = re.compile(r"messages\[(\d{1,9})\]\.content")
 
@@ -189,3 +193,39 @@ async def request_with_consent(
     choice = await choose(said)
     consent = said.consents.get(choice)
     return here if consent is None else replace(asked, consent=consent)
+
+
+def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None = None) -> str:
+    """Return where a chat's answers were generated; `kept` counts all chats' answers by route, if
+    known.
+    """
+    answers = [message for message in messages if message.role == "assistant" and message.ending]
+    routes = Counter(message.facts.route or "local" for message in answers)
+    away = {route: count for route, count in routes.items() if route != "local"}
+    if away:
+        told = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
+        return f"Answered elsewhere in this chat: {told}; here: {routes['local']}."
+    here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
+    return (
+        f"Nothing of this chat left this machine: {here}, all made here.{_of_all(kept)} "
+        "Only a download asks the network, for a model's file by its name."
+    )
+
+
+def ledger_sentence(totals: LedgerTotals) -> str:
+    """Return what left this machine this month, by the daemon's ledger."""
+    parts = ", ".join(
+        f"{number_format.size(provider.bytes_out)} to {provider.name}"
+        for provider in totals.providers
+    )
+    cost = f" for {totals.cost:.2f} {totals.currency}" if totals.cost else ""
+    times = "once" if totals.requests == 1 else f"{totals.requests} times"
+    return f"Everything on this machine, this month, {times}: {parts}{cost}; see `ingle ledger`."
+
+
+def _of_all(kept: Mapping[str, int] | None) -> str:
+    if kept is None:
+        return ""
+    away = sum(count for route, count in kept.items() if route != "local")
+    here = number_format.tokens(kept.get("local", 0))
+    return f" In all chats: {here} here, {number_format.tokens(away)} elsewhere."

@@ -14,8 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ..privacy.pii_scanner import PrivateSpan
-from ..privacy.text_redaction import masks, pieces, redact
+from ..privacy.pii_scanner import PrivateSpan, masks, pieces, redact
 from ..text.terminal_safe_text import clean
 
 PREVIEWED = 20_000

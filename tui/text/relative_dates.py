@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 def moment(stamp: float, now: datetime) -> str:
     """Format a time, finer for recent ones; `stamp` in Unix seconds."""
-    then = _local(stamp)
+    then = local_time(stamp)
     if then is None:
         return ""
     if then.date() == now.date():
@@ -21,7 +21,7 @@ def moment(stamp: float, now: datetime) -> str:
 
 def day_group(stamp: float, now: datetime) -> str:
     """Return the heading under which a chat is listed."""
-    then = _local(stamp)
+    then = local_time(stamp)
     if then is None:
         return "Some time"
     days = (now.date() - then.date()).days
@@ -34,7 +34,8 @@ def day_group(stamp: float, now: datetime) -> str:
     return f"{then:%B}" if then.year == now.year else f"{then:%B %Y}"
 
 
-def _local(stamp: float) -> datetime | None:
+def local_time(stamp: float) -> datetime | None:
+    """Return Unix seconds as a local time with its zone, None if there is no such time."""
     try:
         return datetime.fromtimestamp(stamp).astimezone()
     except (ValueError, OverflowError, OSError):

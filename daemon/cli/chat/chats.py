@@ -104,7 +104,7 @@ def _search(store: HistoryStore, options: Namespace) -> int:
 
 def _export(store: HistoryStore, options: Namespace) -> int:
     words = options.words
-    from ingle.tui.history.exports.write_export import parse_export, write_export
+    from ingle.tui.history.chat_export import parse_export, write_export
 
     if not words:
         raise CommandError("Which chat?", "`ingle chats` lists them; the first digits are enough.")

@@ -8,7 +8,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message
-from ingle.tui.compaction.summary_prompt import HEADINGS
+from ingle.tui.compaction.summary_notes import HEADINGS
 
 MakeChat = Callable[..., Chat]
 

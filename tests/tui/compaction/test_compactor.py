@@ -16,8 +16,7 @@ from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Attachment
 from ingle.tui.compaction.apply_compaction import trim
 from ingle.tui.compaction.compactor import CompactionProgress, Compactor
-from ingle.tui.compaction.summary_notes import CompactionRefused
-from ingle.tui.compaction.summary_prompt import VERBATIM
+from ingle.tui.compaction.summary_notes import VERBATIM, CompactionRefused
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon

@@ -14,7 +14,7 @@ from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.compaction.compactor import Compactor
-from ingle.tui.compaction.summary_prompt import HEADINGS
+from ingle.tui.compaction.summary_notes import HEADINGS
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon

@@ -10,12 +10,13 @@ from ingle.tui.chats.message import Message
 from ingle.tui.compaction.extraction.corrections import corrections
 from ingle.tui.compaction.extraction.verbatim_quotes import find_quotes
 from ingle.tui.compaction.summary_notes import (
+    HEADINGS,
+    VERBATIM,
     CompactionRefused,
     SummaryNotes,
     check_answer,
     check_saving,
 )
-from ingle.tui.compaction.summary_prompt import HEADINGS, VERBATIM
 
 pytestmark = pytest.mark.quick
 

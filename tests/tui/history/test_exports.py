@@ -12,10 +12,14 @@ import yaml
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.message import Attachment, CompactionRecord, Message
+from ingle.tui.history.chat_export import (
+    export_html,
+    export_markdown,
+    file_name,
+    parse_export,
+    write_export,
+)
 from ingle.tui.history.database.history_errors import HistoryError
-from ingle.tui.history.exports.export_html import export_html
-from ingle.tui.history.exports.export_markdown import export_markdown
-from ingle.tui.history.exports.write_export import file_name, parse_export, write_export
 from ingle.tui.history.ingle_json import export_json, read_ingle_chat
 
 

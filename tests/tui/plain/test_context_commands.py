@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingle.tui.compaction.summary_prompt import HEADINGS
+from ingle.tui.compaction.summary_notes import HEADINGS
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon

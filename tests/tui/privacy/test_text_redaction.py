@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from ingle.tui.privacy.pii_scanner import scan
-from ingle.tui.privacy.text_redaction import masks, pieces, redact
+from ingle.tui.privacy.pii_scanner import masks, pieces, redact, scan
 
 TEXT = "From a@x.example.org to b@x.example.org, cc a@x.example.org; IBAN GB82WEST12345698765432."
 

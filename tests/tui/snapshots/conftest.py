@@ -157,7 +157,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (
         "features.context.gauges_feature",
-        "transcript.entries.message_entry",
+        "transcript.entries.entry",
         "transcript.entries.reasoning_block",
         "session.turn",
     ):

@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 import ingle.tui
 from ingle.tui.settings.themes import EMBER, FALLBACK_VARIABLES
 from ingle.tui.transcript.entries.entry import Entry, RenderOptions
-from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+from ingle.tui.transcript.lines import TranscriptStyles
 from ingle.tui.transcript.view.transcript import Transcript
 
 

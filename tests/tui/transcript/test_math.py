@@ -12,7 +12,7 @@ from ingle.tui.transcript.markdown.markdown_stream import MarkdownStream, render
 from ingle.tui.transcript.math.math_text import math_line, math_lines
 
 if TYPE_CHECKING:
-    from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+    from ingle.tui.transcript.lines import TranscriptStyles
 
 
 @pytest.mark.parametrize(

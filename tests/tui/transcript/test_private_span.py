@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ingle.tui.transcript.entries.answer_entry import AnswerEntry
 from ingle.tui.transcript.entries.entry import Entry
 from ingle.tui.transcript.entries.prompt_entry import PromptEntry
-from ingle.tui.transcript.lines.line import RenderedLine, wrap_plain
+from ingle.tui.transcript.lines import RenderedLine, wrap_plain
 from ingle.tui.transcript.view.transcript_search import TextSearch, folded, hit_spans
 
 if TYPE_CHECKING:

@@ -30,20 +30,16 @@ def delete_passphrase(folder: Path) -> None:
     _call("delete_password", folder)
 
 
-def _load() -> Any:
+def _call(name: str, folder: Path, *more: str) -> object:
     try:
-        return importlib.import_module("keyring")
+        keyring: Any = importlib.import_module("keyring")
     except ImportError as error:
         raise HistoryError(
             "The system's keyring cannot be used: `keyring` is not installed.",
             "Install it with `pip install keyring`, then start the chat again.",
         ) from error
-
-
-def _call(name: str, folder: Path, *more: str) -> object:
-    module = _load()
     try:
-        return getattr(module, name)(SERVICE, str(folder), *more)
+        return getattr(keyring, name)(SERVICE, str(folder), *more)
     except Exception as error:
         # Keyring backends raise their own exceptions, without a common base.
         raise HistoryError(f"The system's keyring refused: {error or type(error)}.") from error

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import StreamCleaner, clean, clean_line
-from ..lines.line import BLANK, EntryBlock, RenderedLine, wrap
-from .entry import INDENT, MessageEntry, RenderOptions
+from ..lines import BLANK, EntryBlock, RenderedLine, wrap
+from .entry import INDENT, MessageEntry, MessageFields, RenderOptions
 from .reasoning_block import KEY as THOUGHT
 from .reasoning_block import ReasoningBlock
 
@@ -24,17 +24,8 @@ CARET = "▍"
 class AnswerEntry(MessageEntry):
     """A model's answer; it grows until `finish`."""
 
-    def __init__(
-        self,
-        model: str,
-        note: str = "",
-        *,
-        id: str = "",  # noqa: A002
-        created: float | None = None,
-        place: tuple[int, int] | None = None,
-        pinned: bool = False,
-    ) -> None:
-        super().__init__(note, id=id, created=created, place=place, pinned=pinned)
+    def __init__(self, model: str, note: str = "", **fields: Unpack[MessageFields]) -> None:
+        super().__init__(note, fields)
         self.model = clean_line(model)
         self._ending = ""
         self._cleaner: StreamCleaner | None = None

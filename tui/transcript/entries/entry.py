@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import clean_line
-from ..lines.line import EntryBlock, RenderedLine, single_line
-from ..lines.transcript_styles import TranscriptStyles
+from ..lines import EntryBlock, RenderedLine, TranscriptStyles, single_line
 
 INDENT = "  "
 
@@ -114,39 +113,39 @@ MIN_NOTE = 12
 """Cells below which a note is omitted rather than cut."""
 
 
+class MessageFields(TypedDict, total=False):
+    """What the header of a message shows; `created` is in Unix seconds.
+
+    `place` is the position among its siblings and their number, counted from one. A `pinned`
+    message is kept verbatim in every compaction.
+    """
+
+    id: str
+    created: float | None
+    place: tuple[int, int] | None
+    pinned: bool
+
+
 class MessageEntry(Entry):
-    """A message with its header; `created` is in Unix seconds, None if unknown."""
+    """A message with its header; `note` is a text beside the name, such as the speed."""
 
-    def __init__(
-        self,
-        note: str = "",
-        *,
-        id: str = "",  # noqa: A002
-        created: float | None = None,
-        place: tuple[int, int] | None = None,
-        pinned: bool = False,
-    ) -> None:
-        super().__init__(id)
+    def __init__(self, note: str, fields: MessageFields) -> None:
+        super().__init__(fields.get("id", ""))
         self._note = note
-        self._created = created
-        self._place = place
-        self._pinned = pinned
-
-    @property
-    def pinned(self) -> bool:
-        """Return whether it is kept verbatim in every compaction."""
-        return self._pinned
+        self._created = fields.get("created")
+        self._place = fields.get("place")
+        self.pinned = fields.get("pinned", False)
 
     def annotate(self, note: str) -> None:
-        """Set the note beside the name, such as the speed."""
+        """Set the note beside the name."""
         if note != self._note:
             self._note = note
             self._changed()
 
     def set_pinned(self, pinned: bool) -> None:
         """Mark it as pinned or not."""
-        if pinned != self._pinned:
-            self._pinned = pinned
+        if pinned != self.pinned:
+            self.pinned = pinned
             self._changed()
 
     @abstractmethod
@@ -164,7 +163,7 @@ class MessageEntry(Entry):
             return [single_line(head, options.width)]
         timed = self._created and options.shows_times
         when = time.strftime("%H:%M", time.localtime(self._created)) if timed else ""
-        pin = "◆ pinned" if self._pinned else ""
+        pin = "◆ pinned" if self.pinned else ""
         place = "" if self._place is None else f"{self._place[0]}/{self._place[1]}"
         hinted = f"{place} ‹alt+←→›" if self._place is not None else ""
         note = clean_line(self._note)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import clean
-from ..lines.line import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
+from ..lines import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
 from .entry import INDENT, Entry, RenderOptions
 
 if TYPE_CHECKING:

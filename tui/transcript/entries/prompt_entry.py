@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from rich.style import Style
 from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import clean, clean_line
-from ..lines.line import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
-from .entry import INDENT, MessageEntry, RenderOptions
+from ..lines import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
+from .entry import INDENT, MessageEntry, MessageFields, RenderOptions
 
 if TYPE_CHECKING:
     from ...chats.message import Attachment
@@ -28,13 +28,10 @@ class PromptEntry(MessageEntry):
         text: str,
         note: str = "",
         *,
-        id: str = "",  # noqa: A002
-        created: float | None = None,
         attachments: Sequence[Attachment] = (),
-        place: tuple[int, int] | None = None,
-        pinned: bool = False,
+        **fields: Unpack[MessageFields],
     ) -> None:
-        super().__init__(note, id=id, created=created, place=place, pinned=pinned)
+        super().__init__(note, fields)
         self._text = text
         self._attachments = tuple(attachments)
 

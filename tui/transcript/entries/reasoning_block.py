@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import StreamCleaner, clean
-from ..lines.line import EntryBlock, RenderedLine, single_line, wrap
+from ..lines import EntryBlock, RenderedLine, single_line, wrap
 from .entry import INDENT, RenderOptions
 
 KEY = "thought"

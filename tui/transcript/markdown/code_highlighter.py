@@ -22,7 +22,7 @@ from pygments.util import ClassNotFound
 from rich.segment import Segment
 from rich.style import Style
 
-from ..lines.transcript_styles import TranscriptStyles
+from ..lines import TranscriptStyles
 
 MAX_HIGHLIGHTED = 64 * 1024
 """Longer blocks (in characters) stay plain: highlighting them would delay keys."""

@@ -13,8 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import clean
-from ..lines.line import BLANK, EntryBlock, RenderedLine, joined, wrap
-from ..lines.transcript_styles import TranscriptStyles
+from ..lines import BLANK, EntryBlock, RenderedLine, TranscriptStyles, joined, wrap
 from ..math.math_symbols import RAISED
 from ..math.math_text import math_line, math_lines, partial_math
 from .markdown_parser import is_closed

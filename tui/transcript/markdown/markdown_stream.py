@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from markdown_it.token import Token
 
-from ..lines.line import BLANK, RenderedLine
-from ..lines.transcript_styles import TranscriptStyles
+from ..lines import BLANK, RenderedLine, TranscriptStyles
 from .markdown_parser import shared_parser
 from .markdown_renderer import IsFolded, MarkdownRenderer, fold_all
 

@@ -9,8 +9,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.text import Text
 
-from ..lines.line import RenderedLine, joined, wrap
-from ..lines.transcript_styles import TranscriptStyles
+from ..lines import RenderedLine, TranscriptStyles, joined, wrap
 
 MIN_COLUMN = 6
 GAP = " │ "

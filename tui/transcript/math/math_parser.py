@@ -122,7 +122,7 @@ class _Parser:
             cells = []
             if stop == "\\\\":
                 continue
-            if (stop is None) != (end is None) or (end is not None and self._name() != end):
+            if (stop is None) != (end is None) or (end is not None and self._braced() != end):
                 raise Untranslatable
             return tuple(row for row in rows if any(row))
 
@@ -259,9 +259,6 @@ class _Parser:
                 raise Untranslatable
         return Root(self._argument(), degree)
 
-    def _name(self) -> str:
-        return self._braced()
-
     def _braced(self) -> str:
         """Return the characters of a group without nested groups."""
         rest = "".join(self._tokens[self._at :])
@@ -292,18 +289,14 @@ class _Parser:
         return Grid(rows, left, right)
 
 
+_CHARACTERS: dict[str, Kind] = {
+    "=<>≤≥:": "relation", "+*/-": "operator", "([{⟨⌈⌊": "open", ")]}⟩⌉⌋": "close"
+}  # fmt: skip
+
+
 def _character(character: str) -> Symbol:
-    if character in "=<>≤≥:":
-        return Symbol(character, "relation")
-    if character in "+*/":
-        return Symbol(character, "operator")
-    if character == "-":
-        return Symbol("−", "operator")
-    if character in "([{⟨⌈⌊":
-        return Symbol(character, "open")
-    if character in ")]}⟩⌉⌋":
-        return Symbol(character, "close")
-    return Symbol(" " if character == "~" else character)
+    kinds = (kind for characters, kind in _CHARACTERS.items() if character in characters)
+    return Symbol({"-": "−", "~": " "}.get(character, character), next(kinds, "letter"))
 
 
 def _accented(inside: Row, mark: str) -> Symbol:

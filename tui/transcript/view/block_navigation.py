@@ -8,21 +8,22 @@ from typing import Literal
 from ..entries.answer_entry import AnswerEntry
 from ..entries.entry import Entry
 from ..entries.prompt_entry import PromptEntry
-from ..lines.line import EntryBlock, RenderedLine
+from ..lines import EntryBlock, RenderedLine
 
 Action = Literal["menu", "copy", "edit", "again", "branch", "pin", "fold", "open", "undo"]
-KEYS: dict[str, Action] = {
-    "enter": "menu",
-    "y": "copy",
-    "e": "edit",
-    "r": "again",
-    "b": "branch",
-    "p": "pin",
-    "z": "fold",
-    "o": "open",
-    "u": "undo",
-}
-"""Actions of single keys on the block under the cursor."""
+KEY_ACTIONS: tuple[tuple[str, Action, str], ...] = (
+    ("enter", "menu", "What can be done with it"),
+    ("y", "copy", "Copy it"),
+    ("e", "edit", "Edit the prompt, as a new branch"),
+    ("r", "again", "Answer again"),
+    ("b", "branch", "Go on from here in a new chat"),
+    ("p", "pin", "Pin it: kept word for word when compacting"),
+    ("z", "fold", "Fold or unfold it"),
+    ("o", "open", "Open what was summed up"),
+    ("u", "undo", "Undo the compaction"),
+)
+"""Single keys, and what they do with the block under the cursor."""
+KEYS: dict[str, Action] = {key: action for key, action, _ in KEY_ACTIONS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..entries.entry import Entry, RenderOptions
-from ..lines.line import RenderedLine
+from ..lines import RenderedLine
 
 MAX_LINES = 6000
 """Most lines cached in all, about half a kilobyte each."""
@@ -27,30 +27,26 @@ class RenderedLinesCache:
     def __init__(self, max_lines: int = MAX_LINES) -> None:
         self._max_lines = max_lines
         self._counts: OrderedDict[Entry, int] = OrderedDict()
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """Return the number of cached lines."""
-        return self._total
+        self.total = 0
+        """The number of cached lines."""
 
     def touch(self, entry: Entry, lines: int) -> None:
         """Record that the entry was rendered or shown."""
-        self._total += lines - self._counts.pop(entry, 0)
+        self.total += lines - self._counts.pop(entry, 0)
         self._counts[entry] = lines
-        while self._total > self._max_lines and len(self._counts) > MIN_ENTRIES:
+        while self.total > self._max_lines and len(self._counts) > MIN_ENTRIES:
             oldest, count = self._counts.popitem(last=False)
-            self._total -= count
+            self.total -= count
             oldest.forget_lines()
 
     def discard(self, entry: Entry) -> None:
         """Remove an entry."""
-        self._total -= self._counts.pop(entry, 0)
+        self.total -= self._counts.pop(entry, 0)
 
     def clear(self) -> None:
         """Remove all entries."""
         self._counts.clear()
-        self._total = 0
+        self.total = 0
 
 
 class TranscriptLayout:
@@ -61,9 +57,6 @@ class TranscriptLayout:
         self._exact: list[bool] = []
         # The top of each entry and the end of the last, as far as known.
         self._tops: list[int] = [0]
-
-    def __len__(self) -> int:
-        return len(self._heights)
 
     @property
     def total(self) -> int:
@@ -80,10 +73,6 @@ class TranscriptLayout:
         del self._heights[index]
         del self._exact[index]
         self._changed_from(index)
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        self.__init__()
 
     def height(self, index: int) -> int:
         """Return the height of an entry, known or estimated."""

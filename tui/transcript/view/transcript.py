@@ -16,8 +16,8 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from ..entries.entry import Entry
-from ..lines.line import RenderedLine, marked, selected_text
-from .block_navigation import KEYS, Action, BlockStop, stops
+from ..lines import RenderedLine, marked, selected_text
+from .block_navigation import KEY_ACTIONS, KEYS, Action, BlockStop, stops
 from .transcript_search import Span, hit_spans
 from .transcript_view import TranscriptView
 
@@ -30,15 +30,7 @@ class Transcript(TranscriptView, can_focus=False):
     HELP_TITLE = "A block of the chat"
     HELP_KEYS = (
         ("up  down", "The block before, the block behind"),
-        ("enter", "What can be done with it"),
-        ("y", "Copy it"),
-        ("e", "Edit the prompt, as a new branch"),
-        ("r", "Answer again"),
-        ("b", "Go on from here in a new chat"),
-        ("p", "Pin it: kept word for word when compacting"),
-        ("z", "Fold or unfold it"),
-        ("o", "Open what was summed up"),
-        ("u", "Undo the compaction"),
+        *((key, words) for key, _, words in KEY_ACTIONS),
         ("esc", "Back to writing; so does any other letter"),
     )
 
@@ -288,20 +280,17 @@ class Transcript(TranscriptView, can_focus=False):
         if span is not None:
             style = self.screen.get_component_rich_style("screen--selection")
             segments = marked(segments, span, style)
-        here = self._cursor
-        if here is None or here[0] is not entry or not self._is_marked(line, offset, here[1]):
+        if self._cursor is None or self._cursor[0] is not entry:
+            return [Segment(margin), *segments]
+        key = self._cursor[1]
+        in_entry = key is None and offset < len(entry.previous_lines) - 1
+        if not in_entry and (key is None or line.block is None or line.block.key != key):
             return [Segment(margin), *segments]
         ground = styles.cursor
         over = list(Segment.apply_style(segments, ground))
         space = self._options.width - sum(segment.cell_length for segment in over)
         mark = Segment("▌", styles.cursor_mark)
         return [Segment(margin[:-1]), mark, *over, Segment(" " * max(0, space), ground)]
-
-    def _is_marked(self, line: RenderedLine, offset: int, key: str | None) -> bool:
-        if key is not None:
-            return line.block is not None and line.block.key == key
-        found = self._cursor
-        return found is not None and offset < len(found[0].previous_lines) - 1
 
     def _with_hits(self, entry: Entry, offset: int, segments: list[Segment]) -> list[Segment]:
         assert self._options is not None

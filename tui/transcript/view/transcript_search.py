@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from ..entries.entry import Entry
-from ..lines.line import RenderedLine
+from ..lines import RenderedLine
 
 Span = tuple[int, int, int]
 """A line's number, and the first and the end character on it."""

@@ -16,8 +16,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 
 from ..entries.entry import Entry, RenderOptions
-from ..lines.line import RenderedLine
-from ..lines.transcript_styles import TranscriptStyles, component_classes
+from ..lines import RenderedLine, TranscriptStyles, component_classes
 from .line_view import LineView
 
 ESTIMATED_WIDTH = 80

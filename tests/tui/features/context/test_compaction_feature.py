@@ -12,7 +12,7 @@ from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Message
 from ingle.tui.commands.chat_session import SummaryRequest
-from ingle.tui.compaction.summary_prompt import HEADINGS
+from ingle.tui.compaction.summary_notes import HEADINGS
 from ingle.tui.features.context import compaction_feature
 from ingle.tui.features.context.compaction_feature import CompactionFeature
 from ingle.tui.screens.context.compact_choice import CompactChoice

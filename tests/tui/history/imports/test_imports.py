@@ -17,7 +17,6 @@ import pytest
 from ingle.tui.chats.chat import Chat
 from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.history_store import HistoryStore
-from ingle.tui.history.imports import import_file_reader
 from ingle.tui.history.imports.import_chats import ImportReport, import_chats
 from ingle.tui.history.imports.imported_chat import seconds
 from ingle.tui.history.ingle_json import export_json
@@ -423,7 +422,7 @@ def test_circles_and_missing_parents_are_survived(store: HistoryStore, tmp_path:
 def test_archives_that_unpack_to_too_much_are_refused(
     store: HistoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_file_reader, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr("ingle.tui.history.imports.import_chats.MAX_BYTES", 1_000_000)
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("conversations.json", b"[" + b" " * 5_000_000 + b"]")

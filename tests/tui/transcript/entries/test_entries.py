@@ -16,7 +16,7 @@ from ingle.tui.transcript.view.block_navigation import stops
 pytestmark = pytest.mark.quick
 
 if TYPE_CHECKING:
-    from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+    from ingle.tui.transcript.lines import TranscriptStyles
 
     from ..conftest import ShowLines
 

@@ -31,7 +31,7 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+    from ingle.tui.transcript.lines import TranscriptStyles
 
     from ...conftest import FakeDaemon, OpenTerminal, Terminal
     from ..conftest import OpenTranscript

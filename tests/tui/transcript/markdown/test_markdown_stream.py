@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ingle.tui.transcript.lines.line import RenderedLine
-from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+from ingle.tui.transcript.lines import RenderedLine, TranscriptStyles
 from ingle.tui.transcript.markdown.markdown_stream import MarkdownStream, render_markdown
 
 WIDTH = 60

@@ -1,1 +1,0 @@
-"""Exports a chat to a file: Markdown and HTML for reading, JSON complete."""

@@ -1,1 +1,0 @@
-"""Rendered lines: line, block, wrapping, styles and folding."""
