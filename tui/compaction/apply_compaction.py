@@ -1,4 +1,4 @@
-"""Applies a compaction to a chat and its history, and undoes it."""
+"""Applies, undoes and edits compactions, and trims: omits attachments and long pasted texts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def _mark_undone(chat: Chat, history: ChatRecorder, name: str) -> None:
 async def edited(
     client: AsyncDaemonClient, chat: Chat, model: str | None, text: str
 ) -> CompactionRecord:
-    """The last compaction of the chat with another summary, measured; raises `ClientError`."""
+    """Return the last compaction of the chat with another summary, measured.
+
+    Raises `ClientError`.
+    """
     chain = chat.compaction_chain()
     changed = msgspec.structs.replace(
         chain[-1], id=new_id(), created=time.time(), summary=text, seconds=0.0

@@ -11,6 +11,7 @@ from ..chats.context_view import tail_messages
 from ..text import number_format
 
 SUGGEST_AT = 0.75
+"""The share of the context from which compaction is suggested."""
 AUTOMATIC_AT = 0.9
 INSTRUCTION = 420
 """Most tokens of the instruction, without a long focus."""
@@ -110,7 +111,7 @@ def last_size(chat: Chat) -> tuple[int, int]:
 
 
 def full_sentence(used: int, prompt: int, context: int) -> str:
-    """Why one has to choose; counts are tokens."""
+    """Return why the user has to choose; counts are tokens."""
     return (
         f"About {number_format.tokens(used + prompt)} of {number_format.tokens(context)} tokens: "
         "this prompt leaves no room for an answer."

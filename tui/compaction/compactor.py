@@ -54,7 +54,7 @@ _SPARE = 16
 class CompactionProgress:
     """Progress of a compaction; tokens and seconds."""
 
-    words: str = "reading"
+    words: str = "prefill"
     written: int = 0
     computed: int = 0
     reused: int = 0
@@ -107,7 +107,7 @@ class Compactor:
             raise CompactionRefused(
                 "There is nothing to sum up yet: a chat needs two turns for that."
             )
-        self._tell("reading")
+        self._tell("prefill")
         text, reason = await self._ask(self._messages(entries, selection, before), selection.notes)
         notes = check_answer(text, reason)
         self._tell("checking")
@@ -194,7 +194,7 @@ class Compactor:
                     case StartedEvent():
                         self.progress.reused = event.cached_tokens
                         self.progress.computed = event.prompt_tokens - event.cached_tokens
-                        self._tell("reading")
+                        self._tell("prefill")
                     case ReasoningEvent():
                         self._tell("thinking")
                     case DeltaEvent():

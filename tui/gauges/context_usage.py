@@ -11,6 +11,7 @@ import msgspec
 from ..chats.chat import Chat
 from ..chats.context_view import KEPT, ViewEntry, trimmed_text
 from ..chats.message import Message
+from ..compaction.compaction_planner import SUGGEST_AT
 from ..compaction.compaction_range import select
 
 
@@ -36,8 +37,6 @@ def apportion(amounts: Sequence[float], width: int) -> list[int]:
     return cells
 
 
-SUGGEST_AT = 0.75
-"""The share of the context from which compaction is suggested."""
 FULL_AT = 0.9
 REPLY_RESERVE = 1024
 _QUOTED = re.compile(r"<(user|assistant)>\n.*?\n</\1>", re.DOTALL)

@@ -28,7 +28,7 @@ class RouteRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-class ModelRow(msgspec.Struct, frozen=True):
+class ModelStateRow(msgspec.Struct, frozen=True):
     """A model in the list: `ready`, `disk`, or downloading with a fraction."""
 
     mark: str
@@ -94,24 +94,26 @@ class GaugeState(msgspec.Struct):
             return None
         return entry.context if entry.context > loaded.context else None
 
-    def model_rows(self) -> tuple[ModelRow, ...]:
+    def model_rows(self) -> tuple[ModelStateRow, ...]:
         """Return loaded models, then downloads, then a few on the disk."""
         running = self.gauges.models if self.gauges is not None else []
         rows = [_process_row(model, binary_size(model.weights_bytes)) for model in running]
         names = {model.name for model in running}
         for name, pull in self.pulls.items():
             part = pull.received / pull.total if pull.total else 0.0
-            rows.append(ModelRow("↓", name, number_format.percent(part), part))
+            rows.append(ModelStateRow("↓", name, number_format.percent(part), part))
         names |= self.pulls.keys()
         idle = [m for m in self.models if m.installed and m.writes and m.name not in names]
         for entry in idle[:IDLE_MODELS]:
-            rows.append(ModelRow("○", entry.name, binary_size(entry.size) if entry.size else ""))
+            rows.append(
+                ModelStateRow("○", entry.name, binary_size(entry.size) if entry.size else "")
+            )
         return tuple(rows)
 
 
-def _process_row(model: LoadedModel, size: str) -> ModelRow:
+def _process_row(model: LoadedModel, size: str) -> ModelStateRow:
     if model.state == "starting":
-        return ModelRow("◐", model.name, number_format.percent(model.fraction), model.fraction)
+        return ModelStateRow("◐", model.name, number_format.percent(model.fraction), model.fraction)
     if model.state == "ready":
-        return ModelRow("●", model.name, size)
-    return ModelRow("○", model.name, model.state)
+        return ModelStateRow("●", model.name, size)
+    return ModelStateRow("○", model.name, model.state)

@@ -37,12 +37,12 @@ class PrefillCost(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Return `this re-reads 6 912 tokens, about 3 s`; "" if it is not noticeable."""
+        """Return `this prefills 6 912 tokens again, about 3 s`; "" if it is not noticeable."""
         if not self.is_noticeable:
             return ""
         about = "≈ " if self.estimated else ""
         time = "" if self.seconds is None else f", about {number_format.remaining(self.seconds)}"
-        return f"this re-reads {about}{number_format.tokens(self.tokens)} tokens{time}"
+        return f"this prefills {about}{number_format.tokens(self.tokens)} tokens again{time}"
 
 
 def prefill_cost(

@@ -135,14 +135,14 @@ class HistoryStore(ChatRecorder):
         self._writer.put(row_writes.delete_chat, chat)
 
     def load(self, chat: str) -> Chat | None:
-        """The chat as it was left, None where there is none."""
+        """Return the chat as it was left, None if missing."""
         loaded = self._read(chat_reads.load_chat, chat)
         if loaded is not None:
             self._known[chat] = row_writes.storable_json(loaded.settings)
         return loaded
 
     def load_at(self, chat: str, message: str | None) -> Chat | None:
-        """The chat with `message` on its path, so that it continues there; None if deleted."""
+        """Return the chat with `message` on its path, to continue it there; None if deleted."""
         loaded = self.load(chat)
         found = loaded.messages.get(message) if loaded is not None and message is not None else None
         if loaded is not None and found is not None and found not in loaded.path:
@@ -155,7 +155,7 @@ class HistoryStore(ChatRecorder):
         return self._read(row_reads.load_draft, chat)
 
     def settings(self, chat: str) -> ChatSettings:
-        """What a chat is held with."""
+        """Return the settings of a chat."""
         settings = self._read(chat_reads.load_settings, chat)
         self._known[chat] = row_writes.storable_json(settings)
         return settings

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MESSAGE = re.compile(r"messages\[(\d{1,9})\]\.content")
 
-# What the daemon's names of kinds do not say well by themselves, after "Found:".
+# Kinds whose names in the daemon are not clear to a user.
 _KIND_WORDS = {
     "api_key": "API key",
     "jwt": "signed token",
@@ -47,13 +47,13 @@ _KIND_WORDS = {
 
 
 def kinds_found(explanation: Explanation) -> str:
-    """The kinds of sensitive data that were found, each once, separated by commas."""
+    """Return the kinds of sensitive data that were found, each once, separated by commas."""
     kinds = dict.fromkeys(found.kind for found in explanation.findings)
     return ", ".join(_KIND_WORDS.get(kind, kind.replace("_", " ")) for kind in kinds)
 
 
 def part_name(part: RedactedText) -> str:
-    """The name of a redacted part: `message 3`, or its path in the request's body."""
+    """Return the name of a redacted part: `message 3`, or its path in the request's body."""
     message = _MESSAGE.fullmatch(part.where)
     return f"message {int(message[1]) + 1}" if message else part.where
 

@@ -69,7 +69,7 @@ def score(query: str, name: str) -> float:
 
 def _scattered(query: str, name: str, last: int) -> float:
     """Return the score of scattered letters, searched in the last part first."""
-    at = last - 1 if _fits(query, name, last) else -1
+    at = last - 1 if _pattern(query).match(name, last) else -1
     points = 1.0 if at >= 0 else 0.0
     for letter in query:
         previous, at = at, name.find(letter, at + 1)
@@ -77,14 +77,6 @@ def _scattered(query: str, name: str, last: int) -> float:
             return 0.0
         points += 2.0 if at == previous + 1 else (1.5 if _begins_word(name, at) else 0.5)
     return points
-
-
-def _fits(query: str, name: str, start: int) -> bool:
-    for letter in query:
-        start = name.find(letter, start) + 1
-        if not start:
-            return False
-    return True
 
 
 def _begins_word(name: str, at: int) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GIST = "The user chats about house, food and journeys and wants help with all of it."
 NOTES = "\n".join(
-    f"{heading}:\n- {GIST if heading == HEADINGS[0] else 'none'}" for heading in HEADINGS
+    f"{heading}:\n- {GIST if heading == 'User and goal' else 'none'}" for heading in HEADINGS
 )
 
 

@@ -45,7 +45,7 @@ def test_what_stays_is_told() -> None:
     price = _price(SMOL, QWEN)
     assert not price.needs_confirmation
     assert price.sentence() == (
-        "smollm2 will read 3 120 tokens, about 4.0 s and needs 400 MB; qwen stays warm."
+        "smollm2 will prefill 3 120 tokens, about 4.0 s and needs 400 MB; qwen stays warm."
     )
 
 

@@ -26,11 +26,12 @@ def test_only_what_is_behind_the_first_difference_is_read_again() -> None:
 
 
 def test_the_price_is_a_sentence() -> None:
-    assert PrefillCost(6912, 3.1).sentence == "this re-reads 6 912 tokens, about 3 s"
+    assert PrefillCost(6912, 3.1).sentence == "this prefills 6 912 tokens again, about 3 s"
     assert (
-        PrefillCost(6912, 3.1, estimated=True).sentence == "this re-reads ≈ 6 912 tokens, about 3 s"
+        PrefillCost(6912, 3.1, estimated=True).sentence
+        == "this prefills ≈ 6 912 tokens again, about 3 s"
     )
-    assert PrefillCost(6912).sentence == "this re-reads 6 912 tokens"
+    assert PrefillCost(6912).sentence == "this prefills 6 912 tokens again"
     assert PrefillCost(100, 0.1).sentence == ""
     assert PrefillCost(600, 0.1).sentence == ""
 

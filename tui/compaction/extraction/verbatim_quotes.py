@@ -6,18 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...chats.message import Message
-from .cue_phrases import (
-    COMMAND,
-    CORRECTION,
-    DECISION,
-    OPEN,
-    PASSING,
-    PHATIC,
-    PREFERENCE,
-    REASON,
-    RULE,
-    SELF,
-)
+from . import cue_phrases
 from .sentence_splitter import (
     exact_strings,
     is_lead,
@@ -41,15 +30,15 @@ STATEMENT = 4
 _WORTH = {"address": 3.5, "code": 3.5, "date": 3.0, "time": 3.0, "number": 2.0}
 """By the kind of an exact string; those that cannot be inferred count most."""
 _WEIGHTS = (
-    (RULE, 3.0),
-    (COMMAND, 3.0),
-    (PREFERENCE, 2.5),
-    (DECISION, 2.0),
-    (REASON, 1.5),
-    (OPEN, 3.0),
-    (SELF, 1.0),
-    (PHATIC, -1.0),
-    (PASSING, -1.0),
+    (cue_phrases.RULE, 3.0),
+    (cue_phrases.COMMAND, 3.0),
+    (cue_phrases.PREFERENCE, 2.5),
+    (cue_phrases.DECISION, 2.0),
+    (cue_phrases.REASON, 1.5),
+    (cue_phrases.OPEN, 3.0),
+    (cue_phrases.SELF, 1.0),
+    (cue_phrases.PHATIC, -1.0),
+    (cue_phrases.PASSING, -1.0),
 )
 
 
@@ -99,7 +88,7 @@ def _scored_quote(sentence: str, reply_to: str) -> Quote | None:
     if len(words(text)) < 2:
         return None
     exact, named = exact_strings(text), names(text)
-    corrects = CORRECTION.search(sentence) is not None
+    corrects = cue_phrases.CORRECTION.search(sentence) is not None
     score = 1.0 * (len(words(text)) >= STATEMENT)
     score += sum(sorted((_WORTH.get(kind_of(key), 2.0) for key in exact), reverse=True)[:2])
     score += 1.5 * min(len(named), 2) + 2.0 * corrects

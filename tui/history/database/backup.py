@@ -10,11 +10,12 @@ import shutil
 import threading
 import time
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .database import ENCRYPTED, PLAIN, database_errors
-from .database_encryption import open_file, wipe_file
+from .database_encryption import open_file, sync_file, wipe_file
 from .schema import STEPS, version
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _COPIES = "history.backup."
 BACKUP = f"{_COPIES}db"
 ENCRYPTED_BACKUP = f"{_COPIES}sqlcipher.db"
 DAY = 24 * 3600.0
+_open = partial(open_file, timeout=5.0)
 ABANDONED = 3600.0
 """Seconds after which an incomplete backup was abandoned by a killed program."""
 
@@ -98,8 +100,7 @@ def back_up(
         with closing(_open(part, passphrase)) as copy:
             if not _is_sound(copy):
                 return False
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
+        sync_file(part)
         if _has_deleted(connection, part):
             return False
         part.replace(target)
@@ -126,8 +127,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
             _remove(part)
             shutil.copyfile(source, part)
             part.chmod(0o600)
-            with part.open("rb+") as file:
-                os.fsync(file.fileno())
+            sync_file(part)
             try:
                 os.link(part, target)
             except FileExistsError:  # another program was faster
@@ -169,10 +169,6 @@ def check_for(connection: Connection, seconds: float) -> str:
 
 def _original(folder: Path, passphrase: str | None) -> Path:
     return folder / (PLAIN if passphrase is None else ENCRYPTED)
-
-
-def _open(path: Path, passphrase: str | None) -> Connection:
-    return open_file(path, passphrase, timeout=5)
 
 
 def _is_sound(connection: Connection) -> bool:

@@ -109,6 +109,12 @@ def wipe_file(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+def sync_file(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
 def _fresh_part(target: Path) -> Path:
     part = target.with_name(target.name + PART)
     if part.exists():
@@ -141,8 +147,7 @@ def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
 
 
 def _put_in_place(part: Path, target: Path) -> None:
-    with part.open("r+b") as file:
-        os.fsync(file.fileno())
+    sync_file(part)
     part.replace(target)
     if os.name != "nt":
         folder = os.open(target.parent, os.O_RDONLY)

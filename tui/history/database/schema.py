@@ -11,18 +11,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _APPEND_ONLY = (
-    "sessions",
-    "chats",
-    "messages",
-    "pieces",
-    "generations",
-    "endings",
-    "choices",
-    "message_pins",
-    "settings",
-    "compactions",
-    "undos",
-)
+    "sessions", "chats", "messages", "pieces", "generations", "endings", "choices", "message_pins",
+    "settings", "compactions", "undos",
+)  # fmt: skip
 
 _FIRST = """
 CREATE TABLE sessions(

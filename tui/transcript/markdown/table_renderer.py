@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 
 from markdown_it.tree import SyntaxTreeNode
 from rich.cells import cell_len
@@ -35,15 +36,20 @@ def render_table(
     room = width - (columns - 1) * len(GAP)
     if room < columns * MIN_COLUMN:
         return _as_fields(rows, width)
-    widths = column_widths([_natural(rows, column) for column in range(columns)], room)
-    aligns = [_alignment(cell) for cell in node.children[0].children[0].children]
-    lines = [line for row in rows[:1] for line in _row(row, widths, aligns, styles, wrapped)]
-    lines.append(
-        RenderedLine((Segment("─┼─".join("─" * column for column in widths), styles.rule),))
-    )
-    for row in rows[1:]:
-        lines.extend(_row(row, widths, aligns, styles, wrapped))
-    return lines
+    natural = [
+        max((cell_len(line) for cell in column for line in cell.plain.split("\n")), default=1)
+        for column in zip_longest(*rows, fillvalue=Text())
+    ]
+    widths = column_widths(natural, room)
+    head = node.children[0].children[0].children
+    aligns = [str(cell.attrs.get("style", "")).removeprefix("text-align:") for cell in head]
+    rule = RenderedLine((Segment("─┼─".join("─" * column for column in widths), styles.rule),))
+    lines: list[RenderedLine] = []
+    for number, row in enumerate(rows):
+        lines += [rule] if number == 1 else []
+        cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
+        lines += _row(cells, widths, aligns, styles)
+    return lines if len(rows) > 1 else [*lines, rule]
 
 
 def column_widths(natural: list[int], room: int) -> list[int]:
@@ -61,34 +67,12 @@ def column_widths(natural: list[int], room: int) -> list[int]:
     return widths
 
 
-def _natural(rows: list[list[Text]], column: int) -> int:
-    return max(
-        (
-            cell_len(line)
-            for row in rows
-            if column < len(row)
-            for line in row[column].plain.split("\n")
-        ),
-        default=1,
-    )
-
-
-def _alignment(cell: SyntaxTreeNode) -> str:
-    style = str(cell.attrs.get("style", ""))
-    return style.removeprefix("text-align:")
-
-
 def _row(
-    row: list[Text],
-    widths: list[int],
-    aligns: list[str],
-    styles: TranscriptStyles,
-    wrapped: Callable[[Text, int], list[RenderedLine]],
+    cells: list[list[RenderedLine]], widths: list[int], aligns: list[str], styles: TranscriptStyles
 ) -> list[RenderedLine]:
-    cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
-    height = max((len(cell) for cell in cells), default=0)
+    """Return the lines of a row from those of its cells; missing cells are blank."""
     lines: list[RenderedLine] = []
-    for index in range(height):
+    for index in range(max((len(cell) for cell in cells), default=0)):
         segments: list[Segment] = []
         for column, width in enumerate(widths):
             if column:

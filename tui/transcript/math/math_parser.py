@@ -6,22 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from .math_symbols import (
-    ACCENTS,
-    DOUBLE_STRUCK,
-    FUNCTIONS,
-    IGNORED,
-    LARGE,
-    LITERALS,
-    NEGATED,
-    OPERATORS,
-    PLAIN,
-    RELATIONS,
-    SCRIPT,
-    SPACES,
-    SYMBOLS,
-    TEXTS,
-)
+from . import math_symbols
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 24
@@ -194,23 +179,23 @@ class _Parser:
         return self._command(piece[1:])
 
     def _command(self, name: str) -> list[Node]:
-        if name in SYMBOLS:
-            return [_character(SYMBOLS[name])]
-        if name in RELATIONS:
-            return [Symbol(RELATIONS[name], "relation")]
-        if name in OPERATORS:
-            return [Symbol(OPERATORS[name], "operator")]
-        if name in LARGE:
-            return [Symbol(LARGE[name], "large")]
-        if name in FUNCTIONS:
+        if name in math_symbols.SYMBOLS:
+            return [_character(math_symbols.SYMBOLS[name])]
+        if name in math_symbols.RELATIONS:
+            return [Symbol(math_symbols.RELATIONS[name], "relation")]
+        if name in math_symbols.OPERATORS:
+            return [Symbol(math_symbols.OPERATORS[name], "operator")]
+        if name in math_symbols.LARGE:
+            return [Symbol(math_symbols.LARGE[name], "large")]
+        if name in math_symbols.FUNCTIONS:
             return [Symbol(name, "large" if name.startswith("lim") else "function")]
-        if name in SPACES:
-            return [Symbol(SPACES[name], "space")] if SPACES[name] else []
-        if name in LITERALS:
+        if name in math_symbols.SPACES:
+            return [Symbol(math_symbols.SPACES[name], "space")] if math_symbols.SPACES[name] else []
+        if name in math_symbols.LITERALS:
             return [_character(name) if name in "{}" else Symbol(name)]
         if name == "|":
             return [Symbol("‖")]
-        if name in IGNORED:
+        if name in math_symbols.IGNORED:
             return self._skip_point(name)
         return self._structure(name)
 
@@ -226,14 +211,14 @@ class _Parser:
             return [Grid(((self._argument(),), (self._argument(),)), "(", ")")]
         if name == "sqrt":
             return [self._root()]
-        if name in PLAIN:
+        if name in math_symbols.PLAIN:
             return list(self._argument())
-        if name in TEXTS:
+        if name in math_symbols.TEXTS:
             return [Symbol(self._braced(), "text")]
-        if name in ACCENTS:
-            return [_accented(self._argument(), ACCENTS[name])]
+        if name in math_symbols.ACCENTS:
+            return [_accented(self._argument(), math_symbols.ACCENTS[name])]
         if name in ("mathbb", "mathcal", "mathscr"):
-            table = DOUBLE_STRUCK if name == "mathbb" else SCRIPT
+            table = math_symbols.DOUBLE_STRUCK if name == "mathbb" else math_symbols.SCRIPT
             return [Symbol("".join(table.get(letter, letter) for letter in self._braced()))]
         if name == "not":
             return [_negated(self._argument())]
@@ -314,4 +299,4 @@ def _negated(inside: Row) -> Symbol:
     if len(inside) != 1 or not isinstance(inside[0], Symbol):
         raise Untranslatable
     text = inside[0].text
-    return Symbol(NEGATED.get(text, text + "\u0338"), "relation")
+    return Symbol(math_symbols.NEGATED.get(text, text + "\u0338"), "relation")

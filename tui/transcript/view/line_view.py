@@ -151,12 +151,12 @@ class LineView(ScrollView):
 
     @property
     def text_width(self) -> int:
-        """Cells for text in a line."""
+        """Return the cells for text in a line."""
         return max(10, min(MAX_TEXT_WIDTH, self.size.width - 2))
 
     @property
     def margin(self) -> int:
-        """Cells left of the text, which stands in the middle of a wide screen."""
+        """Return the cells left of the text, which is centred on a wide screen."""
         return max(1, (self.size.width - self.text_width) // 2)
 
     def _rendered(self, entry: Entry, options: RenderOptions) -> list[RenderedLine]:
@@ -165,15 +165,15 @@ class LineView(ScrollView):
         return lines
 
     def redraw(self) -> None:
-        """Draw all lines anew, since marks on them changed."""
+        """Draw all lines again, since marks on them changed."""
         self._strips.clear()
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What is in `crop`, straight from the kept strips.
+        """Return the lines in `crop` from the cached strips.
 
-        What Textual does between the two, for borders, padding and tints, which this widget has
-        not, makes new strips each time, and they forget how they are cut and written.
+        Textual's own method makes new strips each time, for borders, padding and tints, which this
+        widget does not have; new strips have lost their caches of crops and of output.
         """
         _, background = self.background_colors
         strips = [self.render_line(y) for y in crop.line_range]
@@ -184,7 +184,7 @@ class LineView(ScrollView):
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view: a line of an entry, centred, with its marks."""
+        """Return one line of the view: a line of an entry, centred, with its marks."""
         width = self.size.width
         position = y + self.scroll_offset.y
         found = self._line_at(position)
@@ -204,11 +204,11 @@ class LineView(ScrollView):
     def _decorated(
         self, entry: Entry, offset: int, line: RenderedLine, position: int
     ) -> list[Segment]:
-        """The line's segments behind the margin; line `offset` of its entry, `position` of all."""
+        """Return a line's segments after the margin; it is line `offset` of its entry."""
         return [Segment(" " * self.margin), *line.segments]
 
     def _line_at(self, y: int) -> tuple[Entry, int, RenderedLine] | None:
-        """The entry at a line of the content, the line's number within it, and the line."""
+        """Return the entry at a line of the content, the line's number within it, and the line."""
         if self._options is None or not 0 <= y < self._layout_map.total:
             return None
         index, offset = self._layout_map.locate(y)

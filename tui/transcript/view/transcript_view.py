@@ -20,13 +20,13 @@ from ..lines import RenderedLine, TranscriptStyles, component_classes
 from .line_view import LineView
 
 ESTIMATED_WIDTH = 80
-"""Cells for heights that are guessed before the size is known."""
+"""Cells for heights that are estimated before the size is known."""
 IDLE_STEP = 0.04
 """Seconds between two steps of idle measuring."""
 IDLE_WORK = 0.003
 """Seconds that a step takes at most, except its last entry, so that keys are not delayed."""
 IDLE_REACH = 120
-"""Entries above and below the view that are measured ahead; the others stay guesses."""
+"""Entries above and below the view that are measured ahead; the others stay estimates."""
 
 
 class TranscriptView(LineView):

@@ -7,7 +7,8 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ...gauges.context_usage import FULL_AT, SUGGEST_AT, ContextUse, Role, ribbon
+from ...compaction.compaction_planner import SUGGEST_AT
+from ...gauges.context_usage import FULL_AT, ContextUse, Role, ribbon
 from ...text import number_format
 from .glyph_text import StyledText, signs
 

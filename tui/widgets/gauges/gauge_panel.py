@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from ...gauges.gauge_state import GaugeState, ModelRow, RouteRow
+from ...gauges.gauge_state import GaugeState, ModelStateRow, RouteRow
 from ...text import number_format
 from .glyph_text import StyledText, columns, signs
 from .lines_widget import LinesWidget
@@ -71,7 +71,7 @@ class ModelLines(LinesWidget):
         return [title, *(self._row(row, width) for row in rows)]
 
     @staticmethod
-    def _row(row: ModelRow, width: int) -> Content:
+    def _row(row: ModelStateRow, width: int) -> Content:
         style = {"●": "$success", "↓": "$primary", "◐": "$warning"}.get(row.mark, "$muted")
         words: list[StyledText] = [(row.words, "$muted")]
         if row.fraction is not None:

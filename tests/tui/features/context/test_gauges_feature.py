@@ -344,7 +344,7 @@ async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: 
         for key in ("escape", "enter"):
             chat.screen.run_command("system", text)
             await chat.until_shown("Change the system prompt of this chat?")
-            await chat.until_shown("this re-reads")
+            await chat.until_shown("this prefills")
             assert settings.system == ""
             await chat.pilot.press(key)
         await chat.until(lambda: settings.system == text)
@@ -360,7 +360,7 @@ async def test_a_dear_system_prompt_asks_first(
         await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
         await chat.send("/system Be brief.")
         await chat.until_shown("Change the system prompt of this chat?")
-        await chat.until_shown("With the next prompt this re-reads")
+        await chat.until_shown("With the next prompt this prefills")
         await chat.pilot.press("escape")
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
         assert chat.screen.chat.settings.system == ""
@@ -368,7 +368,7 @@ async def test_a_dear_system_prompt_asks_first(
         await chat.until_shown("Change the system prompt of this chat?")
         await chat.pilot.press("enter")
         await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
-        await chat.until_shown("The system prompt is set; this re-reads")
+        await chat.until_shown("The system prompt is set; this prefills")
 
 
 async def test_all_gauges_can_be_reached_on_a_small_screen(

@@ -141,7 +141,7 @@ async def test_going_over_in_mid_chat_reads_ahead(
         await chat.send("hello")
         await chat.until_shown("Hello there.")
         await chat.send("/model other")
-        await chat.until_told("other:1b will read 22 tokens")
+        await chat.until_told("other:1b will prefill 22 tokens")
         await chat.until(lambda: len(_asked(fake_daemon, "POST", "/ingle/v1/generations")) == 2)
         assert chat.screen.chat.settings.model == "other:1b"
     ahead = _asked(fake_daemon, "POST", "/ingle/v1/generations")[1].body
