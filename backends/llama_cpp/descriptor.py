@@ -34,7 +34,7 @@ _GPU_LIBRARIES = ("cuda", "hip", "vulkan", "sycl", "opencl", "musa", "cann")
 
 
 class LlamaCppEngine(EngineDescriptor):
-    """The engine that runs what the others do not."""
+    """The engine for models that no other engine runs."""
 
     name = "llama.cpp"
     label = "llama.cpp"
@@ -53,7 +53,7 @@ class LlamaCppEngine(EngineDescriptor):
         return f"{build.version} for {' and '.join(gpus) or 'the processor only'}"
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def refusal(self, query: LoadQuery) -> ModelError | None:
@@ -66,7 +66,7 @@ class LlamaCppEngine(EngineDescriptor):
         return None
 
     def knows(self, costs: ModelCosts) -> bool:
-        """Whether the model is a GGUF file."""
+        """Return whether the model is a GGUF file."""
         return costs.shape is not None
 
     def estimate(
@@ -83,7 +83,7 @@ class LlamaCppEngine(EngineDescriptor):
         return estimate_split(costs.shape, load, split)
 
     def drives_gpu(self, spec: LoadSpec) -> bool:
-        """Whether the installed llama.cpp has a library for GPUs: it looks for them on any load."""
+        """Return whether the installed llama.cpp has a GPU library, which any load opens."""
         found = find_spec("llama_cpp")
         if found is None or found.origin is None:
             return False
@@ -104,8 +104,7 @@ class LlamaCppEngine(EngineDescriptor):
 
     def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
         """Load a draft model into the process of the model that it drafts for."""
-        from .draft_model import open_drafter
-        from .model_runner import LlamaModelRunner
+        from .model_runner import LlamaModelRunner, open_drafter
 
         assert isinstance(runner, LlamaModelRunner)
         return open_drafter(spec, runner, costs)

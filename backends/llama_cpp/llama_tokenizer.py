@@ -118,10 +118,6 @@ class LlamaTokenizer:
         """Return whether the token ends generation."""
         return token_id in self._next_files or llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
 
-    def has_token(self, text: str) -> bool:
-        """Return whether the text is one special token of the vocabulary."""
-        return self.find_token(text) is not None
-
     def find_token(self, text: str) -> int | None:
         """Return the special token spelled like this, None without one."""
         tokens = self.encode(text, add_special=False, parse_special=True)

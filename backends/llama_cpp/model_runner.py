@@ -1,4 +1,4 @@
-"""The `ModelRunner` of models that generate, over llama-cpp-python's low-level API."""
+"""The `ModelRunner` of models that generate or draft, over llama-cpp-python's low-level API."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
+from ..engine.speculation.draft_pairing import pair_drafter
+from ..engine.speculation.model_drafter import ModelDrafter
+from ..engine.speculation.step_costs import StepCosts
 from .batch_sampler import LlamaBatchSampler
 from .llama_context import LlamaContext
 from .native_log import load_warnings
@@ -255,3 +258,31 @@ class SequenceState:
 
     def _clear(self) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, self._scratch, -1, -1)
+
+
+class LlamaDraftRunner(LlamaModelRunner):
+    """The runner of a draft model: greedy, with the probability of each token."""
+
+    def __init__(self, spec: LoadSpec, vocab_size: int) -> None:
+        """Tokens from `vocab_size` on are unknown to the target and never drafted."""
+        super().__init__(spec)
+        self._common = min(vocab_size, self.tokenizer.vocab_size)
+
+    def collect_likeliest(self) -> list[tuple[int, float]]:
+        """Return the likeliest token of each sampling chunk, and its probability."""
+        shape = (len(self._sampling), self.tokenizer.vocab_size)
+        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
+        likeliest: list[tuple[int, float]] = []
+        for row in logits[:, : self._common]:
+            token = int(row.argmax())
+            likeliest.append((token, 1 / float(np.exp(row - row[token]).sum())))
+        return likeliest
+
+
+def open_drafter(spec: LoadSpec, target: LlamaModelRunner, costs: StepCosts) -> ModelDrafter:
+    """See `pair_drafter`; in any case, llama.cpp's log returns to the target."""
+    size = target.tokenizer.vocab_size
+    try:
+        return pair_drafter(spec, target, costs, lambda draft: LlamaDraftRunner(draft, size))
+    finally:
+        target.listen()

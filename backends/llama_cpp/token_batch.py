@@ -79,7 +79,7 @@ class TextBatch(TokenBatch):
     """A batch in which every token has an output, or none has."""
 
     def fill_spans(self, pieces: Iterable[TextSpan], *, outputs: bool) -> None:
-        """Lay the pieces out one behind the other; they must fit."""
+        """Fill in the pieces one after another; they must fit."""
         end = 0
         for piece in pieces:
             start, end = end, end + len(piece.tokens)

@@ -55,10 +55,6 @@ class ByteTokenizer:
         """True for the end of the text, of a turn, and of a file."""
         return token_id in (EOS, IM_END, FILE)
 
-    def has_token(self, text: str) -> bool:
-        """True for control tokens."""
-        return text in CONTROL_TOKENS
-
     def find_token(self, text: str) -> int | None:
         """The control token that is written like this."""
         return CONTROL_TOKENS.get(text)

@@ -54,7 +54,7 @@ class FrameChannel:
             self._sink.flush()
 
     def receive(self) -> ToWorker | None:
-        """Read one frame; None at the end of the stream; raises ValueError for a broken one."""
+        """Return the next message, None at the end; raises ValueError for a broken frame."""
         try:
             return decode_to_worker(read_body(self._source))
         except EOFError:
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
-    # Libraries make threads when they are loaded, and rules hold only for those made behind them.
+    # Imported late: confinement covers only threads that libraries start after it.
     from .model_loader import load_model
 
     try:
@@ -87,7 +87,7 @@ def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
             # Checked after native code has opened the files.
             _check_unchanged(load.spec)
             channel.send(Ready(info))
-            gc.freeze()  # what a model needs stays: no collection between two tokens has to walk it
+            gc.freeze()  # the collector need not walk long-lived objects between two tokens
             loop.run()
     except LoadFailed as error:
         channel.send(LoadFailure(error.code, error.message, error.hint))
@@ -106,7 +106,7 @@ def _check_unchanged(spec: LoadSpec) -> None:
 
 
 def _pump(channel: FrameChannel, inbox: Inbox) -> None:
-    """The reader thread: messages in, and the end of the process with the end of stdin."""
+    """Put messages into the inbox until stdin ends, and end the process then."""
     status = _BROKEN
     try:
         while (message := channel.receive()) is not None:
@@ -115,13 +115,12 @@ def _pump(channel: FrameChannel, inbox: Inbox) -> None:
     except ValueError:
         traceback.print_exc()
     finally:
-        # The step thread may be deep in native code for seconds; nobody waits for it any more,
-        # nor can a worker go on that hears no more.
+        # The step thread may be in native code for seconds, and its results have no reader.
         os._exit(status)
 
 
 def _claim_stdio() -> FrameChannel:
-    """Keep fd 1 for frames: whatever a library prints goes to stderr."""
+    """Return the channel on stdin and stdout; what libraries print goes to stderr from now on."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return FrameChannel(sys.stdin.buffer, sink)
@@ -135,5 +134,5 @@ if __name__ == "__main__":
         traceback.print_exc()
     finally:
         sys.stderr.flush()
-        # The reader thread sits in a read of stdin, whose lock a regular exit would abort for.
+        # The reader thread holds the lock of stdin, so a regular exit would abort.
         os._exit(status)

@@ -107,14 +107,14 @@ def _generating(
 
 
 def _make_lease(spec: LoadSpec, info: ModelInfo) -> ComputeLease | None:
-    """None where no other model needs the processors that this one computes on."""
+    """Return the lease under which steps are computed; None for a model that is all on a GPU."""
     all_on_gpu = 0 < info.layers <= info.layers_on_gpu
     if spec.compute_lease is None or all_on_gpu:
         return None
     try:
         return ComputeLease(Path(spec.compute_lease))
     except OSError as error:
-        print(f"No turns with other models: {error}.", file=sys.stderr)
+        print(f"No compute lease: {error}.", file=sys.stderr)
         return None
 
 
@@ -130,7 +130,7 @@ def _check(spec: LoadSpec) -> None:
 def _open_runner(
     spec: LoadSpec, on_progress: Callable[[float], None]
 ) -> tuple[LocalRunner, LoadSpec, str | None]:
-    """The runner, how it was loaded, and what to say where that is not what was wanted."""
+    """Return the runner, its spec, and a warning if the fallback engine runs the model."""
     engine = get_engine(spec.engine)
     try:
         return engine.open_runner(spec, on_progress), spec, None
@@ -138,7 +138,7 @@ def _open_runner(
         if not spec.may_fall_back or engine.fallback is None:
             raise
         reason = error.message
-    # Outside the handler: the error would keep alive what the engine had already loaded.
+    # Outside the handler, since the error would keep alive what the engine had already loaded.
     fallback = get_engine(engine.fallback)
     print(f"{fallback.title} takes over: {reason}", file=sys.stderr)
     note = f"{fallback.title} runs this model, since {engine.title} could not: {reason}"
@@ -149,13 +149,13 @@ def _open_runner(
 def _make_speculation(
     spec: LoadSpec, runner: LocalRunner
 ) -> tuple[AdaptiveSpeculator | None, ModelInfo]:
-    """Whoever guesses for the model, and what it says of itself then."""
+    """Return the speculator, and the facts about the model with it."""
     info = runner.info()
     kind = spec.speculation
     engine = get_engine(spec.engine)
     if kind == "auto" and not engine.auto_speculation:
         kind = "off"
-    # Guesses that were wrong have to leave the cache, which a recurrent state does not allow.
+    # Rejected draft tokens are removed from the cache, which a recurrent state does not allow.
     if kind == "off" or not runner.can_fork:
         return None, info
     ngrams = NgramDrafter(runner.context) if kind != "draft" else None
@@ -177,7 +177,7 @@ def _make_speculation(
 
 
 def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:
-    """The store behind the KV cache; a running state cannot be put together from parts."""
+    """Return the KV store; None if it has no capacity, or for a recurrent model."""
     wanted = spec.kv_store
     if wanted is None or not runner.can_fork or not (wanted.disk_bytes or wanted.memory_bytes):
         return None
@@ -186,7 +186,7 @@ def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:
 
 def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
     source = spec.chat_template or tokenizer.chat_template
-    source = source or default_template(tokenizer.has_token)
+    source = source or default_template(tokenizer)
     if source is None:
         return None
     template = ChatTemplate(source, bos_token=tokenizer.bos_text, eos_token=tokenizer.eos_text)
@@ -195,7 +195,7 @@ def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
 
 
 def _throttled(send: Callable[[FromWorker], None]) -> Callable[[float], None]:
-    """Report whole percents only: llama.cpp calls once a tensor."""
+    """Return a callback that sends whole percents only, since llama.cpp calls once a tensor."""
     last = -1
 
     def report(fraction: float) -> None:

@@ -1,4 +1,4 @@
-"""The generation requests that run: their sequences, and the events made of sampled tokens."""
+"""Running generation requests: their sequences, and events from sampled tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .request_preparer import Prepared
 
 
 class RunningRequests:
-    """Requests whose sequences the engine has; used by the step thread."""
+    """Requests with sequences in the engine; used by the step thread."""
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
         self._engine = engine
@@ -84,7 +84,7 @@ class RunningRequests:
 
     @property
     def has_events(self) -> bool:
-        """Whether events are to be sent."""
+        """Return whether there are events to send."""
         return bool(self._events)
 
     def publish(self, outputs: list[SequenceOutput], on_error: Callable[[str, str], None]) -> None:
@@ -125,7 +125,7 @@ class RunningRequests:
                 self._bound_reasoning(sequence, answer)
 
     def _bound_reasoning(self, sequence: Sequence, answer: AnswerOutput) -> None:
-        """End reasoning that exceeds its budget, once no token of it is in flight."""
+        """End reasoning that exceeds its budget, once no launched token of it is outstanding."""
         left = answer.reasoning_left(sequence.num_generated)
         if left == 0 and not sequence.num_awaited:
             forced = self._engine.force_tokens(sequence, answer.end_reasoning())
@@ -135,7 +135,7 @@ class RunningRequests:
         sequence.pauses_at = None if left is None else sequence.num_generated + left
 
     def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
-        """Emit what was held back and the end of one sequence."""
+        """Emit the remaining events and the end of one sequence."""
         self.urgent = True
         outputs = self._running[sequence.request_id]
         answer = outputs.pop(sequence)
@@ -146,9 +146,9 @@ class RunningRequests:
 
 
 def _most_tokens(request: GenerateRequest, prompt_length: int) -> int | None:
-    """What a sequence may generate, where anything bounds it but the model's context.
+    """Return the most tokens a sequence may generate; None if only the context bounds it.
 
-    A step yields at least one token, which an answer of none leaves out.
+    It is at least 1, since every step samples a token; an answer of none discards it.
     """
     bounds = [] if request.max_tokens is None else [request.max_tokens]
     if request.max_context is not None:

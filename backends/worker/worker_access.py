@@ -16,7 +16,7 @@ from ..registry.engines import get_engine
 
 
 def worker_access(spec: LoadSpec) -> AccessPolicy:
-    """What a worker needs for this model; makes the folders and files it is to write."""
+    """Return the access that a worker needs; creates the folders and files it writes."""
     reads = [*model_files(Path(spec.path))]
     lists: list[Path] = []
     writes: list[Path] = []
@@ -25,7 +25,7 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
     if spec.kv_store is not None:
         folder = Path(spec.kv_store.folder)
         _make_folder(folder / spec.kv_store.model)
-        # Whoever is short of room removes what others stored, and never reads it.
+        # To free space a worker removes what others stored, but it reads only its own model's.
         reads.append(folder / spec.kv_store.model)
         lists.append(folder)
         writes.append(folder)
@@ -45,9 +45,9 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
 
 
 def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
-    """The same with a folder, used from now on, for what libraries need for a moment.
+    """Return the policy with a folder for temporary files, if the engine's libraries need one.
 
-    Those of ingle's own engine do, if only to find others.
+    It is the process's default for temporary files from now on.
     """
     if spec.kernel_cache is not None:
         folder = Path(spec.kernel_cache) / "tmp"
@@ -76,7 +76,7 @@ def _shared_files(spec: LoadSpec) -> Iterable[Path]:
 
 
 def _make_folder(path: Path) -> None:
-    """No rule can be made for a folder that is not there; who needs it tells what is wrong."""
+    """Create a folder, since rules need existing ones; its user reports a failure."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

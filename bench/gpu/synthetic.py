@@ -50,11 +50,6 @@ class NumberedTokens:
         del token_id
         return False
 
-    def has_token(self, text: str) -> bool:
-        """None is written otherwise."""
-        del text
-        return False
-
     def find_token(self, text: str) -> int | None:
         """None is written otherwise."""
         del text

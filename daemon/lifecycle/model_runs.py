@@ -22,11 +22,10 @@ from ..load_planning.load_planner import LoadOptions, Preparer
 from ..machine.memory_reader import MemoryReader, MemorySnapshot
 from ..memory.memory_allocator import AllocationTimes, MemoryAllocator
 from ..memory.memory_watch import MemoryWatch
-from ..model_process.crash_record import CrashCounts, CrashRecord
 from ..model_process.kv_map_watch import KVMapWatch
 from ..model_process.loaded_model import loaded_model
+from ..model_process.model_history import CrashCounts, CrashRecord, UsageRecord
 from ..model_process.model_run import ModelRun, ModelState, still_computes
-from ..model_process.usage_record import UsageRecord
 from .keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
 from .model_starter import ModelStarter
 from .owner_limits import OwnerLimits

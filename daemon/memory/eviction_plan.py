@@ -2,7 +2,7 @@
 
 Evicting a model costs the seconds to restore it (reading its weights, recomputing the tokens of its
 conversations that are not on disk) times the probability of its next use. Recent uses stand for
-that probability, each halved after every `HALF_LIFE` seconds (see `usage_record`), so frequency and
+that probability, each halved after every `HALF_LIFE` seconds (see `UsageRecord`), so frequency and
 recency both count. Of all sets of idle models that free enough memory, the cheapest is evicted:
 
 - busy and pinned models are never evicted;
@@ -26,7 +26,7 @@ import msgspec
 
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..model_process.usage_record import decayed
+from ..model_process.model_history import decayed
 
 START_SECONDS = 2.0
 """Seconds to start a process, load its libraries and run the first step."""

@@ -23,8 +23,7 @@ from ..error_status import describe
 from ..errors import ModelStopped
 from ..load_planning.load_planner import LoadOptions
 from ..machine.boot_clock import boot_time
-from .crash_record import CrashRecord
-from .usage_record import UsageRecord
+from .model_history import CrashRecord, UsageRecord
 
 STOP_GRACE = 5.0
 RESUME_PATIENCE = 30.0

@@ -143,7 +143,7 @@ class _Pair:
 
 
 def _encode(spec: EvaluationSpec, tokenizer: Tokenizer, most: int) -> list[list[int]]:
-    source = spec.chat_template or tokenizer.chat_template or default_template(tokenizer.has_token)
+    source = spec.chat_template or tokenizer.chat_template or default_template(tokenizer)
     template = None
     if source is not None:
         bos, eos = tokenizer.bos_text, tokenizer.eos_text

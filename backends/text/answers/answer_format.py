@@ -9,8 +9,7 @@ from ...base.conversation import Tool
 from ...base.errors import RequestRejected
 from ...base.requests import GenerateRequest
 from ...base.sampling_params import Grammar
-from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules
-from ..structured_output.control_tags import ControlTags
+from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules, ControlTags
 from ..templates.reasoning_switches import reasoning_requested
 from ..templates.reasoning_tags import detect_reasoning_tags
 from ..tokenization.tokenizer import Tokenizer

@@ -19,7 +19,7 @@ from ...base.events import (
 from ...base.requests import GenerateRequest
 from ..streaming.text_output import TextChunk, TextOutput
 from ..tokenization.tokenizer import Tokenizer
-from ..tool_calls.answer_parts import (
+from ..tool_calls.call_sink import (
     AnswerReasoning,
     AnswerText,
     CallArguments,

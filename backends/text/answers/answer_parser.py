@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from ...base.conversation import Tool
 from ..streaming.text_source import Steps, TextSource
-from ..tool_calls.answer_parts import Part
-from ..tool_calls.call_sink import CallSink
+from ..tool_calls.call_sink import CallSink, Part
 
 
 class AnswerParser(ABC):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ...base.conversation import Tool
 from ..streaming.text_source import Steps, pass_until
-from ..tool_calls.answer_parts import AnswerReasoning, AnswerText
-from ..tool_calls.call_arguments import read_arguments
+from ..tool_calls.call_sink import AnswerReasoning, AnswerText
+from ..tool_calls.json_calls import read_arguments
 from .answer_parser import AnswerParser
 
 TURN = "<|start|>assistant"

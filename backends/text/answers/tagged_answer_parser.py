@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ...base.conversation import Tool
 from ..streaming.text_source import Steps, TextSource, pass_until
 from ..templates.reasoning_tags import ReasoningTags
-from ..tool_calls.answer_parts import AnswerReasoning, AnswerText
-from ..tool_calls.call_format import CallFormat, Opener
+from ..tool_calls.call_format import CallContext, CallFormat, Opener
+from ..tool_calls.call_sink import AnswerReasoning, AnswerText
 from ..tool_calls.json_calls import JsonCalls
 from .answer_parser import AnswerParser
 
@@ -198,18 +198,13 @@ class TaggedAnswerParser(AnswerParser):
             yield from self._source.skip_space()
             tag = yield from self._source.accept(*(one.tag for one in self._format.openers))
             if not tag:
-                return (
-                    yield from _JSON.read(
-                        self._source, self._sink, known_only=False, ends=self._format.closers
-                    )
-                )
+                opener = Opener("", _JSON)
+                break
             opener = self._openers[tag]
         ends = (*self._format.closers, *(_LOOSE_CLOSERS if opener.known_only else ()))
-        return (
-            yield from opener.body.read(
-                self._source, self._sink, known_only=opener.known_only, ends=ends
-            )
-        )
+        body = opener.body or _JSON
+        call = CallContext(self._source, self._sink, opener.known_only, ends)
+        return (yield from body.read(call))
 
     def _drop_closers(self) -> Steps[None]:
         """Read the tags that close calls, and surplus brackets."""

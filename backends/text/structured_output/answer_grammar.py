@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ...base.conversation import Tool
 from ...base.sampling_params import Grammar, GrammarKind
-from ..streaming.json_strings import escaped
+from ..streaming.json_repair import escaped
 from ..templates.reasoning_tags import ReasoningTags
+from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.argument_types import kinds, texts
 from ..tool_calls.call_format import CallFormat
 from .argument_schemas import argument_schema, parameter_schema
-from .control_tags import ControlTags
 
 _PLACES = re.compile("(«[a-z0-9]+»)")
 _IDS = {"«id»": "/[0-9]{1,3}/", "«id9»": "/[a-zA-Z0-9]{9}/"}
@@ -189,3 +190,44 @@ def _pattern(text: str) -> str:
 def _literal(text: str) -> str:
     """Return a text in quotes."""
     return json.dumps(text, ensure_ascii=False)
+
+
+_CANDIDATES = re.compile(r"(\]<\]minimax\[>\[|<[^<>\s«»]+>|\[/?[A-Z_]+\])")
+
+
+class ControlTags:
+    """Knows which parts of a text are control tokens of a vocabulary."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._control = lru_cache(maxsize=1024)(self._look_up)
+
+    def visible(self, texts: Iterable[str]) -> frozenset[int]:
+        """Return the control tokens in any of the texts."""
+        found = (self._control(piece) for text in texts for piece in _CANDIDATES.split(text))
+        return frozenset(token for token in found if token is not None)
+
+    def holds_control(self, text: str) -> bool:
+        """Return whether any part of the text is a control token."""
+        return bool(self.visible([text]))
+
+    def expression(self, text: str) -> str:
+        """Return a text as a Lark expression; "" for an empty text."""
+        items: list[str] = []
+        plain = ""
+        for piece in _CANDIDATES.split(text):
+            token = self._control(piece)
+            if token is None:
+                plain += piece
+                continue
+            items += [json.dumps(plain, ensure_ascii=False)] if plain else []
+            plain = ""
+            items.append(f"<[{token}]>")
+        items += [json.dumps(plain, ensure_ascii=False)] if plain else []
+        return " ".join(items)
+
+    def _look_up(self, text: str) -> int | None:
+        if not _CANDIDATES.fullmatch(text) or self._tokenizer.find_token(text) is None:
+            return None
+        ids = self._tokenizer.encode(text, add_special=False, parse_special=True)
+        return ids[0] if len(ids) == 1 and not self._tokenizer.token_bytes(ids[0]) else None

@@ -6,12 +6,13 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ...base.conversation import ChatMessage, Tool
 from ...base.errors import RequestRejected
+from ..tokenization.tokenizer import Tokenizer
 from .message_variants import MessageVariant, message_variants
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
 from .template_probe import probe_traits
@@ -32,25 +33,10 @@ _REASONING = re.compile(
 )
 HOSTILE_SECONDS = 10.0
 """Seconds before a template that exceeded a limit on our own short messages is tried again."""
-RESERVED_VARIABLES = frozenset(
-    {
-        "add_generation_prompt",
-        "bos_token",
-        "caller",
-        "continues",
-        "dict",
-        "eos_token",
-        "loop",
-        "messages",
-        "namespace",
-        "raise_exception",
-        "range",
-        "self",
-        "strftime_now",
-        "super",
-        "tools",
-        "varargs",
-    }
+RESERVED_VARIABLES = (
+    *("bos_token", "caller", "continues", "dict", "eos_token", "loop", "messages", "namespace"),
+    *("raise_exception", "range", "self", "strftime_now", "super", "tools", "varargs"),
+    "add_generation_prompt",
 )
 
 
@@ -236,9 +222,9 @@ class ChatTemplate:
         }
 
 
-def default_template(has_token: Callable[[str], bool]) -> str | None:
+def default_template(tokenizer: Tokenizer) -> str | None:
     """Return ChatML for a model whose vocabulary has its tokens, else None."""
-    return CHATML if has_token("<|im_start|>") and has_token("<|im_end|>") else None
+    return None if None in map(tokenizer.find_token, ("<|im_start|>", "<|im_end|>")) else CHATML
 
 
 def _marked(message: ChatMessage, mark: str) -> ChatMessage:

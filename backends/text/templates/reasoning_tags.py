@@ -78,6 +78,5 @@ def detect_reasoning_tags(template: str | None, tokenizer: Tokenizer) -> Reasoni
     for sign, tags in _TOLD_BY:
         if sign in source:
             return tags
-    if "<think>" in source or "</think>" in source or tokenizer.has_token("<think>"):
-        return THINK
-    return None
+    written = "<think>" in source or "</think>" in source
+    return THINK if written or tokenizer.find_token("<think>") is not None else None

@@ -36,16 +36,9 @@ from .template_protocol import (
 
 HELPER = "ingle.backends.text.templates.template_process"
 # Variables that Python needs to start and to find the time zone; others may be secrets.
-KEPT_VARIABLES = frozenset(
-    {
-        "APPDATA",
-        "DYLD_LIBRARY_PATH",
-        "LD_LIBRARY_PATH",
-        "PYTHONHOME",
-        "PYTHONPATH",
-        "SYSTEMROOT",
-        "TZ",
-    }
+KEPT_VARIABLES = (
+    *("APPDATA", "DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "SYSTEMROOT"),
+    "TZ",
 )
 WATCH_INTERVAL = 0.02
 MOST_BYTES_A_CHARACTER = 4

@@ -92,10 +92,6 @@ class HFTokenizer:
         """Return whether the token ends generation."""
         return token_id in self._ends
 
-    def has_token(self, text: str) -> bool:
-        """Return whether the text is an added token."""
-        return self.find_token(text) is not None
-
     def find_token(self, text: str) -> int | None:
         """Return the added token with this spelling."""
         return next((i for i, token in self._added.items() if token.content == text), None)

@@ -46,12 +46,8 @@ class Tokenizer(Protocol):
         """Return whether the token ends a generation."""
         ...
 
-    def has_token(self, text: str) -> bool:
-        """Return whether a control token has exactly this spelling."""
-        ...
-
     def find_token(self, text: str) -> int | None:
-        """Return the control token with exactly this spelling."""
+        """Return the control token with exactly this spelling, None without one."""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -9,17 +10,35 @@ from typing import Literal, Protocol
 from ..streaming.text_source import Steps, TextSource
 from .call_sink import CallSink
 
+_NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What a call is read from, and the sink of its parts.
+
+    If `known_only`, a call of an unknown tool does not count. `ends` are the tags that close calls,
+    which also end an incomplete one.
+    """
+
+    source: TextSource
+    sink: CallSink
+    known_only: bool
+    ends: Sequence[str]
+
+    def accepts(self, name: str) -> bool:
+        """Return whether a call with this name is valid."""
+        spelled = _NAME.fullmatch(name) is not None
+        return spelled and self.sink.accepts(name, known_only=self.known_only)
+
 
 class Body(Protocol):
     """Parses a call after the tag that opens it."""
 
-    def read(
-        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
-        """Read calls up to their closing tag; return False if there is none, whatever was consumed.
+    def read(self, call: CallContext) -> Steps[bool]:
+        """Read calls up to their closing tag; return False if there is none.
 
-        If `known_only`, a call of an unknown tool does not count. `ends` are the tags that close
-        calls, which also end an incomplete one.
+        Text may have been consumed in either case.
         """
         ...
 

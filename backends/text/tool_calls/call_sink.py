@@ -1,13 +1,41 @@
-"""Collects what call parsers find."""
+"""The parts of an answer, and the sink that call parsers put them into."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ...base.conversation import Tool
-from .answer_parts import AnswerText, CallArguments, CallStart, Part
+
+
+class AnswerText(NamedTuple):
+    """A piece of text for the user."""
+
+    text: str
+
+
+class AnswerReasoning(NamedTuple):
+    """A piece of reasoning."""
+
+    text: str
+
+
+class CallStart(NamedTuple):
+    """Begins a call, and completes the previous one."""
+
+    name: str
+    call_id: str | None = None
+    """The model's id for the call, if its format has one."""
+
+
+class CallArguments(NamedTuple):
+    """A piece of the arguments of the current call; all pieces together are a JSON object."""
+
+    text: str
+
+
+Part = AnswerText | AnswerReasoning | CallStart | CallArguments
 
 
 class CallSink:

@@ -25,6 +25,6 @@ def detect_call_format(template: str | None, tokenizer: Tokenizer) -> CallFormat
     for call_format in FORMATS:
         if any(sign in source for sign in call_format.signs):
             return call_format
-    if tokenizer.has_token("<|tool_call|>") and tokenizer.has_token("<|/tool_call|>"):
+    if None not in map(tokenizer.find_token, ("<|tool_call|>", "<|/tool_call|>")):
         return next(found for found in FORMATS if found.name == "phi-4-mini")
-    return HERMES if tokenizer.has_token("<tool_call>") else GENERIC
+    return GENERIC if tokenizer.find_token("<tool_call>") is None else HERMES

@@ -1,16 +1,14 @@
-"""Parses calls as JSON objects with a name and arguments, alone or in arrays."""
+"""Parses calls as JSON objects with a name and arguments, and arguments alone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..streaming.json_repair import read_value
-from ..streaming.json_strings import read_text
+from ..streaming.json_repair import quoted, read_text, read_value
 from ..streaming.text_source import Steps, TextSource
-from .call_arguments import read_arguments
-from .call_sink import CallSink
+from .call_format import CallContext
 from .pythonic_calls import read_pythonic
 
 LONGEST_NAME = 256
@@ -26,14 +24,13 @@ class JsonCalls:
     name_is_key: bool = False
     """Whether an object has the name as its only key, and the arguments as its value."""
 
-    def read(
-        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
+    def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""
+        source = call.source
         yield from source.skip_space()
         char = yield from source.peek()
         if char == "{":
-            return (yield from self._read_one(source, sink, known_only=known_only, ends=ends))
+            return (yield from self._read_one(call))
         if char == "[":
             there = yield from source.peek(2)
             if there[1:].isspace():
@@ -43,18 +40,17 @@ class JsonCalls:
             elif there[1:] == "{":
                 source.take(1)
             if there == "[{":
-                return (yield from self._read_array(source, sink, known_only, ends))
-        return (yield from read_pythonic(source, sink, known_only=known_only))
+                return (yield from self._read_array(call))
+        return (yield from read_pythonic(call))
 
-    def _read_array(
-        self, source: TextSource, sink: CallSink, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
+    def _read_array(self, call: CallContext) -> Steps[bool]:
         """Read the elements of an array after its bracket."""
+        source, sink = call.source, call.sink
         some = False
         while True:
             if some:
                 source.keep()
-            if not (yield from self._read_one(source, sink, known_only=known_only, ends=ends)):
+            if not (yield from self._read_one(call)):
                 if some:
                     sink.text(source.kept())
                 return some
@@ -66,23 +62,18 @@ class JsonCalls:
                 yield from source.accept("]")
                 return True
 
-    def _read_one(
-        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
-        reader = _ObjectReader(source, sink, ends, known_only=known_only)
-        return (yield from reader.read(name_is_key=self.name_is_key))
+    def _read_one(self, call: CallContext) -> Steps[bool]:
+        return (yield from _ObjectReader(call).read(name_is_key=self.name_is_key))
 
 
 class _ObjectReader:
     """Reads one call that is an object."""
 
-    def __init__(
-        self, source: TextSource, sink: CallSink, ends: Sequence[str], *, known_only: bool
-    ) -> None:
-        self._source = source
-        self._sink = sink
-        self._ends = ends
-        self._known_only = known_only
+    def __init__(self, call: CallContext) -> None:
+        self._source = call.source
+        self._sink = call.sink
+        self._ends = call.ends
+        self._known_only = call.known_only
         self._name: str | None = None
         self._call_id: str | None = None
         self._early: list[str] = []  # arguments that came before the name
@@ -205,3 +196,38 @@ class _ObjectReader:
             if not self._early:
                 self._sink.arguments("{}")
         return self._begun
+
+
+def read_arguments(
+    source: TextSource, emit: Callable[[str], None], ends: Sequence[str], *, sole: str
+) -> Steps[None]:
+    """Read a value and emit an object: itself, one parsed from a JSON string, or an empty one.
+
+    Any other value becomes that of the parameter `sole`.
+    """
+    yield from source.skip_space()
+    char = yield from source.peek()
+    if char == "{":
+        yield from read_value(source, emit, ends)
+        return
+    pieces: list[str] = []
+    if char in ("'", '"'):
+        yield from read_text(source, pieces.append, closed_by=",}]", ends=ends)
+        emit(_object_of(json.loads("".join(pieces)), sole))
+        return
+    yield from read_value(source, pieces.append, ends)
+    value = "".join(pieces)
+    emit("{}" if value in ("null", '""', "[]") else f"{{{quoted(sole)}:{value}}}")
+
+
+def _object_of(text: str, sole: str) -> str:
+    """Return the object in a text that should be JSON."""
+    if not text.strip():
+        return "{}"
+    if not text.lstrip().startswith("{"):
+        return f"{{{quoted(sole)}:{quoted(text)}}}"
+    pieces: list[str] = []
+    source = TextSource(text.lstrip(), ended=True)
+    for _ in read_value(source, pieces.append):
+        break  # the source has ended
+    return "".join(pieces)

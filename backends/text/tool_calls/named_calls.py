@@ -8,15 +8,13 @@ from dataclasses import dataclass
 
 from ..streaming.json_repair import read_value
 from ..streaming.text_source import Steps, TextSource
-from .call_arguments import read_arguments
-from .call_sink import CallSink
-from .json_calls import LONGEST_NAME, JsonCalls
+from .call_format import CallContext
+from .json_calls import LONGEST_NAME, JsonCalls, read_arguments
 
 QUOTE = '<|"|>'
 """What Gemma 4 writes before and after a string."""
 
 _JSON = JsonCalls()
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
 _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
 
 
@@ -32,20 +30,19 @@ class NamedCalls:
     id_mark: str = ""
     id_first: bool = False
 
-    def read(
-        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
+    def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""
+        source, sink, ends = call.source, call.sink, call.ends
         yield from source.skip_space()
         if (yield from source.peek()) in ("{", "["):
-            return (yield from _JSON.read(source, sink, known_only=known_only, ends=ends))
+            return (yield from _JSON.read(call))
         head = yield from source.until((*self.marks, "{", *ends), LONGEST_NAME)
         if head is None:
             return False
         name, call_id = self._parts(head.strip())
         if (yield from source.accept(*self.marks)):
             name = (yield from _name_behind(source, ends)) or name
-        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
+        if not call.accepts(name):
             return False
         yield from source.skip_space()
         yield from source.accept("```json", "```")
@@ -82,16 +79,15 @@ def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
 class GemmaCalls:
     """Calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
 
-    def read(
-        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
+    def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""
+        source, sink, ends = call.source, call.sink, call.ends
         yield from source.skip_space()
         if not (yield from source.accept("call:")):
-            return (yield from _JSON.read(source, sink, known_only=known_only, ends=ends))
+            return (yield from _JSON.read(call))
         head = yield from source.until(("{", "(", *ends), LONGEST_NAME)
         name = (head or "").strip()
-        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
+        if not call.accepts(name):
             return False
         sink.begin(name)
         if (yield from source.peek()) == "{":

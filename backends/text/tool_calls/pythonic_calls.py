@@ -6,6 +6,7 @@ import re
 
 from ..streaming.json_repair import quoted, read_value
 from ..streaming.text_source import Steps, TextSource
+from .call_format import CallContext
 from .call_sink import CallSink
 
 _LONGEST_NAME = 256
@@ -14,15 +15,16 @@ _MORE = re.compile(r"[\w.\-]+")
 _KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 
-def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> Steps[bool]:
+def read_pythonic(call: CallContext) -> Steps[bool]:
     """Read calls; return False if there is none, whatever was consumed."""
+    source, sink = call.source, call.sink
     in_array = bool((yield from source.accept("[")))
     some = False
     while True:
         yield from source.skip_space()
         if some:
             source.keep()
-        if not (yield from _read_one(source, sink, known_only=known_only)):
+        if not (yield from _read_one(call)):
             if some:
                 sink.text(source.kept())
             return some
@@ -40,21 +42,20 @@ def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> St
             return True
 
 
-def _read_one(
-    source: TextSource, sink: CallSink, *, known_only: bool, wrapped: bool = False
-) -> Steps[bool]:
+def _read_one(call: CallContext, *, wrapped: bool = False) -> Steps[bool]:
+    source, sink = call.source, call.sink
     name = yield from _word(source)
     yield from source.skip_space()
     if not name or not (yield from source.accept("(")):
         return False
     if name == "print" and not sink.knows(name) and not wrapped:  # Gemma wraps its calls
-        found = yield from _read_one(source, sink, known_only=known_only, wrapped=True)
+        found = yield from _read_one(call, wrapped=True)
         yield from source.skip_space()
         yield from source.accept(")")
         return found
     if not sink.knows(name):
         name = name.removesuffix(".call")  # Llama's built-in tools
-    if not sink.accepts(name, known_only=known_only):
+    if not sink.accepts(name, known_only=call.known_only):
         return False
     sink.begin(name)
     yield from _read_arguments(source, sink, list(sink.properties(name)))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from ..streaming.json_repair import quoted
-from ..streaming.json_strings import escaped
+from ..streaming.json_repair import escaped, quoted
 from ..streaming.text_source import Steps, TextSource, pass_until
 from .argument_types import alternatives, is_text, kinds, typed
-from .call_arguments import read_arguments
-from .call_sink import CallSink
-from .json_calls import LONGEST_NAME
+from .call_format import CallContext
+from .json_calls import LONGEST_NAME, read_arguments
 
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
 _SAID = re.compile(r'(string|type)="([a-z]+)"')
 _CDATA = "<![CDATA["
 _STRING = frozenset({"string"})
@@ -42,13 +39,12 @@ class TaggedCalls:
     on_lines: bool = False
     nests: str = ""
 
-    def read(
-        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
-    ) -> Steps[bool]:
+    def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""
+        source, sink = call.source, call.sink
         head = yield from source.until((*self.name_ends, self.close), LONGEST_NAME)
         name = (head or "").split('"')[0].strip().removeprefix("functions.")
-        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
+        if not call.accepts(name):
             return False
         found = yield from source.at((*self.name_ends, self.close))
         if found not in (self.member_open, self.close):
@@ -57,22 +53,22 @@ class TaggedCalls:
         yield from source.skip_space()
         if (yield from source.peek()) == "{":
             sole = sink.sole_parameter(name)
-            yield from read_arguments(source, sink.arguments, (self.close, *ends), sole=sole)
+            ends = (self.close, *call.ends)
+            yield from read_arguments(source, sink.arguments, ends, sole=sole)
         else:
-            yield from self._read_members(source, sink, name, ends)
+            yield from self._read_members(call, name)
         yield from source.skip_space()
         yield from source.accept(self.close)
         return True
 
-    def _read_members(
-        self, source: TextSource, sink: CallSink, name: str, ends: Sequence[str]
-    ) -> Steps[None]:
+    def _read_members(self, call: CallContext, name: str) -> Steps[None]:
+        source, sink = call.source, call.sink
         opened = "{"
         root = sink.schema(name)
         properties = sink.properties(name)
         while True:
             yield from source.skip_space()
-            tag = yield from source.at((self.member_open, self.close, *ends))
+            tag = yield from source.at((self.member_open, self.close, *call.ends))
             if tag != self.member_open:
                 break
             source.take(len(tag))

@@ -1,25 +1,25 @@
-"""Whether a worker that is waited for still gets anywhere: decisions, made every few seconds."""
+"""Decides every few seconds whether a worker with running requests is stalled."""
 
 from __future__ import annotations
 
 BUSY_SECONDS = 0.1
-"""CPU time within one look, from which on a silent worker counts as computing."""
+"""CPU seconds per check from which on a worker that sends nothing counts as computing."""
 
 LONGEST_STEP = 1800.0
-"""Seconds that one step may take while nothing is known of the model's speed."""
+"""Most seconds of a step while the model's speed is not known."""
 
 SHORTEST_BOUND = 120.0
 PATIENCE = 20.0
-"""How many times as long as its measured speed says a step may take."""
+"""How many times as long as the measured speed suggests a step may take."""
 
 OVERSLEPT = 2.0
-"""How many times as late as it should come a look may be, and still say anything."""
+"""A check that comes later than this many intervals after the last one decides nothing."""
 
 
 def longest_step(batch: int, prompt_rate: float) -> float:
-    """Seconds after which a step is stuck; `prompt_rate` is tokens a second, 0 where not measured.
+    """Return the seconds after which a step is stuck; the longest is the prefill of a whole batch.
 
-    The longest step reads a whole batch of a prompt.
+    `prompt_rate` is in tokens a second, 0 if not measured.
     """
     if prompt_rate <= 0:
         return LONGEST_STEP
@@ -27,26 +27,26 @@ def longest_step(batch: int, prompt_rate: float) -> float:
 
 
 class StepWatch:
-    """Judges one worker by what it says and what it computes."""
+    """Judges one worker by its messages and its CPU time."""
 
     def __init__(self, interval: float) -> None:
-        """`interval` is how many seconds two looks are apart."""
+        """`interval` is the time between two checks in seconds."""
         self._interval = interval
         self._looked_at: float | None = None
         self._asked_at = 0.0
         self._computed = 0.0
 
     def begin(self, now: float, computed: float) -> None:
-        """It is waited for from now on; `computed` is its CPU time so far, in seconds."""
+        """Begin to watch; `computed` is its CPU time so far, in seconds."""
         self._looked_at = self._asked_at = now
         self._computed = computed
 
     def look(self, now: float, heard_at: float, computed: float, bound: float) -> str | None:
-        """What is wrong with it, as a sentence; None where it may go on.
+        """Return why it is stalled, as a sentence; None if it is not.
 
-        `heard_at` is when it last said anything, which it does between two steps of at most `bound`
-        seconds. Whoever could not look in time, as the daemon was stopped or the machine
-        busy, knows nothing of the time between.
+        `heard_at` is the time of its last message; it sends one between two steps of at most
+        `bound` seconds. A check that comes late, since the daemon was stopped or the machine busy,
+        decides nothing.
         """
         assert self._looked_at is not None
         late = now - self._looked_at > OVERSLEPT * self._interval

@@ -1,4 +1,4 @@
-"""The daemon's end of a worker's pipes; frames are handled in the very call that reads them."""
+"""The daemon's end of a worker's pipes: frames are handled in the call that reads them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _STDOUT = 1
 
 
 class WorkerPipes(SubprocessStreamProtocol):
-    """Hands every message of a child to `receive`; its stdin and stderr are asyncio's streams.
+    """Passes every message of a child to `receive`; its stdin and stderr are asyncio streams.
 
-    A stream reader for stdout would cost three rounds of the event loop a token.
+    A stream reader for stdout would cost three cycles of the event loop per token.
     """
 
     def __init__(
@@ -30,15 +30,15 @@ class WorkerPipes(SubprocessStreamProtocol):
         super().__init__(limit=limit, loop=loop)
         self._frames = FrameBuffer(receive)
         self.over: asyncio.Future[str | None] = loop.create_future()
-        """Done when no message follows; the result says what was wrong where it ended early."""
+        """Done when no message follows; the result is the fault if the frames ended early."""
         self.closed = asyncio.Event()
         """Set when the child has closed its stdout."""
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
-        """Take in what the child wrote."""
+        """Handle bytes that the child wrote."""
         if fd != _STDOUT:
             super().pipe_data_received(fd, data)
-        elif not self.over.done():  # else it is only read so that the pipe comes to its end
+        elif not self.over.done():  # after a fault the pipe is only drained
             assert isinstance(data, bytes)
             self._take(data)
 
@@ -50,7 +50,7 @@ class WorkerPipes(SubprocessStreamProtocol):
             self._end(None)
 
     def _take(self, data: bytes) -> None:
-        """Nothing is raised: whoever waits for an answer waits for the burial that follows."""
+        """Handle frames; a fault ends the process, and with it the requests."""
         try:
             self._frames.feed(data)
         except msgspec.MsgspecError as error:
@@ -65,16 +65,16 @@ class WorkerPipes(SubprocessStreamProtocol):
 
 
 class FrameBuffer:
-    """Bytes in as they come; `receive` gets each message as soon as it is whole."""
+    """Splits bytes into frames; `receive` gets each message as soon as it is complete."""
 
     def __init__(self, receive: Callable[[FromWorker], None]) -> None:
         self._receive = receive
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take in what was read; raises `msgspec.MsgspecError` at what is no message."""
+        """Add bytes that were read; raises `msgspec.MsgspecError` for an invalid message."""
         buffer = self._bytes
-        if not buffer and _end_of_frame(data, 0) == len(data):  # as it mostly is
+        if not buffer and _end_of_frame(data, 0) == len(data):  # the usual case
             self._receive(decode_from_worker(data[HEADER.size :]))
             return
         buffer += data
@@ -86,7 +86,7 @@ class FrameBuffer:
 
 
 def _end_of_frame(data: bytes | bytearray, start: int) -> int:
-    """Where the frame that begins at `start` ends, or at least its header, where that is cut."""
+    """Return the end of the frame at `start`, or of its header if that is incomplete."""
     body = start + HEADER.size
     if len(data) < body:
         return body

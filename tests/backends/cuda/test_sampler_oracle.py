@@ -21,10 +21,10 @@ from ingle.backends.cuda.sampling.row_sampler import RowSampler, SamplingPath
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
 from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
+from ingle.backends.llama_cpp.batch_sampler import DrySamplers, SamplerChain
 from ingle.backends.llama_cpp.llama_model import LlamaModel
 from ingle.backends.llama_cpp.llama_tokenizer import LlamaTokenizer
 from ingle.backends.llama_cpp.native_log import NativeLog
-from ingle.backends.llama_cpp.sampler_chain import DrySamplers, SamplerChain
 
 pytestmark = pytest.mark.model
 

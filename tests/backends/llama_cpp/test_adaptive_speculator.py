@@ -29,8 +29,7 @@ from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.engine.speculation.speculator import Speculator
 from ingle.backends.engine.speculation.step_costs import StepCosts
-from ingle.backends.llama_cpp.draft_model import open_drafter
-from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner, open_drafter
 
 FetchModel = Callable[[str], Path]
 

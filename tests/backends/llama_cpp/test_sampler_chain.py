@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.llama_cpp.batch_sampler import DrySamplers, SamplerChain
 from ingle.backends.llama_cpp.llama_model import LlamaModel
 from ingle.backends.llama_cpp.llama_tokenizer import LlamaTokenizer
 from ingle.backends.llama_cpp.native_log import NativeLog
-from ingle.backends.llama_cpp.sampler_chain import DrySamplers, SamplerChain
 
 pytestmark = pytest.mark.model
 

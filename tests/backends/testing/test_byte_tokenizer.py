@@ -37,5 +37,5 @@ def test_control_tokens_have_no_bytes_unless_asked() -> None:
 def test_generation_ends_with_the_text_or_the_turn() -> None:
     ends = [i for i in range(tokenizer.vocab_size) if tokenizer.is_eog(i)]
     assert ends == [EOS, IM_END, FILE]
-    assert tokenizer.has_token("<|im_start|>")
-    assert not tokenizer.has_token("a")
+    assert tokenizer.find_token("<|im_start|>") is not None
+    assert tokenizer.find_token("a") is None

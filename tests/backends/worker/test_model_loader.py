@@ -34,7 +34,7 @@ def test_a_model_without_any_template_says_so(
     assert load(spec)[0].has_chat_template
     monkeypatch.setattr(ByteTokenizer, "chat_template", None)
     assert load(spec)[0].has_chat_template, "the vocabulary was made for ChatML"
-    monkeypatch.setattr(ByteTokenizer, "has_token", lambda _self, _text: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(ByteTokenizer, "find_token", lambda _self, _text: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     assert not load(spec)[0].has_chat_template
     given = msgspec.structs.replace(spec, chat_template="{{ messages[0].content }}")
     assert load(given)[0].has_chat_template

@@ -16,7 +16,7 @@ from ingle.daemon.memory.eviction_plan import (
     plan_eviction,
     reload_seconds,
 )
-from ingle.daemon.model_process.usage_record import HALF_LIFE, decayed
+from ingle.daemon.model_process.model_history import HALF_LIFE, decayed
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 pytestmark = pytest.mark.quick

@@ -14,7 +14,7 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
-from ingle.backends.text.tool_calls.answer_parts import AnswerText, CallStart
+from ingle.backends.text.tool_calls.call_sink import AnswerText, CallStart
 
 pytestmark = pytest.mark.quick
 

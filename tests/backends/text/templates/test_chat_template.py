@@ -445,7 +445,10 @@ class TestProcess:
         assert int(limits["Max cpu time"][0]) < 60
 
 
-def test_chatml_is_the_default_only_for_a_vocabulary_made_for_it() -> None:
-    assert default_template(ByteTokenizer().has_token) == CHATML
-    assert default_template({"<|im_start|>"}.__contains__) is None
-    assert default_template(lambda _: False) is None
+def test_chatml_is_the_default_only_for_a_vocabulary_made_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = ByteTokenizer()
+    assert default_template(tokenizer) == CHATML
+    monkeypatch.setattr(tokenizer, "find_token", {"<|im_start|>": 1}.get)
+    assert default_template(tokenizer) is None

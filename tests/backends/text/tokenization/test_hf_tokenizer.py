@@ -160,8 +160,8 @@ def test_what_a_byte_level_vocabulary_says_of_itself(copy: Path) -> None:
     tokenizer = HFTokenizer(copy)
     assert (tokenizer.bos_text, tokenizer.eos_text, tokenizer.adds_bos) == ("", "<|im_end|>", False)
     assert tokenizer.chat_template is None
-    assert tokenizer.has_token("<|im_start|>")
-    assert not tokenizer.has_token("the")
+    assert tokenizer.find_token("<|im_start|>") is not None
+    assert tokenizer.find_token("the") is None
     ends = [token for token in range(tokenizer.vocab_size) if tokenizer.is_eog(token)]
     texts = {tokenizer.token_bytes(token, special=True) for token in ends}
     assert texts == {b"<|im_end|>", b"<|endoftext|>"}

@@ -10,7 +10,7 @@ import pytest
 
 from ingle.backends.base.conversation import Tool
 from ingle.backends.text.answers.answer_parser import AnswerParser
-from ingle.backends.text.tool_calls.answer_parts import (
+from ingle.backends.text.tool_calls.call_sink import (
     AnswerReasoning,
     AnswerText,
     CallArguments,

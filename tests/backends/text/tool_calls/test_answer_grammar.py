@@ -15,8 +15,7 @@ from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
 from ingle.backends.text.answers.answer_parser import AnswerParser
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
 from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
-from ingle.backends.text.structured_output.answer_grammar import AnswerRules
-from ingle.backends.text.structured_output.control_tags import ControlTags
+from ingle.backends.text.structured_output.answer_grammar import AnswerRules, ControlTags
 from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 from ingle.backends.text.templates.reasoning_tags import THINK
 from ingle.backends.text.tool_calls.call_format import CallFormat

@@ -13,7 +13,7 @@ from ingle.backends.base.conversation import Tool
 from ingle.backends.text.answers.answer_parser import AnswerParser
 from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.templates.reasoning_tags import THINK
-from ingle.backends.text.tool_calls.answer_parts import (
+from ingle.backends.text.tool_calls.call_sink import (
     AnswerReasoning,
     AnswerText,
     CallArguments,
