@@ -19,10 +19,10 @@ from ..errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
+from ..http.bodies import error_response
 from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
-from ..http.json_response import error_response
 from ..http.route_access import ADMIN
-from ..http.route_index import RouteIndex
+from ..http.route_spec import RouteIndex
 from ..transport.peer import PeerConnection, own_uid
 from .api_keys import PREFIX as KEY_PREFIX
 from .api_keys import KeyRecord, KeyRing

@@ -13,8 +13,7 @@ from ..error_status import describe
 from ..errors import Conflict, InvalidBody, ShuttingDown, StorageFull
 from .batch_input import BatchInput, BatchLine
 from .batch_record import BatchProblem, BatchRecord, BatchStatus, BatchStore
-from .batch_results import ResultFile
-from .batch_run import BatchEndpoint, BatchRun
+from .batch_run import BatchEndpoint, BatchRun, ResultFile
 from .file_store import BATCH_LIFETIME, FileStore
 
 log = logging.getLogger("ingle.daemon")

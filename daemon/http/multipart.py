@@ -10,7 +10,7 @@ from typing import Protocol
 from starlette.requests import Request
 
 from ..errors import InvalidBody
-from .request_body import read_chunks
+from .bodies import read_chunks
 
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 * 2**10

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..transport.peer import PeerConnection
+from .bodies import cancel_all, until_disconnect
 from .http_protocol import BODY_WRITER, CONNECTION, BodyWriter
-from .request_body import ClientLeft
 
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
 COMMENT = b": keep-alive\n\n"
 SSE = b"text/event-stream; charset=utf-8"
 NDJSON = b"application/x-ndjson"
-
-T = TypeVar("T")
-
-
-def encode_event(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:  # noqa: A002 - the protocol's word
-    """One event; `data` is JSON, which has no line break of its own."""
-    parts: list[bytes] = []
-    if id is not None:
-        parts.append(b"id: %d\n" % id)
-    if event is not None:
-        parts.append(b"event: %s\n" % event.encode())
-    parts.append(b"data: " + data + b"\n\n")
-    return b"".join(parts)
 
 
 def loading_comment(fraction: float) -> bytes:
@@ -139,7 +125,7 @@ class EventStream(Response):
                 pump.cancel()
             await asyncio.wait({pump})
         finally:
-            await _cancel_all([pump, *helpers])
+            await cancel_all([pump, *helpers])
         if not pump.cancelled() and (failure := pump.exception()) is not None:
             raise failure
 
@@ -156,7 +142,7 @@ class EventStream(Response):
             await opening
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            await _cancel_all([opening])
+            await cancel_all([opening])
 
     async def _open(self, send: Send, out: EventWriter) -> None:
         await out.begun.wait()
@@ -183,28 +169,3 @@ class EventStream(Response):
                 connection.abort()
                 await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
                 return
-
-
-async def until_disconnect(receive: Receive) -> None:
-    """Return once the client has gone; the body must have been read."""
-    while (await receive())["type"] != "http.disconnect":
-        continue
-
-
-async def run_until_disconnect(receive: Receive, work: Awaitable[T]) -> T:
-    """The result of `work`; cancels it and raises `ClientLeft` if the client disconnects first."""
-    task = asyncio.ensure_future(work)
-    watch = asyncio.create_task(until_disconnect(receive))
-    try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientLeft
-        return await task
-    finally:
-        await _cancel_all([task, watch])
-
-
-async def _cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

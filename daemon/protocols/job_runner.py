@@ -21,15 +21,14 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Event
 from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
-from ..http.json_response import JSONResponse
-from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
+from ..http.bodies import JSONResponse, run_until_disconnect
+from ..http.sse_writer import EventStream, EventWriter, StreamStyle
 from ..lifecycle.lease import Lease
 from ..load_planning.load_planner import LoadOptions
 from ..routing.route_header import RouteRecord, current_route_record
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
-from .answer_builder import AnswerBuilder
-from .job import Job
+from .job import AnswerBuilder, Job
 from .sampling_options import merge_sampling
 
 QUIET_LOADING = 0.25

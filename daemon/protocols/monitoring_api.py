@@ -23,10 +23,9 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.model_task import ModelTask
 
 from ..generations.generation_registry import new_generation_id
-from ..http.json_response import NATIVE, JSONResponse
+from ..http.bodies import NATIVE, JSONResponse, run_until_disconnect
 from ..http.route_access import ANY, INFERENCE, READ
 from ..http.route_spec import Parameter, route
-from ..http.sse_writer import run_until_disconnect
 from ..installed_version import installed_version
 from ..model_process.model_run import ModelState
 from ..services import Services

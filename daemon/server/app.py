@@ -21,10 +21,8 @@ from ..access.rate_limit import KeyLimits
 from ..error_status import describe
 from ..errors import MethodNotAllowed, NotFound, Problem, RequestError
 from ..http.access_log import ROUTE, AccessLog
-from ..http.json_response import error_response
-from ..http.request_body import ClientLeft
-from ..http.route_index import RouteIndex
-from ..http.route_spec import RouteSpec
+from ..http.bodies import ClientLeft, error_response
+from ..http.route_spec import RouteIndex, RouteSpec
 from ..routing.route_header import RouteHeader
 from ..services import Services
 from ..settings.config import Config

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ingle.backends.base.requests import Priority
 from ingle.models.store.model_copies import ModelCopier
 
-from ..http.json_response import NATIVE, JSONResponse
+from ..http.bodies import NATIVE, JSONResponse
 from ..http.openapi import openapi_document
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
@@ -24,8 +24,7 @@ from ..protocols.llama_cpp.embeddings_api import LlamaCppEmbeddingsApi
 from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
 from ..protocols.llama_cpp.tokenize_api import TokenizeApi
-from ..protocols.lm_studio.completions_api import LMStudioCompletionsApi
-from ..protocols.lm_studio.models_api import LMStudioModelsApi
+from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
 from ..protocols.native.forget_api import ForgetApi

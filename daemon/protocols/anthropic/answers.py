@@ -19,8 +19,8 @@ from ingle.backends.base.events import (
     ToolCallStarted,
 )
 
-from ...http.sse_writer import encode_event
-from ..answer_builder import AnswerBuilder
+from ...http.bodies import encode_event
+from ..job import AnswerBuilder
 from .types import (
     ContentBlockDelta,
     ContentBlockStart,

@@ -13,7 +13,7 @@ from msgspec import Meta
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.request_body import parse
+from ...http.bodies import parse
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=512)]
 

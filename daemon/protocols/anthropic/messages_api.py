@@ -9,11 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import AnthropicError
-from ...http.json_response import ANTHROPIC, JSONResponse
-from ...http.request_body import read_json, translate
+from ...http.bodies import ANTHROPIC, JSONResponse, read_json, run_until_disconnect, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
-from ...http.sse_writer import StreamStyle, run_until_disconnect
+from ...http.sse_writer import StreamStyle
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import Job

@@ -15,7 +15,7 @@ from ingle.models.errors import ModelError
 
 from ...error_status import describe
 from ...errors import AnthropicError, InvalidBody, RequestError
-from ...http.json_response import JSONResponse
+from ...http.bodies import JSONResponse
 from ...http.route_spec import Parameter
 
 HEADER = Parameter(

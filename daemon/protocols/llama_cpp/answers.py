@@ -10,12 +10,11 @@ from msgspec import UNSET
 
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
-from ...http.sse_writer import encode_event
+from ...http.bodies import encode_event
 from ...lifecycle.lease import Lease
-from ..answer_builder import AnswerBuilder
-from ..job import Job
+from ..answer_values import Timings, timings
+from ..job import AnswerBuilder, Job
 from ..sampling_options import merge_sampling
-from ..timings import Timings, timings
 from .types import (
     Chunk,
     Completion,

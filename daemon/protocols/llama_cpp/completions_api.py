@@ -16,11 +16,10 @@ from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import LlamaCppError
-from ...http.json_response import LLAMA_CPP, JSONResponse
-from ...http.request_body import read_json, translate
+from ...http.bodies import LLAMA_CPP, JSONResponse, read_json, run_until_disconnect, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
-from ...http.sse_writer import StreamStyle, run_until_disconnect
+from ...http.sse_writer import StreamStyle
 from ...library.model_facts import FactsReader
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of

@@ -15,14 +15,12 @@ from ingle.backends.base.requests import EmbedRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.json_response import LLAMA_CPP, OPENAI, JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import LLAMA_CPP, OPENAI, JSONResponse, read_json, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
-from ...http.sse_writer import run_until_disconnect
 from ...services import Services
+from ..answer_values import vector_rows
 from ..openai.embeddings_api import RerankAnswer, embedding_inputs, rank
-from ..vector_rows import vector_rows
 from .default_model import chosen_model
 
 Inputs = str | list[str | int | list[int]]

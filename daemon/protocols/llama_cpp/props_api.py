@@ -15,7 +15,7 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import RequestError
-from ...http.json_response import LLAMA_CPP, JSONResponse
+from ...http.bodies import LLAMA_CPP, JSONResponse
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
 from ...installed_version import installed_version

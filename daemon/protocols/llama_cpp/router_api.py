@@ -11,17 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...client.model_types import LoadedModel
-from ...http.json_response import LLAMA_CPP, JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import LLAMA_CPP, JSONResponse, encode_event, read_json, run_until_disconnect
 from ...http.route_access import LISTS, MODELS, READ
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
-from ...http.sse_writer import (
-    EventStream,
-    EventWriter,
-    StreamStyle,
-    encode_event,
-    run_until_disconnect,
-)
+from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...model_process.model_run import ModelState
 from ...services import Services
 from ..openai.models_api import ModelMeta, ModelsApi

@@ -14,11 +14,9 @@ from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
 
 from ...errors import InvalidBody
-from ...http.json_response import LLAMA_CPP, JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import LLAMA_CPP, JSONResponse, read_json, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
-from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..ingle_options import RequestOrigin
 from ..openai.completions.request_types import ChatCompletionRequest

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ..answer_values import Timings
 from ..ingle_options import IngleOptions
-from ..timings import Timings
 from .sampling import Number, SamplingFields
 
 Piece = str | int

@@ -17,10 +17,10 @@ from ...client.daemon_types import GaugesEvent, PagesEvent, ShuttingDownNotice, 
 from ...client.model_types import DownloadProgress, LoadedModel
 from ...doctor.diagnose import DoctorReport, diagnose
 from ...doctor.system_state import DaemonState
-from ...http.json_response import JSONResponse
+from ...http.bodies import JSONResponse, encode_event
 from ...http.route_access import ADMIN, READ
 from ...http.route_spec import Parameter, StreamSpec
-from ...http.sse_writer import EventStream, EventWriter, encode_event
+from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
 from .native_api import NATIVE_STREAM, NativeApi, native_route
 

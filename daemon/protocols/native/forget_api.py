@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
-from ...http.json_response import JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import JSONResponse, read_json
 from ...http.route_access import ADMIN
 from ...retention.data_inventory import DATA_INVENTORY, measure
 from ...retention.forget_request import (

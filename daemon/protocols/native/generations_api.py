@@ -31,11 +31,10 @@ from ...client.generation_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation import Generation, GenerationRoute, GenerationStatus
-from ...http.json_response import JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import JSONResponse, encode_event, read_json, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, StreamSpec
-from ...http.sse_writer import EventStream, EventWriter, encode_event, run_until_disconnect
+from ...http.sse_writer import EventStream, EventWriter
 from ...routing.policy.policy import Verdict
 from ...routing.policy.routing_plan import RoutingPlan
 from ...routing.route_header import RouteRecord

@@ -25,17 +25,25 @@ from ...client.model_types import (
     Unloaded,
 )
 from ...errors import InvalidBody
-from ...http.json_response import JSONResponse
-from ...http.request_body import parse, query_flag, read_body, read_json
+from ...http.bodies import (
+    NATIVE,
+    JSONResponse,
+    encode_event,
+    parse,
+    query_flag,
+    read_body,
+    read_json,
+    run_until_disconnect,
+)
 from ...http.route_access import LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import Parameter, StreamSpec
-from ...http.sse_writer import EventStream, EventWriter, encode_event, run_until_disconnect
+from ...http.sse_writer import EventStream, EventWriter
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
 from .model_entries import list_entries, model_entry, removed
-from .native_api import NATIVE_STREAM, NativeApi, error_frame, native_route
+from .native_api import NATIVE_STREAM, NativeApi, native_route
 from .types import AddRequest, LoadRequest, ModelRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
@@ -223,6 +231,6 @@ class NativeModelsApi(NativeApi):
             model = await pull.result()
             entry = await asyncio.to_thread(model_entry, self._services, model)
         except Exception as error:
-            await out.send(error_frame(error))
+            await out.send(NATIVE.frame(error))
         else:
             await out.send(encode_event(msgspec.json.encode(entry), event="done"))

@@ -22,8 +22,7 @@ from ...client.routing_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
-from ...http.json_response import JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import JSONResponse, read_json
 from ...http.route_access import INFERENCE, READ
 from ...http.route_spec import Parameter
 from ...routing.ledger.egress_ledger import Ledger

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams
 
-from ...http.json_response import JSONResponse
+from ...http.bodies import JSONResponse
 from ...http.route_access import READ
 from .native_api import native_route
 

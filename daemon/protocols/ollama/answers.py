@@ -22,8 +22,11 @@ from ingle.backends.base.events import (
     ToolCallStarted,
 )
 
-from ..answer_builder import AnswerBuilder
-from ..token_logprobs import TokenLogprob, token_logprobs
+from ...error_status import describe
+from ...errors import OllamaError
+from ...http.sse_writer import NDJSON, StreamStyle
+from ..answer_values import TokenLogprob, token_logprobs
+from ..job import AnswerBuilder
 from .types import (
     AnswerMessage,
     ChatLine,
@@ -32,6 +35,20 @@ from .types import (
     MessageCall,
     Metrics,
 )
+
+NDJSON_MEDIA = NDJSON.decode()
+
+
+def error_line(error: Exception) -> bytes:
+    """What a stream ends with that fails after it began."""
+    return msgspec.json.encode(OllamaError.of(describe(error))) + b"\n"
+
+
+LINES = StreamStyle(
+    on_error=error_line, media_type=NDJSON, comment=b"", loading=lambda fraction: b""
+)
+"""Lines have no comments: while a model is loaded only the headers are there."""
+
 
 NANOSECONDS = 1e9
 

@@ -19,16 +19,15 @@ from ingle.models.store.blob_folder import BlobWriter
 from ingle.models.store.model_copies import ModelCopier, ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
-from ...http.json_response import OLLAMA, JSONResponse
-from ...http.request_body import read_chunks, read_json
+from ...http.bodies import OLLAMA, JSONResponse, read_chunks, read_json, run_until_disconnect
 from ...http.route_access import MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
-from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
+from ...http.sse_writer import EventStream, EventWriter
 from ...library.model_facts import FactsReader
 from ...services import Services
+from .answers import LINES, NDJSON_MEDIA
 from .messages import chat_messages
 from .model_descriptions import INSERT_NOTE, required_name, resolve_model
-from .ndjson import LINES, NDJSON_MEDIA
 from .requests import model_options
 from .types import CreateRequest, Progress
 

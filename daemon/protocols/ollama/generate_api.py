@@ -20,20 +20,20 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.json_response import OLLAMA, JSONResponse
-from ...http.request_body import read_json, translate
+from ...http.bodies import OLLAMA, JSONResponse, read_json, run_until_disconnect, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
-from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...lifecycle.lease import Lease
 from ...services import Services
+from ..answer_values import vector_rows
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
-from ..vector_rows import vector_rows
 from .answers import (
+    LINES,
     NANOSECONDS,
+    NDJSON_MEDIA,
     AnswerLines,
     ChatLines,
     GenerateLines,
@@ -42,7 +42,6 @@ from .answers import (
     whole_answer,
 )
 from .model_descriptions import required_name, resolve_model
-from .ndjson import LINES, NDJSON_MEDIA
 from .requests import OllamaRequest, chat_job, generate_job, keep_alive_seconds, model_options
 from .types import (
     AnswerRequest,

@@ -16,17 +16,17 @@ from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store.model_copies import ModelCopier
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.json_response import NATIVE, OLLAMA, JSONResponse
-from ...http.request_body import read_json
+from ...http.bodies import NATIVE, OLLAMA, JSONResponse, read_json, run_until_disconnect
 from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
-from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
+from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
 from ...library.model_facts import FactsReader
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...model_process.model_run import ModelState
 from ...services import Services
+from .answers import LINES, NDJSON_MEDIA
 from .model_descriptions import (
     listed,
     named_models,
@@ -36,7 +36,6 @@ from .model_descriptions import (
     running,
     shown,
 )
-from .ndjson import LINES, NDJSON_MEDIA
 from .types import (
     CopyRequest,
     ListedModel,

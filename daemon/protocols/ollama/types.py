@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ..token_logprobs import TokenLogprob
+from ..answer_values import TokenLogprob
 
 LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 KeepAlive = Annotated[float, Meta(ge=-(10**12), le=10**12)] | str

@@ -15,9 +15,8 @@ from starlette.responses import FileResponse, Response
 from ...batches.batch_record import BatchFacts, BatchProblem, BatchRecord
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, UploadedFile
 from ...errors import InvalidBody
-from ...http.json_response import OPENAI, JSONResponse
+from ...http.bodies import OPENAI, JSONResponse, read_json
 from ...http.multipart import MultipartForm, read_form
-from ...http.request_body import read_json
 from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import Parameter, route
 from ...services import Services

@@ -14,16 +14,14 @@ from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.json_response import OPENAI, JSONResponse
-from ...http.request_body import parse, read_body, read_json
+from ...http.bodies import OPENAI, JSONResponse, parse, read_body, read_json, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
-from ...http.sse_writer import run_until_disconnect
 from ...lifecycle.lease import Lease
 from ...services import Services
+from ..answer_values import vector_rows
 from ..ingle_options import RequestOrigin
 from ..sampling_options import LARGEST_TOKEN_ID
-from ..vector_rows import vector_rows
 
 MAX_INPUTS = 2048
 

@@ -18,7 +18,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...errors import AnthropicError
-from ...http.json_response import OPENAI, JSONResponse
+from ...http.bodies import OPENAI, JSONResponse
 from ...http.route_access import LISTS
 from ...http.route_spec import AlternativeResponse, route
 from ...library.model_facts import Capabilities, FactsReader, loaded_capabilities

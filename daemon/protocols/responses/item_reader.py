@@ -13,7 +13,7 @@ import msgspec
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.request_body import parse
+from ...http.bodies import parse
 from .items import (
     CompactionItem,
     CustomToolCall,

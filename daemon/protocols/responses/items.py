@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..token_logprobs import TokenLogprob
+from ..answer_values import TokenLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 

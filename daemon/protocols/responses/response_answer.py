@@ -21,9 +21,10 @@ from ingle.backends.base.events import (
 )
 
 from ...error_status import describe
-from ...http.sse_writer import encode_event, loading_comment
+from ...http.bodies import encode_event
+from ...http.sse_writer import loading_comment
+from ..answer_values import token_logprobs
 from ..sampling_options import merge_sampling
-from ..token_logprobs import token_logprobs
 from .output_items import OpenCustomCall, OpenFunctionCall, OpenItem, OpenMessage, OpenReasoning
 from .response_types import (
     IncompleteDetails,
@@ -47,7 +48,7 @@ from .stream_events import (
 if TYPE_CHECKING:
     from ...errors import Problem
     from ...lifecycle.lease import Lease
-    from ..answer_builder import AnswerBuilder
+    from ..job import AnswerBuilder
     from .items import ItemStatus, OutputItem
     from .requests import ResponseDraft
 

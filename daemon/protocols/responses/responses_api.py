@@ -3,32 +3,98 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import time
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
 
+from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
+
 from ...errors import InvalidBody
-from ...http.json_response import OPENAI, JSONResponse
-from ...http.request_body import parse, query_flag, read_json
+from ...http.bodies import OPENAI, JSONResponse, parse, query_flag, read_json, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
-from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
+from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
+from ..job import AnswerBuilder, Job
 from ..job_runner import JobRunner
 from ..openai.list_pages import Page, page_of
-from .background_runs import BackgroundRun, BackgroundRuns
-from .compaction import CompactedResponse, compacted, summary_job
-from .conversation_state import ConversationState, stored_response, summarize
-from .items import id_of
+from .item_reader import seal
+from .items import CompactionItem, MessageItem, id_of
 from .request_types import ResponsesRequest
 from .requests import RequestReader, ResponseDraft
 from .response_answer import ResponseAnswer
-from .response_types import DeletedResponse, InputTokens, Response
+from .response_state import (
+    BackgroundRun,
+    BackgroundRuns,
+    ConversationState,
+    stored_response,
+    summarize,
+)
+from .response_types import DeletedResponse, InputTokens, Response, ResponseUsage
 from .stream_events import STREAM_EVENTS, event_name
+
+LONGEST_SUMMARY = 1024
+"""Tokens."""
+
+REQUEST = (
+    "Write a summary of this conversation for somebody who will go on with it and sees nothing "
+    "else of it. Keep what was asked for, what was decided and why, what was done and found out "
+    "(with names, paths, numbers and commands as they are), and what is left to do. Write only "
+    "the summary."
+)
+
+
+class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's messages, and behind them the summary; to be sent as `input` of the next turn."""
+
+    id: str
+    object: Literal["response.compaction"] = "response.compaction"
+    created_at: int
+    output: list[MessageItem | CompactionItem]
+    usage: ResponseUsage
+
+
+def summary_job(draft: ResponseDraft) -> Job:
+    """The job that writes the summary; what is too old for the context is left out."""
+    request = draft.job.request
+    messages = [*(request.messages or []), ChatMessage("user", REQUEST)]
+    asked = structs.replace(
+        request,
+        messages=messages,
+        max_tokens=LONGEST_SUMMARY,
+        tool_choice=ToolChoice("none"),
+        reasoning=Reasoning(enabled=False),
+        grammar=None,
+    )
+    return dataclasses.replace(draft.job, request=asked, fit=draft.fit)
+
+
+def compacted(draft: ResponseDraft, collected: AnswerBuilder) -> CompactedResponse:
+    """The conversation with the summary that was written."""
+    summary = "".join(collected.answers[0].text).strip()
+    asked = [
+        item for item in draft.history if isinstance(item, MessageItem) and item.role == "user"
+    ]
+    item = CompactionItem(id=draft.ids.new("cmp"), encrypted_content=seal(summary))
+    return CompactedResponse(
+        id=draft.job.id,
+        created_at=int(time.time()),
+        output=[*asked, item],
+        usage=ResponseUsage.of(
+            prompt=collected.prompt_tokens,
+            cached=collected.cached_tokens,
+            completion=collected.completion_tokens,
+            reasoning=collected.reasoning_tokens,
+        ),
+    )
+
 
 EVENTS = StreamSpec(
     {event_name(event): event for event in STREAM_EVENTS}, only_if="`stream` is true"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..token_logprobs import TokenLogprob
+from ..answer_values import TokenLogprob
 from .items import OutputItem, OutputText, ReasoningText, Refusal, SummaryText
 from .response_types import Response
 

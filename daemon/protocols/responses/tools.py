@@ -11,7 +11,7 @@ from msgspec import Meta
 from ingle.backends.base.conversation import NO_PARAMETERS, Tool, ToolChoice
 
 from ...errors import InvalidBody
-from ...http.request_body import parse
+from ...http.bodies import parse
 from .request_types import ToolChoiceObject, ToolMode
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256)]

@@ -17,11 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.api_keys import PREFIX, KeyFailure, KeyRing, KeyStore
 from ingle.daemon.access.auth import RequestGate
+from ingle.daemon.http.bodies import OPENAI
 from ingle.daemon.http.http_protocol import CONNECTION
-from ingle.daemon.http.json_response import OPENAI
 from ingle.daemon.http.route_access import LISTS
-from ingle.daemon.http.route_index import RouteIndex
-from ingle.daemon.http.route_spec import RouteSpec
+from ingle.daemon.http.route_spec import RouteIndex, RouteSpec
 from ingle.daemon.transport.peer import PeerConnection
 
 LISTED = "https://chat.example"

@@ -17,11 +17,10 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.auth import RequestGate
+from ingle.daemon.http.bodies import NATIVE
 from ingle.daemon.http.http_protocol import GuardedProtocol
-from ingle.daemon.http.json_response import NATIVE
 from ingle.daemon.http.route_access import FILES
-from ingle.daemon.http.route_index import RouteIndex
-from ingle.daemon.http.route_spec import RouteSpec
+from ingle.daemon.http.route_spec import RouteIndex, RouteSpec
 from ingle.daemon.server.daemon_server import Server
 from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.sockets import bind_tcp, bind_unix

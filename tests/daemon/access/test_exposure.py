@@ -22,7 +22,7 @@ from ingle.daemon.access.api_keys import KeyRing, KeyStore
 from ingle.daemon.access.auth import RequestGate
 from ingle.daemon.access.exposure import Exposed, check_exposure
 from ingle.daemon.http.http_protocol import GuardedProtocol
-from ingle.daemon.http.route_index import RouteIndex
+from ingle.daemon.http.route_spec import RouteIndex
 from ingle.daemon.main import main
 from ingle.daemon.server.daemon_server import Server
 from ingle.daemon.settings.config import Config

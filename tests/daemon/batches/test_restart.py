@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from ingle.daemon.batches.batch_record import BatchStatus, BatchStore
-from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
+from ingle.daemon.batches.batch_run import ResultError, ResultFile, ResultLine
 from ingle.daemon.batches.file_store import FileStore
 from ingle.models.metadata.manifest import Manifest, write_manifest
 

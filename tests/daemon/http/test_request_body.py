@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.requests import Request
 
-from ingle.daemon.http.request_body import LARGE, translate
+from ingle.daemon.http.bodies import LARGE, translate
 from ingle.daemon.protocols.responses import requests
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon.http import http_protocol, request_body
+from ingle.daemon.http import bodies, http_protocol
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -104,8 +104,8 @@ async def test_the_rest_of_a_refused_body_is_not_waited_for(
 async def test_a_body_that_drips_is_a_408(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_body, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(request_body, "LEAST_RATE", 10**6)
+    monkeypatch.setattr(bodies, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(bodies, "LEAST_RATE", 10**6)
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
     head = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999\r\n\r\n"
     writer.write(head)

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from ingle.daemon.http import sse_writer
+from ingle.daemon.http.bodies import ClientLeft, encode_event, run_until_disconnect
 from ingle.daemon.http.http_protocol import BODY_WRITER, CONNECTION
-from ingle.daemon.http.request_body import ClientLeft
-from ingle.daemon.http.sse_writer import (
-    EventStream,
-    EventWriter,
-    StreamStyle,
-    encode_event,
-    run_until_disconnect,
-)
+from ingle.daemon.http.sse_writer import EventStream, EventWriter, StreamStyle
 from ingle.daemon.transport.peer import PeerConnection
 
 pytestmark = pytest.mark.quick

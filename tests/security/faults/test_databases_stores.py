@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
+from ingle.daemon.batches.batch_run import ResultError, ResultFile, ResultLine
 from ingle.daemon.batches.file_store import FileStore, UploadedFile
 from ingle.daemon.errors import StorageFull
 from ingle.daemon.stores.atomic_file import write_atomically

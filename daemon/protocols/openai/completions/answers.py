@@ -19,10 +19,8 @@ from ingle.backends.base.events import (
     ToolCallStarted,
 )
 
-from ...answer_builder import AnswerBuilder, CollectedAnswer
-from ...job import Job
-from ...timings import Timings
-from ...token_logprobs import token_logprobs
+from ...answer_values import Timings, token_logprobs
+from ...job import AnswerBuilder, CollectedAnswer, Job
 from .chunk_stream import (
     FINISH_WORDS,
     ChunkStream,

@@ -13,10 +13,9 @@ from msgspec import UNSET, UnsetType, structs
 
 from ingle.backends.base.events import Delta, Event, FinishReason, ReasoningDelta, ToolCallDelta
 
-from ....http.sse_writer import encode_event
-from ...answer_builder import AnswerBuilder
-from ...timings import Timings, timings
-from ...token_logprobs import token_logprobs
+from ....http.bodies import encode_event
+from ...answer_values import Timings, timings, token_logprobs
+from ...job import AnswerBuilder
 from .request_types import CommonRequest
 from .types import (
     ChatLogprobs,

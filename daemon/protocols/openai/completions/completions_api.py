@@ -9,15 +9,13 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....http.json_response import OPENAI
-from ....http.request_body import parse, read_json, translate
+from ....http.bodies import OPENAI, parse, read_json, translate
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
 from ....services import Services
-from ...answer_builder import AnswerBuilder
 from ...ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
-from ...job import Job
+from ...job import AnswerBuilder, Job
 from ...job_runner import AnswerEncoder, JobRunner
 from .answers import ChatStream, CompletionStream, chat_completion, completion
 from .request_types import ChatCompletionRequest, CommonRequest, PlainCompletionRequest

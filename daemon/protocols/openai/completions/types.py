@@ -7,8 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...timings import Timings
-from ...token_logprobs import TokenLogprob
+from ...answer_values import Timings, TokenLogprob
 
 FinishWord = Literal["stop", "length", "tool_calls", "function_call"]
 ServiceTier = Literal["default", "flex"]

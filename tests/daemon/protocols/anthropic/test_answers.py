@@ -23,9 +23,8 @@ from ingle.backends.base.events import (
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.lease import Lease
-from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.anthropic.answers import MessageFrames, message
-from ingle.daemon.protocols.job import Job
+from ingle.daemon.protocols.job import AnswerBuilder, Job
 from ingle.models.metadata.stored_model import StoredModel
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.daemon.protocols.responses.custom_tool_input import CustomToolInput
+from ingle.daemon.protocols.responses.output_items import CustomToolInput
 
 
 @settings(max_examples=200, deadline=None)

@@ -23,8 +23,7 @@ from ingle.backends.base.events import (
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.lease import Lease
-from ingle.daemon.protocols.answer_builder import AnswerBuilder
-from ingle.daemon.protocols.job import Job
+from ingle.daemon.protocols.job import AnswerBuilder, Job
 from ingle.daemon.protocols.openai.completions.answers import ChatStream, CompletionStream
 from ingle.daemon.protocols.openai.completions.chunk_stream import ChunkStream
 from ingle.daemon.protocols.openai.completions.request_types import (

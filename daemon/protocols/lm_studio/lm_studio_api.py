@@ -1,54 +1,172 @@
-"""LM Studio's routes for models: both lists, loading and unloading."""
+"""LM Studio's routes: OpenAI's answers with measurements, and its models."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ingle.backends.base.events import FinishReason
 from ingle.models.errors import ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...client.model_types import LoadedModel
-from ...http.json_response import OPENAI, JSONResponse
-from ...http.request_body import read_json
-from ...http.route_access import LISTS, MODELS
-from ...http.route_spec import route
-from ...http.sse_writer import run_until_disconnect
+from ...http.bodies import OPENAI, JSONResponse, parse, read_body, read_json, run_until_disconnect
+from ...http.route_access import INFERENCE, LISTS, MODELS
+from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
+from ...http.sse_writer import StreamStyle
+from ...installed_version import installed_version
 from ...library.model_facts import FactsReader, ModelFacts
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun, ModelState
 from ...services import Services
+from ..ingle_options import PRIVATE_HEADER, origin_of
+from ..job import AnswerBuilder
+from ..job_runner import JobRunner
 from ..ollama.model_descriptions import human_number, named_models
 from ..ollama.requests import keep_alive_seconds
+from ..openai.completions.answers import ChatStream, CompletionStream, chat_completion, completion
+from ..openai.completions.requests import chat_job, completion_job
+from ..openai.completions.types import ChatCompletionChunk, TextCompletion
+from ..openai.embeddings_api import EmbeddingList, EmbeddingsApi
 from .types import (
+    ChatBody,
+    CompletionBody,
     FileFormat,
     Instance,
     InstanceConfig,
     KnownModel,
     KnownModels,
+    LMStudioEmbeddings,
     LoadBody,
     LoadedAnswer,
+    LoadedInfo,
+    MeasuredChat,
+    MeasuredCompletion,
     ModelAbilities,
     ModelRow,
     ModelRows,
     QuantizationInfo,
     ReasoningAbility,
+    Runtime,
+    Stats,
     UnloadBody,
     UnloadedAnswer,
 )
 
+_route = partial(route, "POST", access=INFERENCE, error_format=OPENAI, errors=GENERATION_ERRORS)
+_STYLE = StreamStyle(on_error=OPENAI.frame)
+
+
+class LMStudioCompletionsApi:
+    """`POST /api/v0/chat/completions`, `/api/v0/completions` and `/api/v0/embeddings`."""
+
+    def __init__(self, services: Services) -> None:
+        self._embedder = EmbeddingsApi(services)
+        self._runner = JobRunner(services)
+
+    @_route(
+        "/api/v0/chat/completions",
+        request=ChatBody,
+        response=MeasuredChat,
+        stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+    )
+    async def chat(self, request: Request) -> Response:
+        """Answer a conversation, with measurements."""
+        body = await read_json(request, ChatBody)
+        job = chat_job(body, origin_of(request, body.ingle, body.user))
+        job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
+        if body.stream:
+            return self._runner.stream(job, partial(ChatStream, body=body), _STYLE)
+
+        def finish(collected: AnswerBuilder) -> MeasuredChat:
+            answer = chat_completion(collected, body)
+            return MeasuredChat(**structs.asdict(answer), **_measurements(collected))
+
+        return await self._runner.whole(request, job, finish)
+
+    @_route(
+        "/api/v0/completions",
+        request=CompletionBody,
+        response=MeasuredCompletion,
+        stream=StreamSpec({"": TextCompletion}, only_if="`stream` is true"),
+        parameters=(PRIVATE_HEADER,),
+    )
+    async def complete(self, request: Request) -> Response:
+        """Continue a prompt, with measurements."""
+        body = await read_json(request, CompletionBody)
+        job = completion_job(body, origin_of(request, body.ingle, body.user))
+        job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
+        if body.stream:
+            return self._runner.stream(job, partial(CompletionStream, body=body), _STYLE)
+
+        def finish(collected: AnswerBuilder) -> MeasuredCompletion:
+            answer = completion(collected, body)
+            return MeasuredCompletion(**structs.asdict(answer), **_measurements(collected))
+
+        return await self._runner.whole(request, job, finish)
+
+    @_route("/api/v0/embeddings", request=LMStudioEmbeddings, response=EmbeddingList)
+    async def embed(self, request: Request) -> Response:
+        """Turn texts into vectors."""
+        body = await read_body(request)
+        parse(body, LMStudioEmbeddings)
+        vectors = self._embedder.answer_embeddings(body, origin_of(request, None))
+        return JSONResponse(await run_until_disconnect(request.receive, vectors))
+
+
+def _measurements(collected: AnswerBuilder) -> dict[str, Any]:
+    ends = collected.ended
+    decode_seconds = max((end.decode_seconds for end in ends), default=0.0)
+    first_token = max((end.queue_seconds + end.prompt_seconds for end in ends), default=0.0)
+    tokens = collected.completion_tokens
+    return {
+        "stats": Stats(
+            tokens_per_second=round(tokens / decode_seconds, 3) if decode_seconds else 0.0,
+            time_to_first_token=round(first_token, 4),
+            generation_time=round(decode_seconds, 4),
+            stop_reason=_stop_reason(collected),
+        ),
+        "model_info": LoadedInfo(
+            arch=collected.model.architecture,
+            quant=collected.model.quantization,
+            format="gguf" if collected.model.source != "folder" else "safetensors",
+            context_length=collected.info.context,
+        ),
+        "runtime": Runtime(
+            name=f"ingle-{collected.info.engine}",
+            version=installed_version(),
+            supported_formats=["gguf", "safetensors"],
+        ),
+    }
+
+
+def _stop_reason(collected: AnswerBuilder) -> str:
+    """LM Studio's word for the reason why the first answer ended."""
+    answer = collected.answers[0]
+    match answer.reason:
+        case FinishReason.LENGTH:
+            return "maxPredictedTokensReached"
+        case FinishReason.TOOL_CALLS:
+            return "toolCalls"
+        case _:
+            stopped = answer.finished is not None and answer.finished.stop
+            return "stopStringFound" if stopped else "eosFound"
+
+
 LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
 
 
-_route = partial(route, error_format=OPENAI)
+_models_route = partial(route, error_format=OPENAI)
 
 
 class LMStudioModelsApi:
@@ -58,14 +176,16 @@ class LMStudioModelsApi:
         self._services = services
         self._facts = facts
 
-    @_route("GET", "/api/v0/models", access=LISTS, response=ModelRows)
+    @_models_route("GET", "/api/v0/models", access=LISTS, response=ModelRows)
     async def list_models(self, request: Request) -> Response:
         """The installed models and their aliases, in LM Studio's words."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(ModelRows(data=rows))
 
-    @_route("GET", "/api/v0/models/{id:path}", access=LISTS, response=ModelRow, errors=(404, 422))
+    @_models_route(
+        "GET", "/api/v0/models/{id:path}", access=LISTS, response=ModelRow, errors=(404, 422)
+    )
     async def get_model(self, request: Request) -> Response:
         """One installed model, in LM Studio's words."""
         name: str = request.path_params["id"]
@@ -73,14 +193,14 @@ class LMStudioModelsApi:
         facts = await asyncio.to_thread(self._facts.read, model)
         return JSONResponse(_listed(name, model, facts, self._run(model)))
 
-    @_route("GET", "/api/v1/models", access=LISTS, response=KnownModels)
+    @_models_route("GET", "/api/v1/models", access=LISTS, response=KnownModels)
     async def known_models(self, request: Request) -> Response:
         """The installed models and their aliases, in LM Studio's newer words."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(KnownModels(rows))
 
-    @_route(
+    @_models_route(
         "POST",
         "/api/v1/models/load",
         access=MODELS,
@@ -108,7 +228,7 @@ class LMStudioModelsApi:
             )
         )
 
-    @_route(
+    @_models_route(
         "POST",
         "/api/v1/models/unload",
         access=MODELS,

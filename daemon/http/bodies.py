@@ -1,17 +1,31 @@
-"""Reading a request's body: bounded in size and time, and never more than a 400 when wrong."""
+"""Reads request bodies, and answers with JSON or errors in the format of each API."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive
 
-from ..errors import BodyTimeout, BodyTooLarge, InvalidBody
+from ..error_status import describe
+from ..errors import (
+    AnthropicError,
+    BodyTimeout,
+    BodyTooLarge,
+    InvalidBody,
+    LlamaCppError,
+    NativeError,
+    OllamaError,
+    OpenAIError,
+    Problem,
+)
 
 IDLE_SECONDS = 30.0
 GRACE_SECONDS = 20.0
@@ -125,3 +139,83 @@ def query_flag(request: Request, name: str) -> bool:
     if text not in ("true", "false", "1", "0"):
         raise InvalidBody(f"'{name}' is neither true nor false.", param=name)
     return text in ("true", "1")
+
+
+async def until_disconnect(receive: Receive) -> None:
+    """Return once the client has gone; the body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+async def run_until_disconnect(receive: Receive, work: Awaitable[T]) -> T:
+    """The result of `work`; cancels it and raises `ClientLeft` if the client disconnects first."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.create_task(until_disconnect(receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientLeft
+        return await task
+    finally:
+        await cancel_all([task, watch])
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel the tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class ErrorFormat:
+    """The type of an API's error bodies, and the function that builds one."""
+
+    type: type[msgspec.Struct]
+    body: Callable[[Problem], msgspec.Struct]
+    event: str | None = None
+    """The name of the server-sent event that reports an error; None if events have no names."""
+
+    def frame(self, error: Exception) -> bytes:
+        """The server-sent event that reports `error`."""
+        return encode_event(msgspec.json.encode(self.body(describe(error))), event=self.event)
+
+
+NATIVE = ErrorFormat(NativeError, Problem.native, "error")
+OPENAI = ErrorFormat(OpenAIError, Problem.openai)
+ANTHROPIC = ErrorFormat(AnthropicError, AnthropicError.of, "error")
+OLLAMA = ErrorFormat(OllamaError, OllamaError.of)
+LLAMA_CPP = ErrorFormat(LlamaCppError, LlamaCppError.of)
+
+
+class JSONResponse(Response):
+    """A response whose body is a value encoded by msgspec."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(msgspec.json.encode(value), status_code=status, headers=headers)
+
+
+def error_response(
+    problem: Problem, error_format: ErrorFormat, *, close: bool = False
+) -> JSONResponse:
+    """The response for a failure; `close` ends the connection and drops an unread body."""
+    headers = {**problem.headers, **({"connection": "close"} if close else {})}
+    body = error_format.body(problem)
+    if isinstance(body, AnthropicError):
+        headers["request-id"] = body.request_id
+    return JSONResponse(body, problem.status, headers)
+
+
+def encode_event(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:  # noqa: A002 - the protocol's word
+    """One event; `data` is JSON, which has no line break of its own."""
+    parts: list[bytes] = []
+    if id is not None:
+        parts.append(b"id: %d\n" % id)
+    if event is not None:
+        parts.append(b"event: %s\n" % event.encode())
+    parts.append(b"data: " + data + b"\n\n")
+    return b"".join(parts)

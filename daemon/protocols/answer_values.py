@@ -1,0 +1,117 @@
+"""Values that the answers of several protocols have: log-probabilities, timings, vectors."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ingle.backends.base.events import Embedded, TokenLogprobs
+
+
+class TokenAlternative(msgspec.Struct, frozen=True):
+    """A token, the natural logarithm of its probability, and its bytes, which may be no text."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TokenAlternative, frozen=True):
+    """A token of the answer, and the most probable ones at its position."""
+
+    top_logprobs: list[TokenAlternative]
+
+
+def token_logprobs(
+    tokens: Iterable[TokenLogprobs], token_bytes: Mapping[int, bytes] | None
+) -> list[TokenLogprob]:
+    """The log-probabilities of an answer's tokens, whose bytes `token_bytes` has by token id."""
+    spelled = token_bytes or {}
+    return [
+        TokenLogprob(
+            *_spell(token.token_id, token.logprob, spelled),
+            [TokenAlternative(*_spell(other, logprob, spelled)) for other, logprob in token.top],
+        )
+        for token in tokens
+    ]
+
+
+def _spell(
+    token_id: int, logprob: float, spelled: Mapping[int, bytes]
+) -> tuple[str, float, list[int]]:
+    data = spelled.get(token_id, b"")
+    return data.decode(errors="replace"), logprob, list(data)
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and milliseconds: `cache_n` prompt tokens were cached, `prompt_n` were computed."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+    draft_n: int | UnsetType = UNSET
+    draft_n_accepted: int | UnsetType = UNSET
+
+
+def timings(
+    *,
+    prompt: int,
+    cached: int,
+    prompt_seconds: float,
+    predicted: int,
+    timed: int,
+    decode_seconds: float,
+    drafted: int,
+    accepted: int,
+) -> Timings:
+    """Timings from token counts and seconds; `timed` tokens were decoded in `decode_seconds`."""
+    computed = prompt - cached
+    return Timings(
+        cache_n=cached,
+        prompt_n=computed,
+        prompt_ms=_ratio(1000 * prompt_seconds, 1),
+        prompt_per_token_ms=_ratio(1000 * prompt_seconds, computed),
+        prompt_per_second=_ratio(computed, prompt_seconds),
+        predicted_n=predicted,
+        predicted_ms=_ratio(1000 * decode_seconds, 1),
+        predicted_per_token_ms=_ratio(1000 * decode_seconds, timed),
+        predicted_per_second=_ratio(timed, decode_seconds),
+        draft_n=drafted or UNSET,
+        draft_n_accepted=accepted if drafted else UNSET,
+    )
+
+
+def _ratio(dividend: float, divisor: float) -> float:
+    return round(dividend / divisor, 3) if divisor else 0.0
+
+
+_ROWS_A_TURN = 64
+
+
+async def vector_rows(embedded: Embedded, *, as_base64: bool = False) -> list[Any]:
+    """One value for each vector: encoded JSON, or base64 of float32 in little-endian order.
+
+    Encoding a large answer in one piece would block the event loop, so it runs between rows.
+    """
+    size = embedded.dimensions * 4
+    rows: list[Any] = []
+    for start in range(0, len(embedded.vectors), size):
+        row = embedded.vectors[start : start + size]
+        numbers: Any = memoryview(row).cast("f").tolist()
+        rows.append(
+            b64encode(row).decode() if as_base64 else msgspec.Raw(msgspec.json.encode(numbers))
+        )
+        if len(rows) % _ROWS_A_TURN == 0:
+            await asyncio.sleep(0)
+    return rows
