@@ -30,7 +30,7 @@ MANIFEST = "manifest.json"
 _OURS = re.compile(r".+-sm_\d+-[0-9a-f]{32}\.(cubin|json)")
 
 
-class Job(NamedTuple):
+class PrebuildJob(NamedTuple):
     """A file of csrc, or an attention kernel, to compile for an architecture."""
 
     kernel: str | AttentionVariant
@@ -42,16 +42,16 @@ class Job(NamedTuple):
         return self.kernel if isinstance(self.kernel, str) else self.kernel.name
 
 
-def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[Job]:
+def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[PrebuildJob]:
     """Every kernel that a model may need."""
     for architecture in architectures:
         for source in kernel_sources():
-            yield Job(source, architecture)
+            yield PrebuildJob(source, architecture)
         for variant in attention_variants():
-            yield Job(variant, architecture)
+            yield PrebuildJob(variant, architecture)
 
 
-def build(job: Job, folder: Path) -> dict[str, Any]:
+def build(job: PrebuildJob, folder: Path) -> dict[str, Any]:
     """Compile it, unless `folder` has it; returns its entry in the manifest.
 
     Raises `CompileFailed`.
@@ -81,7 +81,7 @@ def build(job: Job, folder: Path) -> dict[str, Any]:
     }
 
 
-def prebuild(jobs: Sequence[Job], folder: Path, processes: int) -> list[dict[str, Any]]:
+def prebuild(jobs: Sequence[PrebuildJob], folder: Path, processes: int) -> list[dict[str, Any]]:
     """Build all of them in so many processes, and remove cubins of other sources.
 
     Returns the entries of the manifest.

@@ -35,7 +35,7 @@ from ..client.generation_types import (
     ToolCallEvent,
 )
 from ..error_status import describe
-from .generation_log import GenerationLog
+from .run_registry import GenerationLog
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -70,7 +70,7 @@ class GenerationRoute:
     open: Callable[[OpenLocal], AbstractAsyncContextManager[Lease]]
 
 
-class Generation:
+class GenerationRun:
     """One generation: its task, and the log of its events, numbered from 1."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Generation:
         self.error: ErrorDetail | None = None
         self.ended_at: float | None = None
         self._text: list[str] = []
-        self._thoughts: list[str] = []
+        self._reasoning_text: list[str] = []
         self._calls: list[tuple[ToolCallEvent, list[str]]] = []
         self.log = GenerationLog()
         self._encoder = msgspec.json.Encoder()
@@ -111,7 +111,7 @@ class Generation:
             model=self.model,
             state=self.state,
             text="".join(self._text),
-            reasoning="".join(self._thoughts),
+            reasoning="".join(self._reasoning_text),
             tool_calls=[
                 ToolCall(call.id, call.name, "".join(arguments)) for call, arguments in self._calls
             ],
@@ -123,7 +123,7 @@ class Generation:
     @property
     def size(self) -> int:
         """What it takes in memory, in bytes, as far as that grows with its answer."""
-        texts = 0 if self.state == "running" else len(self._text[0]) + len(self._thoughts[0])
+        texts = 0 if self.state == "running" else len(self._text[0]) + len(self._reasoning_text[0])
         return self.log.size + texts
 
     async def cancel(self) -> None:
@@ -191,7 +191,7 @@ class Generation:
                 self._text.append(event.text)
                 self._append("delta", DeltaEvent(event.text, tokens))
             case ReasoningDelta():
-                self._thoughts.append(event.text)
+                self._reasoning_text.append(event.text)
                 self._append("reasoning", DeltaEvent(event.text, tokens))
             case ToolCallStarted():
                 call = ToolCallEvent(event.call, event.call_id, event.name, tokens)
@@ -260,7 +260,7 @@ class Generation:
         self.ended_at = time.monotonic()
         self._append(name, event)
         self.log.pack()
-        self._text, self._thoughts = ["".join(self._text)], ["".join(self._thoughts)]
+        self._text, self._reasoning_text = ["".join(self._text)], ["".join(self._reasoning_text)]
 
     def _append(self, name: str, event: msgspec.Struct) -> None:
         self.log.append(name, self._encoder.encode(event))

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, NotFound
-from .generation import Generation
+from .generation import GenerationRun
 from .run_registry import RunRegistry
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .generation import GenerationRoute
 
 
-class GenerationRegistry(RunRegistry[Generation]):
+class GenerationRegistry(RunRegistry[GenerationRun]):
     """Starts and keeps generations; `limits` are those of a `RunRegistry`."""
 
     def __init__(self, manager: ModelManager, **limits: Any) -> None:
@@ -35,7 +35,7 @@ class GenerationRegistry(RunRegistry[Generation]):
         request: GenerateRequest,
         enter: Callable[[], ExitStack] | None = None,
         route: GenerationRoute | None = None,
-    ) -> Generation:
+    ) -> GenerationRun:
         """Start one; `enter` takes its place in the queue, and a `route` replaces `reference`.
 
         Raises `Conflict` if its id is taken, `TooManyGenerations`, and what `enter` raises.
@@ -48,11 +48,11 @@ class GenerationRegistry(RunRegistry[Generation]):
             )
         self.check_room()
         place = enter() if enter is not None else None
-        generation = Generation(self._manager, reference, name, request, place, route)
+        generation = GenerationRun(self._manager, reference, name, request, place, route)
         self.add(generation)
         return generation
 
-    def get(self, id: str) -> Generation:  # noqa: A002 - the API's word
+    def get(self, id: str) -> GenerationRun:  # noqa: A002 - the API's word
         """The generation of this id; raises `NotFound`."""
         generation = self.runs.get(id)
         if generation is None:

@@ -17,7 +17,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 class AccessLog:
     """Logs method, route and status; of the address only the pattern of its route.
 
-    Names in a path and values of a query can be somebody's words.
+    Names in a path and values of a query can be private.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -27,24 +27,24 @@ from ingle.models.metadata.stored_model import StoredModel
 
 from ..lifecycle.lease import Lease
 from ..routing.policy.routing_preference import NO_PREFERENCE, RoutingPreference
-from .sampling_options import SamplingOptions, merge_sampling
+from .request_options import SamplingOptions, merge_sampling
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One request, or the same one for several `prompts` or gaps; its id is the answer's.
+    """One request, or the same one for several `prompts` or infills; its id is the answer's.
 
     `options` are laid over the sampling that the model recommends. The model is loaded with at
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
-    given; -1 is for ever. `messages_field` is what the protocol calls the conversation. `fit` may
-    shorten the job once its model is there. `preference` is the request's routing
+    given; -1 is for ever. `messages_field` is the protocol's name of the conversation. `fit` may
+    shorten the job once its model is loaded. `preference` is the request's routing
     preference; `opaque` names content that is not text, and so never leaves this machine.
     """
 
     model: str
     request: GenerateRequest
     prompts: tuple[str | list[int] | Infill, ...] = ()
-    options: SamplingOptions = SamplingOptions()  # noqa: RUF009 - nobody changes it
+    options: SamplingOptions = SamplingOptions()  # noqa: RUF009 - it is not changed
     context: int | None = None
     keep_alive: float | None = None
     messages_field: str = "messages"
@@ -63,7 +63,7 @@ class Job:
         return self.request.n * max(1, len(self.prompts))
 
     def requests(self, recommended: Mapping[str, float]) -> list[GenerateRequest]:
-        """One request a prompt, with the model's own sampling where the client said nothing."""
+        """One request for each prompt, with the model's sampling for what the client left out."""
         sampling = merge_sampling(self.options, recommended)
         if not self.prompts:
             return [self._request(0, sampling)]
@@ -94,7 +94,7 @@ class CollectedAnswer:
 
     @property
     def calls(self) -> list[ToolCall]:
-        """The calls of tools, each complete once the answer is."""
+        """The tool calls, each complete once the answer is."""
         return [
             ToolCall(call.call_id, call.name, "".join(arguments)) for call, arguments in self._calls
         ]
@@ -105,7 +105,7 @@ class CollectedAnswer:
         return self.finished.reason if self.finished is not None else FinishReason.STOP
 
     def take(self, event: Event) -> None:
-        """Add what one event of this sequence says."""
+        """Add one event of this sequence."""
         match event:
             case Delta():
                 self.text.append(event.text)
@@ -149,7 +149,7 @@ class AnswerBuilder:
 
     @property
     def info(self) -> ModelInfo:
-        """What that model really got."""
+        """What the model is loaded with."""
         return self._lease.info
 
     def take(self, prompt: int, events: list[Event]) -> None:
@@ -160,7 +160,7 @@ class AnswerBuilder:
                 self.answers[prompt * self.job.request.n + event.index].take(event)
 
     def count(self, event: Event) -> None:
-        """Add to the number of prompt tokens alone."""
+        """Add only to the prompt tokens."""
         if isinstance(event, Started | Finished):
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
@@ -177,15 +177,15 @@ class AnswerBuilder:
 
     @property
     def reasoning_tokens(self) -> int:
-        """Those of them that were thoughts."""
+        """How many of them are reasoning."""
         return sum(end.reasoning_tokens for end in self.ended)
 
     @property
     def drafted_tokens(self) -> int:
-        """Tokens guessed ahead."""
+        """Draft tokens."""
         return sum(end.drafted_tokens for end in self.ended)
 
     @property
     def accepted_tokens(self) -> int:
-        """Guesses that became part of an answer."""
+        """Draft tokens that were accepted."""
         return sum(end.accepted_tokens for end in self.ended)

@@ -1,4 +1,4 @@
-"""From a checked job to its answer: the way that all protocols share."""
+"""Runs checked jobs of all protocols: leases the model and passes its events on."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from ..routing.route_header import RouteRecord, current_route_record
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
 from .job import AnswerBuilder, Job
-from .sampling_options import merge_sampling
+from .request_options import merge_sampling
 
 QUIET_LOADING = 0.25
-"""Seconds of loading after which a stream begins: what fails sooner gets its proper status."""
+"""Seconds of loading after which a stream begins; earlier failures still get their status."""
 
 LOADING_PAUSE = 0.5
-"""Seconds between two notices of how much is loaded."""
+"""Seconds between two notices of the loading progress."""
 
 
 class AnswerEncoder(Protocol):
-    """Turns the events of one job into the bytes of one protocol's stream."""
+    """Encodes the events of one job as one protocol's stream."""
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events of one prompt add to the stream; empty where that is nothing."""
+        """The frames of the events of one prompt; may be empty."""
         ...
 
     def end(self) -> bytes:
-        """What comes behind the last event."""
+        """The frames after the last event."""
         ...
 
 
@@ -72,12 +72,12 @@ class JobRunner:
     async def whole(
         self, request: Request, job: Job, finish: Callable[[AnswerBuilder], object]
     ) -> Response:
-        """The answer in one piece, as `finish` puts it."""
+        """The answer in one piece, as `finish` makes it."""
         answer = await run_until_disconnect(request.receive, self.collect(job))
         return JSONResponse(finish(answer))
 
     async def collect(self, job: Job) -> AnswerBuilder:
-        """The answer itself, for whoever asks from within."""
+        """The answer itself."""
         async with self.lease(job, whole=True) as (lease, load_seconds):
             collected = AnswerBuilder(job, lease, load_seconds=load_seconds)
             await self.run(job, lease, collected.take)
@@ -102,11 +102,11 @@ class JobRunner:
         whole: bool = False,
         routed: bool = True,
     ) -> AsyncGenerator[tuple[Lease, float]]:
-        """The job's model, and how many seconds it took to get it.
+        """The lease of the job's model, and the seconds until it was granted.
 
-        A name that is a route's leads where the policy says, or to the model here that stands for
-        it unless it is to be `routed`. With `whole` nobody sees an event before the last: see
-        `ModelManager.lease`; `on_opening` is called before a model here is waited for. Raises
+        A route's name leads to the target that the policy chooses, or to its local model unless
+        the job is `routed`. With `whole` the answer is sent in one piece, see
+        `ModelManager.lease`; `on_opening` is called before the wait for a local model. Raises
         `RouteRefused`.
         """
         began = time.monotonic()
@@ -135,7 +135,7 @@ class JobRunner:
 
     @asynccontextmanager
     async def _routed(self, job: Job, name: str, open_local: OpenLocal) -> AsyncGenerator[Lease]:
-        """The lease of a route; who answers stands in the note of the client's request."""
+        """The lease of a route; the record of the request says which model answers."""
         router = self._services.router
         plan = await router.plan(
             name, job.requests({}), preference=job.preference, opaque=job.opaque
@@ -200,7 +200,7 @@ def _renamed(error: Exception, job: Job) -> Exception:
 
 
 def _with_system(job: Job, lease: Lease) -> Job:
-    """The job with the system prompt that its model was made with, where it brings none."""
+    """The job with its model's system prompt, if it has none of its own."""
     messages, system = job.request.messages, lease.model.system
     if system and messages and messages[0].role != "system":
         messages = [ChatMessage("system", system), *messages]
@@ -215,32 +215,32 @@ def _resampled(
 
 
 class _LoadingNotice:
-    """Tells a stream of the model's loading, once that has gone on for a while."""
+    """Sends the progress of loading to a stream, once it takes longer than a moment."""
 
     def __init__(self, out: EventWriter, style: StreamStyle) -> None:
         self._out = out
         self._style = style
         self._fraction = 0.0
-        self._told_at = math.inf
+        self._sent_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """The model is asked for: until then it is not known who answers, nor whether anybody."""
+        """Start the timer, now that the job needs a local model."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(QUIET_LOADING, self._tell)
+            self._timer = loop.call_later(QUIET_LOADING, self._send)
 
     def progressed(self, fraction: float) -> None:
-        """Note how much is loaded, and tell it now and then."""
+        """Note how much is loaded, and send it at intervals."""
         self._fraction = fraction
-        if time.monotonic() - self._told_at >= LOADING_PAUSE:
-            self._tell()
+        if time.monotonic() - self._sent_at >= LOADING_PAUSE:
+            self._send()
 
     def end(self) -> None:
-        """The model is ready, or will never be."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _tell(self) -> None:
-        self._told_at = time.monotonic()
+    def _send(self) -> None:
+        self._sent_at = time.monotonic()
         self._out.write(self._style.loading(self._fraction))

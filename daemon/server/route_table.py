@@ -20,10 +20,9 @@ from ..library.model_facts import FactsReader
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
-from ..protocols.llama_cpp.embeddings_api import LlamaCppEmbeddingsApi
 from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
-from ..protocols.llama_cpp.tokenize_api import TokenizeApi
+from ..protocols.llama_cpp.texts_api import LlamaCppEmbeddingsApi, TokenizeApi
 from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi

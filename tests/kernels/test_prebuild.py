@@ -13,7 +13,7 @@ from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
 from ingle.kernels.build.cuda_compilers import Compiler
 from ingle.kernels.build.kernel_source import kernel_source, kernel_sources
 from ingle.kernels.errors import CompileFailed
-from ingle.kernels.prebuild import MANIFEST, Job, all_jobs, prebuild
+from ingle.kernels.prebuild import MANIFEST, PrebuildJob, all_jobs, prebuild
 
 SMALL = AttentionVariant("attend_split", 64, "f16", "f16", 16)
 
@@ -29,7 +29,7 @@ def test_what_was_built_is_found_without_a_compiler(tmp_path: Path) -> None:
     stale = prebuilt_path(folder, "quantize_q8.cuh", "of another time", "sm_90")
     stale.write_bytes(b"")
     (folder / "notes.txt").write_text("somebody's own")
-    jobs = [Job("quantize_q8.cuh", "sm_90"), Job(SMALL, "sm_90")]
+    jobs = [PrebuildJob("quantize_q8.cuh", "sm_90"), PrebuildJob(SMALL, "sm_90")]
     entries = prebuild(jobs, folder, 1)
     assert [entry["kernel"] for entry in entries] == [SMALL.name, "quantize_q8.cuh"]
     assert json.loads((folder / MANIFEST).read_text())["kernels"] == entries

@@ -25,7 +25,7 @@ class Text(msgspec.Struct):
 
 
 class Thinking(msgspec.Struct):
-    """What the model thought in an earlier answer; its signature is ours, and says nothing."""
+    """Reasoning of an earlier answer; its signature is ignored."""
 
     thinking: str
 

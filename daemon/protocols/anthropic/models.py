@@ -1,4 +1,4 @@
-"""Models in Anthropic's words, at the paths that its API shares with OpenAI's."""
+"""Models in Anthropic's format, at the paths that its API shares with OpenAI's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...http.bodies import JSONResponse
 from ...http.route_spec import Parameter
 
 HEADER = Parameter(
-    "anthropic-version", "header", str, "Clients that send it are answered in Anthropic's shape."
+    "anthropic-version", "header", str, "Clients that send it get Anthropic's format."
 )
 PAGING = (
     Parameter("limit", "query", str, "Of Anthropic's clients: the most models a page, 1 to 1000."),
@@ -85,7 +85,7 @@ class AnthropicModelList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_anthropic(request: Request) -> bool:
-    """Whether the client wants Anthropic's words."""
+    """Whether the client uses Anthropic's API."""
     return HEADER.name in request.headers
 
 

@@ -14,8 +14,7 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ...errors import InvalidBody
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..sampling_options import merge_sampling, stop_strings, template_effort
-from ..structured_output import only_one
+from ..request_options import merge_sampling, only_one, stop_strings, template_effort
 from .messages import chat_messages, json_object
 from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ..ingle_options import IngleOptions
-from ..sampling_options import SamplingOptions
+from ..request_options import SamplingOptions
 from .messages import Content, Messages
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -59,7 +59,7 @@ class OutputConfig(msgspec.Struct):
 
 
 class RequestMetadata(msgspec.Struct):
-    """`user_id` tells clients apart."""
+    """`user_id` distinguishes clients."""
 
     user_id: str | None = None
 

@@ -14,7 +14,7 @@ from ...http.bodies import encode_event
 from ...lifecycle.lease import Lease
 from ..answer_values import Timings, timings
 from ..job import AnswerBuilder, Job
-from ..sampling_options import merge_sampling
+from ..request_options import merge_sampling
 from .types import (
     Chunk,
     Completion,
@@ -29,7 +29,7 @@ from .types import (
 class LineGuard:
     """Ends one answer where a line is indented less than the gap, or where it takes too long.
 
-    Both count only once a line is complete: what is begun is worth its end.
+    Both apply only at the end of a line.
     """
 
     def __init__(self, *, indent: int = 0, seconds: float | None = None) -> None:

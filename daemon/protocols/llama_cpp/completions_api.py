@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from starlette.responses import Response
 
 from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import TokenizeRequest
+from ingle.models.model_task import ModelTask
 
 from ...errors import LlamaCppError
 from ...http.bodies import LLAMA_CPP, JSONResponse, read_json, run_until_disconnect, translate
@@ -21,12 +23,12 @@ from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
 from ...http.sse_writer import StreamStyle
 from ...library.model_facts import FactsReader
+from ...model_process.model_run import ModelRun
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
 from .answers import AnswerComplete, CompletionFrames, LineGuard, LineGuardedAnswers, only_fields
-from .default_model import chosen_model, infilling_model
 from .requests import (
     MixedPrompt,
     completion_job,
@@ -91,8 +93,8 @@ class LlamaCppCompletionsApi:
             frames = partial(CompletionFrames, body=body)
             return self._runner.stream(job, frames, self._style)
         answers = await run_until_disconnect(request.receive, self._guarded(body, job))
-        told = [only_fields(answer, body.response_fields) for answer in answers]
-        return JSONResponse(told[0] if len(told) == 1 else told)
+        chosen = [only_fields(answer, body.response_fields) for answer in answers]
+        return JSONResponse(chosen[0] if len(chosen) == 1 else chosen)
 
     async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
         indent, seconds = indentation(body), time_limit(body)
@@ -143,3 +145,42 @@ def _unmixed(prompt: MixedPrompt) -> str | list[int] | None:
         return prompt
     tokens = [piece for piece in prompt if isinstance(piece, int)]
     return tokens if len(tokens) == len(prompt) else None
+
+
+def chosen_model(
+    services: Services, named: str | None, *, task: ModelTask = ModelTask.GENERATE
+) -> str:
+    """The one named, else of those loaded for the `task` the one used last, else the default."""
+    if named:
+        return named
+    loaded = _loaded(services, task)
+    return max(loaded, key=_used).model.name if loaded else services.config.default_model
+
+
+def infilling_model(services: Services, facts: FactsReader, named: str | None) -> str:
+    """The one named, else of those that fill gaps the one used last, else the smallest installed.
+
+    Where there is none it is the one that would be chosen for anything; reads the store.
+    """
+    if named:
+        return named
+    loaded = [run for run in _loaded(services, ModelTask.GENERATE) if run.info and run.info.infills]
+    if loaded:
+        return max(loaded, key=_used).model.name
+    fit = [
+        model
+        for model in services.store.list()
+        if model.task is ModelTask.GENERATE and facts.read(model).capabilities.infills
+    ]
+    if fit:
+        return min(fit, key=lambda model: model.size).name
+    return chosen_model(services, None)
+
+
+def _loaded(services: Services, task: ModelTask) -> list[ModelRun]:
+    runs = [services.manager.find(model) for model in services.manager.models()]
+    return [run for run in runs if run is not None and run.model.task is task]
+
+
+def _used(run: ModelRun) -> float:
+    return time.monotonic() if run.busy else run.last_used

@@ -1,4 +1,4 @@
-"""What llama-server tells of its model, its slots and its adapters."""
+"""llama-server's properties of its model, its slots and its adapters."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
 from ...services import Services
-from ..sampling_options import SamplingOptions, merge_sampling
-from .default_model import chosen_model
+from ..request_options import SamplingOptions, merge_sampling
+from .completions_api import chosen_model
 
 _MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
 
@@ -74,7 +74,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class NoSlot(RequestError):
-    """Every slot is in use, and the client wanted to be told so."""
+    """Every slot is in use, and the request asks for an error then."""
 
     status = 503
     code = "no_slot"
@@ -91,7 +91,7 @@ class PropsApi:
 
     @_route("/props", access=LISTS, response=Props, parameters=(_MODEL,), errors=(404, 422))
     async def props(self, request: Request) -> Response:
-        """What a model is and what its requests get, as llama-server tells it."""
+        """A model's properties and the defaults of its requests, in llama-server's format."""
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:

@@ -12,8 +12,14 @@ from ingle.backends.base.sampling_params import Grammar
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..sampling_options import check_token_ids, merge_sampling, stop_strings, token_limit
-from ..structured_output import schema_grammar, text_grammar
+from ..request_options import (
+    check_token_ids,
+    merge_sampling,
+    schema_grammar,
+    stop_strings,
+    text_grammar,
+    token_limit,
+)
 from .sampling import bounded, sampling_options
 from .types import CompletionRequest, GenerationFields, InfillRequest, Piece, PromptObject
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ...errors import InvalidBody
-from ..sampling_options import LARGEST_TOKEN_ID, SamplingOptions
+from ..request_options import LARGEST_TOKEN_ID, SamplingOptions
 
 Number = int | float
 Bias = Number | bool

@@ -46,14 +46,14 @@ from .types import (
     KnownModel,
     KnownModels,
     LMStudioEmbeddings,
+    LMStudioModel,
+    LMStudioModels,
     LoadBody,
     LoadedAnswer,
     LoadedInfo,
     MeasuredChat,
     MeasuredCompletion,
     ModelAbilities,
-    ModelRow,
-    ModelRows,
     QuantizationInfo,
     ReasoningAbility,
     Runtime,
@@ -170,24 +170,24 @@ _models_route = partial(route, error_format=OPENAI)
 
 
 class LMStudioModelsApi:
-    """What LM Studio tells of its models, and how it is asked to load them."""
+    """LM Studio's lists of models, and loading and unloading them."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
         self._facts = facts
 
-    @_models_route("GET", "/api/v0/models", access=LISTS, response=ModelRows)
+    @_models_route("GET", "/api/v0/models", access=LISTS, response=LMStudioModels)
     async def list_models(self, request: Request) -> Response:
-        """The installed models and their aliases, in LM Studio's words."""
+        """The installed models and their aliases, in LM Studio's format."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSONResponse(ModelRows(data=rows))
+        return JSONResponse(LMStudioModels(data=rows))
 
     @_models_route(
-        "GET", "/api/v0/models/{id:path}", access=LISTS, response=ModelRow, errors=(404, 422)
+        "GET", "/api/v0/models/{id:path}", access=LISTS, response=LMStudioModel, errors=(404, 422)
     )
     async def get_model(self, request: Request) -> Response:
-        """One installed model, in LM Studio's words."""
+        """One installed model, in LM Studio's format."""
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
         facts = await asyncio.to_thread(self._facts.read, model)
@@ -195,7 +195,7 @@ class LMStudioModelsApi:
 
     @_models_route("GET", "/api/v1/models", access=LISTS, response=KnownModels)
     async def known_models(self, request: Request) -> Response:
-        """The installed models and their aliases, in LM Studio's newer words."""
+        """The installed models and their aliases, in LM Studio's newer format."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
         return JSONResponse(KnownModels(rows))
@@ -209,7 +209,7 @@ class LMStudioModelsApi:
         errors=LOAD_ERRORS,
     )
     async def load(self, request: Request) -> Response:
-        """Load a model, and answer once it is ready, in LM Studio's words."""
+        """Load a model, and answer once it is ready, in LM Studio's format."""
         body = await read_json(request, LoadBody)
         began = time.monotonic()
         loading = self._services.manager.load(
@@ -237,7 +237,7 @@ class LMStudioModelsApi:
         errors=(404, 413, 422),
     )
     async def unload(self, request: Request) -> Response:
-        """Let running answers finish, then unload a model, in LM Studio's words."""
+        """Let running answers finish, then unload a model, in LM Studio's format."""
         body = await read_json(request, UnloadBody)
         if not await self._services.manager.unload(body.instance_id):
             raise ModelNotFound(
@@ -258,8 +258,10 @@ class LMStudioModelsApi:
         return run if run is not None and run.state is ModelState.READY else None
 
 
-def _listed(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> ModelRow:
-    return ModelRow(
+def _listed(
+    name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None
+) -> LMStudioModel:
+    return LMStudioModel(
         id=name,
         type="embeddings" if model.task is ModelTask.EMBED else "llm",
         publisher=_publisher(model),

@@ -10,11 +10,11 @@ from msgspec import UNSET, Meta, UnsetType
 from ..openai.completions.request_types import ChatCompletionRequest, PlainCompletionRequest
 from ..openai.completions.types import ChatCompletion, TextCompletion
 from ..openai.embeddings_api import EmbeddingsRequest
-from ..sampling_options import TokenCount
+from ..request_options import TokenCount
 
 TimeToLive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
 FileFormat = Literal["gguf", "mlx"]
-"""`mlx` is any folder of safetensors: clients know these two words, and fail at a third."""
+"""`mlx` is any folder of safetensors: clients know these two values, and fail at any other."""
 ModelKey = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -78,7 +78,7 @@ class MeasuredCompletion(TextCompletion, frozen=True, kw_only=True):
     runtime: Runtime
 
 
-class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
+class LMStudioModel(msgspec.Struct, frozen=True, kw_only=True):
     """An installed model, or an alias of one, in version 0."""
 
     id: str
@@ -94,11 +94,11 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: list[Literal["tool_use"]]
 
 
-class ModelRows(msgspec.Struct, frozen=True, kw_only=True):
+class LMStudioModels(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, in version 0."""
 
     object: Literal["list"] = "list"
-    data: list[ModelRow]
+    data: list[LMStudioModel]
 
 
 class QuantizationInfo(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasoningAbility(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model can be told to think."""
+    """How the reasoning of a model can be switched."""
 
     allowed_options: list[Literal["off", "on"]]
     default: Literal["on"] = "on"

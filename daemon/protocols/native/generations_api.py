@@ -30,7 +30,7 @@ from ...client.generation_types import (
     ToolCallEvent,
 )
 from ...errors import Conflict, InvalidBody
-from ...generations.generation import Generation, GenerationRoute, GenerationStatus
+from ...generations.generation import GenerationRoute, GenerationRun, GenerationStatus
 from ...http.bodies import JSONResponse, encode_event, read_json, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, StreamSpec
@@ -41,7 +41,7 @@ from ...routing.route_header import RouteRecord
 from ...routing.routed_backend import open_route
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private, routing_preference_of
-from ..sampling_options import SamplingOptions, merge_sampling
+from ..request_options import SamplingOptions, merge_sampling
 from .native_api import NATIVE_STREAM, NativeApi, native_route
 from .requests import conversation_request, generation_request
 from .types import GenerationRequest, TokensRequest
@@ -156,16 +156,16 @@ class GenerationsApi(NativeApi):
             counts, rest = found.message_tokens, found.rest_tokens
             return PromptTokenCounts(sum(counts) + rest, counts, rest, lease.info.context)
 
-    def _generation(self, request: Request) -> Generation:
+    def _generation(self, request: Request) -> GenerationRun:
         return self._services.generations.get(request.path_params["id"])
 
 
-async def _follow_generation(generation: Generation, after: int, out: EventWriter) -> None:
+async def _follow_generation(generation: GenerationRun, after: int, out: EventWriter) -> None:
     async for events in generation.log.follow(after):
         await out.send(b"".join([encode_event(e.data, event=e.name, id=e.number) for e in events]))
 
 
-def _resume_point(request: Request, generation: Generation) -> int:
+def _resume_point(request: Request, generation: GenerationRun) -> int:
     """Return the number of the last event that the client has received; raises `InvalidBody`.
 
     A browser repeats its address when it connects again, so its header is newer.
@@ -185,7 +185,7 @@ def _resume_point(request: Request, generation: Generation) -> int:
 
 async def _start_generation(
     services: Services, body: GenerationRequest, request: Request
-) -> Generation:
+) -> GenerationRun:
     """Start the generation that a body describes, here or where the policy routes it.
 
     Raises `InvalidBody`, `WrongTask`, `RouteRefused`, and errors of finding the model.

@@ -9,9 +9,8 @@ from ...errors import InvalidBody
 from ...generations.generation_registry import new_generation_id
 from ..ingle_options import RequestOrigin
 from ..openai.completions.messages import chat_messages
-from ..openai.completions.tools import called_tools
-from ..sampling_options import merge_sampling, stop_strings
-from ..structured_output import format_grammar
+from ..openai.completions.request_types import called_tools
+from ..request_options import format_grammar, merge_sampling, stop_strings
 from .types import GenerationRequest, NativeReasoning, TokensRequest
 
 

@@ -13,9 +13,8 @@ from ingle.models.kv_type import KVType
 
 from ..ingle_options import IngleOptions
 from ..openai.completions.messages import Conversation
-from ..openai.completions.tools import ToolChoiceField, ToolSpec
-from ..sampling_options import SamplingOptions, TokenCount
-from ..structured_output import StructuredOutputs
+from ..openai.completions.request_types import ToolChoiceField, ToolSpec
+from ..request_options import SamplingOptions, StructuredOutputs, TokenCount
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
 AnswerFormat = Literal["json"] | StructuredOutputs

@@ -119,7 +119,7 @@ class OllamaCreateApi:
     async def _plan(
         self, body: CreateRequest, name: str
     ) -> Callable[[EventWriter | None], Awaitable[None]]:
-        """What makes the model and tells each step; what can be refused is refused now."""
+        """A function that makes the model and reports each step; refuses what it can now."""
         source: StoredModel | None = None
         digest = ""
         template: str | None = body.template or None

@@ -234,7 +234,7 @@ class OllamaEmbedApi:
 
     @_embed_route("/api/embed", request=EmbedBody, response=Embeddings)
     async def embed(self, request: Request) -> Response:
-        """Turn texts into vectors, in Ollama's words."""
+        """Turn texts into vectors, in Ollama's format."""
         began = time.monotonic()
         body = await read_json(request, EmbedBody)
         name = required_name(body.model)

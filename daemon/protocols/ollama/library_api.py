@@ -81,12 +81,12 @@ class OllamaLibraryApi:
 
     @_route("GET", "/api/tags", access=LISTS, response=ListedModels)
     async def tags(self, request: Request) -> Response:
-        """The installed models and their aliases, in Ollama's words."""
+        """The installed models and their aliases, in Ollama's format."""
         return JSONResponse(ListedModels(await asyncio.to_thread(self._list)))
 
     @_route("GET", "/api/ps", access=LISTS, response=RunningModels)
     async def ps(self, request: Request) -> Response:
-        """The loaded models, in Ollama's words."""
+        """The loaded models, in Ollama's format."""
         manager = self._services.manager
         runs = [manager.find(model) for model in manager.models()]
         ready = [run for run in runs if run is not None and run.state is ModelState.READY]
@@ -105,7 +105,7 @@ class OllamaLibraryApi:
         errors=(404, 413, 422),
     )
     async def show(self, request: Request) -> Response:
-        """Everything about one model, in Ollama's words."""
+        """Everything about one model, in Ollama's format."""
         body = await read_json(request, ShowRequest)
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
@@ -143,7 +143,7 @@ class OllamaLibraryApi:
         errors=(404, 409, 413, 422),
     )
     async def delete(self, request: Request) -> Response:
-        """Unload a model and remove its files, in Ollama's words."""
+        """Unload a model and remove its files, in Ollama's format."""
         body = await read_json(request, NamedModel)
         name = required_name(body.model, body.name)
         try:
@@ -162,7 +162,7 @@ class OllamaLibraryApi:
         errors=(404, 409, 413, 422, 502, 503, 507),
     )
     async def pull(self, request: Request) -> Response:
-        """Download a model, or join its download, in Ollama's words."""
+        """Download a model, or join its download, in Ollama's format."""
         body = await read_json(request, PullRequest)
         name = required_name(body.model, body.name)
         wanted = self._services.aliases.target(name) or name
@@ -214,7 +214,7 @@ class OllamaLibraryApi:
 
 
 async def pull_lines(pull: Pull, digest: str | None) -> AsyncGenerator[Progress, None]:
-    """A download as Ollama tells it, to its end; raises why there is no model.
+    """The progress of a download in Ollama's format, to its end; raises the download's error.
 
     Nothing comes before the model was found, so that a wrong name gets its proper status.
     """

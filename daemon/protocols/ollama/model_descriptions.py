@@ -34,7 +34,7 @@ _HIDDEN = frozenset({"general.name", "tokenizer.chat_template"})
 
 
 def capability_words(capabilities: Capabilities) -> list[str]:
-    """What a model can do, in Ollama's words."""
+    """What a model can do, in Ollama's format."""
     if capabilities.task is ModelTask.EMBED:
         return ["embedding"]
     if capabilities.task is ModelTask.RERANK:
@@ -83,7 +83,7 @@ def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
     loaded, model = loaded_model(run), run.model
     size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.needs.total
     on_gpu = loaded.layers_on_gpu / loaded.layers if loaded.layers else 0.0
-    # What the driver tells is truer than the share of layers, though it counts the libraries too.
+    # The driver's figure is more accurate than the share of layers, though it includes libraries.
     vram = loaded.memory.measured.gpu or round(size * min(1.0, on_gpu))
     size = max(size, vram)
     for_ever = run.pinned or run.keep_alive < 0
@@ -201,7 +201,7 @@ def required_name(*given: str | None) -> str:
 async def resolve_model(services: Services, name: str) -> StoredModel:
     """The model that a client's name means.
 
-    Raises `ModelNotFound` in the words that clients look for, and what `Services.resolve` raises.
+    Raises `ModelNotFound` with Ollama's message, and what `Services.resolve` raises.
     """
     try:
         return await asyncio.to_thread(services.resolve, name)
@@ -210,7 +210,7 @@ async def resolve_model(services: Services, name: str) -> StoredModel:
 
 
 def not_found(name: str, error: ModelError) -> ModelNotFound:
-    """The error as clients know it: some tell by its words that they have to pull the model."""
+    """The error with Ollama's message, on which some clients pull the model."""
     shown = name if len(name) <= 200 and name.isprintable() else f"{name[:40]!r}…"
     return ModelNotFound(f"model '{shown}' not found", hint=f"({error.message} {error.hint or ''})")
 

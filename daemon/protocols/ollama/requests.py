@@ -18,14 +18,14 @@ from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, Grammar, Gramm
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin
 from ..job import Job
-from ..sampling_options import (
+from ..request_options import (
+    ANY_OBJECT,
     SamplingOptions,
     check_token_ids,
     stop_strings,
     template_effort,
     token_limit,
 )
-from ..structured_output import ANY_OBJECT
 from .messages import chat_messages, offered_tools, refuse_images
 from .types import AnswerRequest, ChatRequest, GenerateBody, KeepAlive, Think
 

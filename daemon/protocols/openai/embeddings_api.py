@@ -21,7 +21,7 @@ from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
 from ..ingle_options import RequestOrigin
-from ..sampling_options import LARGEST_TOKEN_ID
+from ..request_options import LARGEST_TOKEN_ID
 
 MAX_INPUTS = 2048
 

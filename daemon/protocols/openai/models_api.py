@@ -1,4 +1,4 @@
-"""The models that may be asked for, aliases included, as clients of several servers read them."""
+"""The models that requests may name, aliases included, for clients of several servers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Capability = Literal["completion", "tools", "thinking", "insert", "embedding", "
 
 
 class ModelMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What llama-server tells of a model; `n_vocab` is known of loaded ones only."""
+    """llama-server's facts of a model; `n_vocab` is known of loaded ones only."""
 
     n_ctx: int
     n_ctx_train: int
@@ -52,7 +52,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """A model that may be asked for; an alias has the model it stands for as its `root`.
 
     `context_length` tokens are what a request really gets, and vLLM calls them `max_model_len`.
-    `capabilities` are told in Ollama's words.
+    `capabilities` are told in Ollama's format.
     """
 
     id: str
@@ -77,7 +77,7 @@ class RouteFacts(msgspec.Struct, frozen=True):
 
 
 class RouteDetails(msgspec.Struct, frozen=True):
-    """What only ingle tells."""
+    """Fields that only ingle has."""
 
     route: RouteFacts
 
@@ -110,10 +110,10 @@ class ModelsApi:
         """The installed models, those loaded from elsewhere, and aliases."""
         models = await self.listed()
         if is_anthropic(request):
-            # What does not chat could not be asked by Anthropic's clients.
+            # Anthropic's API has only models that chat.
             chatting = [model for model in models if model.task is ModelTask.GENERATE]
-            told = [_in_anthropics_words(model) for model in chatting]
-            return JSONResponse(AnthropicModelList.of(told, request))
+            listed = [_anthropic_model(model) for model in chatting]
+            return JSONResponse(AnthropicModelList.of(listed, request))
         return JSONResponse(ModelList(data=models))
 
     @_route(
@@ -131,7 +131,7 @@ class ModelsApi:
         model = await self._describe(stored)
         if reference != model.id and self._services.aliases.target(reference) is not None:
             model = _alias(model, reference)
-        return JSONResponse(_in_anthropics_words(model) if is_anthropic(request) else model)
+        return JSONResponse(_anthropic_model(model) if is_anthropic(request) else model)
 
     async def listed(self) -> list[Model]:
         """All models, and behind them their aliases."""
@@ -150,7 +150,7 @@ class ModelsApi:
         return [_alias(known[target], name) for name, target in entries if target in known]
 
     def _routes(self, models: list[Model]) -> list[Model]:
-        """The routes that lead elsewhere, too, as the models here that answer to them else."""
+        """The routes with a remote target, each with the facts of its local model."""
         known = {model.id: model for model in models}
         listed: list[Model] = []
         for target in self._services.router.targets():
@@ -196,7 +196,7 @@ class ModelsApi:
         """What a request would get if the model were loaded now."""
         available = self._services.manager.available()
         try:
-            # A draft model would change nothing of that, and is slow to look for.
+            # A draft model would not change it, and is slow to find.
             options = LoadOptions(draft=NO_DRAFT)
             return self._services.prepare(model, options, available=available).spec.context
         except ModelError:
@@ -212,7 +212,7 @@ def _capabilities(model: StoredModel, has: Capabilities) -> list[Capability]:
             return ["rerank"]
         case ModelTask.GENERATE:
             pass
-    # Every model that chats is told of tools, by its template or in words.
+    # Every chat model gets the tools, by its template or as text.
     said: list[tuple[Capability, bool]] = [
         ("completion", True),
         ("tools", model.chat),
@@ -226,7 +226,7 @@ def _alias(model: Model, name: str) -> Model:
     return msgspec.structs.replace(model, id=name, root=model.id)
 
 
-def _in_anthropics_words(model: Model) -> AnthropicModel:
+def _anthropic_model(model: Model) -> AnthropicModel:
     thinks = "thinking" in model.capabilities
     return AnthropicModel.of(model.id, model.created, model.context_length, thinks=thinks)
 

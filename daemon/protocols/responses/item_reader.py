@@ -267,7 +267,7 @@ def chat_messages(instructions: str | None, items: Iterable[Item]) -> list[ChatM
 @dataclass
 class _Conversation:
     messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
-    _thoughts: str = ""
+    _reasoning_text: str = ""
     _text: str | None = None
     _calls: list[ToolCall] = field(default_factory=list[ToolCall])
 
@@ -275,7 +275,7 @@ class _Conversation:
         match item:
             case ReasoningItem():
                 self._begin_turn()
-                self._thoughts = thoughts_of(item)
+                self._reasoning_text = reasoning_text_of(item)
             case OutputMessage():
                 self._begin_turn()
                 self._text = "".join(
@@ -310,25 +310,25 @@ class _Conversation:
 
     def end_turn(self) -> None:
         """Add the model's message, if there is one."""
-        if self._text is not None or self._calls or self._thoughts:
+        if self._text is not None or self._calls or self._reasoning_text:
             self.messages.append(
                 ChatMessage(
                     "assistant",
                     self._text or "",
-                    reasoning=self._thoughts,
+                    reasoning=self._reasoning_text,
                     tool_calls=self._calls,
                 )
             )
-        self._thoughts, self._text, self._calls = "", None, []
+        self._reasoning_text, self._text, self._calls = "", None, []
 
 
-def thoughts_of(item: ReasoningItem) -> str:
-    """What was thought: as it came, else as it was sealed, else as it was summed up."""
+def reasoning_text_of(item: ReasoningItem) -> str:
+    """The reasoning of an item: its content, else the encoded content, else the summary."""
     if item.content is not msgspec.UNSET:
         return "\n".join(part.text for part in item.content)
     sealed = item.encrypted_content
-    thoughts = unseal(sealed if isinstance(sealed, str) else None)
-    return thoughts if thoughts is not None else "\n".join(part.text for part in item.summary)
+    text = unseal(sealed if isinstance(sealed, str) else None)
+    return text if text is not None else "\n".join(part.text for part in item.summary)
 
 
 def _joined(parts: Sequence[InputText]) -> str:

@@ -22,27 +22,28 @@ from ...http.bodies import parse
 from ...lifecycle.lease import Lease
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
-from ..sampling_options import merge_sampling, template_effort
-from ..structured_output import ANY_OBJECT
+from ..request_options import ANY_OBJECT, merge_sampling, template_effort
 from .item_reader import chat_messages, read_item, reference_of
 from .items import Item, ItemIds
-from .request_types import (
+from .tools import ToolTable, read_tools, tool_choice
+from .types import (
     ENCRYPTED_REASONING,
     LOGPROBS,
+    ReasoningConfig,
     ReasoningRequest,
+    Response,
     ResponsesRequest,
+    TextConfig,
     TextFormat,
     TextOptions,
 )
-from .response_types import ReasoningConfig, Response, TextConfig
-from .tools import ToolTable, read_tools, tool_choice
 
 SHARE_FOR_ANSWER = 4
 """The answer gets a quarter of the context at most, where it may be long."""
 
 
 class Truncation:
-    """Shortens one conversation; `dropped` tells how many messages that cost."""
+    """Shortens one conversation; `dropped` is the number of messages left out."""
 
     def __init__(self) -> None:
         self.dropped = 0

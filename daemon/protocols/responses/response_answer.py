@@ -24,15 +24,8 @@ from ...error_status import describe
 from ...http.bodies import encode_event
 from ...http.sse_writer import loading_comment
 from ..answer_values import token_logprobs
-from ..sampling_options import merge_sampling
+from ..request_options import merge_sampling
 from .output_items import OpenCustomCall, OpenFunctionCall, OpenItem, OpenMessage, OpenReasoning
-from .response_types import (
-    IncompleteDetails,
-    IngleDetails,
-    Response,
-    ResponseError,
-    ResponseUsage,
-)
 from .stream_events import (
     STREAM_EVENTS,
     Completed,
@@ -43,6 +36,13 @@ from .stream_events import (
     ResponseFailed,
     StreamEvent,
     event_name,
+)
+from .types import (
+    IncompleteDetails,
+    IngleDetails,
+    Response,
+    ResponseError,
+    ResponseUsage,
 )
 
 if TYPE_CHECKING:
@@ -253,9 +253,11 @@ class ResponseAnswer:
         self._emit(last, response=self._response)
 
     def _emit(self, event: Callable[..., StreamEvent], **fields: Any) -> None:
-        told = event(sequence_number=self._number, **fields)
+        numbered = event(sequence_number=self._number, **fields)
         self._number += 1
-        self.frames.append(encode_event(self._encoder.encode(told), event=_NAMES[type(told)]))
+        self.frames.append(
+            encode_event(self._encoder.encode(numbered), event=_NAMES[type(numbered)])
+        )
 
 
 def response_error(problem: Problem) -> ResponseError:

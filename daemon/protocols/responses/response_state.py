@@ -10,14 +10,13 @@ import msgspec
 from ingle.backends.base.events import Event
 
 from ...errors import InvalidBody, NotFound, ShuttingDown
-from ...generations.generation_log import GenerationLog
-from ...generations.run_registry import RunRegistry
+from ...generations.run_registry import GenerationLog, RunRegistry
 from ...stores.response_store import ResponseStore, StoredResponse
 from ..job_runner import JobRunner
 from .items import HostedCall, HostedOutput, Item, ItemIds, id_of
 from .requests import ResponseDraft
 from .response_answer import ResponseAnswer
-from .response_types import Response, ResponseError, Status
+from .types import Response, ResponseError, Status
 
 
 class BackgroundRun:

@@ -27,7 +27,6 @@ from ..job_runner import JobRunner
 from ..openai.list_pages import Page, page_of
 from .item_reader import seal
 from .items import CompactionItem, MessageItem, id_of
-from .request_types import ResponsesRequest
 from .requests import RequestReader, ResponseDraft
 from .response_answer import ResponseAnswer
 from .response_state import (
@@ -37,8 +36,8 @@ from .response_state import (
     stored_response,
     summarize,
 )
-from .response_types import DeletedResponse, InputTokens, Response, ResponseUsage
 from .stream_events import STREAM_EVENTS, event_name
+from .types import DeletedResponse, InputTokens, Response, ResponsesRequest, ResponseUsage
 
 LONGEST_SUMMARY = 1024
 """Tokens."""

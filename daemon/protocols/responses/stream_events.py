@@ -6,7 +6,7 @@ import msgspec
 
 from ..answer_values import TokenLogprob
 from .items import OutputItem, OutputText, ReasoningText, Refusal, SummaryText
-from .response_types import Response
+from .types import Response
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

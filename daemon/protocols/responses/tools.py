@@ -12,7 +12,7 @@ from ingle.backends.base.conversation import NO_PARAMETERS, Tool, ToolChoice
 
 from ...errors import InvalidBody
 from ...http.bodies import parse
-from .request_types import ToolChoiceObject, ToolMode
+from .types import ToolChoiceObject, ToolMode
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256)]
 JOINT = "__"

@@ -20,7 +20,7 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp import sampler_chain
 from ingle.daemon.protocols.llama_cpp.sampling import SamplingFields, sampling_options
 from ingle.daemon.protocols.ollama.requests import model_options
-from ingle.daemon.protocols.sampling_options import SamplingOptions, merge_sampling
+from ingle.daemon.protocols.request_options import SamplingOptions, merge_sampling
 
 EFFECTS = [name for name, option in SAMPLING_OPTIONS.items() if option.detail_of is None]
 NOTHING: dict[str, Any] = {

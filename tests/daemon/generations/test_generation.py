@@ -10,7 +10,7 @@ import pytest
 
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.errors import NotFound, TooManyGenerations
-from ingle.daemon.generations.generation import Generation
+from ingle.daemon.generations.generation import GenerationRun
 from ingle.daemon.generations.generation_registry import GenerationRegistry, new_generation_id
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     MakeManager = Callable[..., ManagerHarness]
 
 
-def start(registry: GenerationRegistry, name: str = "a") -> Generation:
+def start(registry: GenerationRegistry, name: str = "a") -> GenerationRun:
     return registry.start(name, name, GenerateRequest(id=new_generation_id(), prompt="x"))
 
 

@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.daemon.generations.generation_log import EVENT_BYTES, GenerationLog, LoggedEvent
+from ingle.daemon.generations.run_registry import EVENT_BYTES, GenerationLog, LoggedEvent
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["delta", "started", "error"]), st.binary(max_size=9)))
 

@@ -10,7 +10,7 @@ import pytest
 
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.structured_output import (
+from ingle.daemon.protocols.request_options import (
     ResponseFormat,
     StructuredOutputs,
     format_grammar,

@@ -133,12 +133,14 @@ def chat_completion(collected: AnswerBuilder, body: ChatCompletionRequest) -> Ch
 
 def _chat_choice(index: int, answer: CollectedAnswer, body: ChatCompletionRequest) -> ChatChoice:
     text, calls = "".join(answer.text), answer.calls
-    told = [AnsweredCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in calls]
+    answered = [
+        AnsweredCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in calls
+    ]
     message = AssistantMessage(
         content=None if calls and not text else text,
         reasoning_content="".join(answer.reasoning if body.shows_reasoning else ()) or UNSET,
-        tool_calls=told if told and not body.legacy else UNSET,
-        function_call=told[0].function if told and body.legacy else UNSET,
+        tool_calls=answered if answered and not body.legacy else UNSET,
+        function_call=answered[0].function if answered and body.legacy else UNSET,
     )
     logprobs = ChatLogprobs(token_logprobs(answer.logprobs, answer.token_bytes))
     return ChatChoice(

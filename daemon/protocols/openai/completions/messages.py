@@ -20,7 +20,7 @@ ROLES = {
     "function": "tool",
 }
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-# Earlier thoughts as parts: a template that wants them finds them beside the content.
+# Earlier reasoning as parts: templates that use it get it from its own field.
 IGNORED_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 

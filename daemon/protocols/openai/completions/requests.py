@@ -14,21 +14,19 @@ from ingle.backends.base.requests import GenerateRequest
 from ....errors import InvalidBody, UnsupportedField
 from ...ingle_options import RequestOrigin, routing_preference_of
 from ...job import Job
-from ...sampling_options import (
+from ...request_options import (
     check_token_ids,
-    merge_sampling,
-    stop_strings,
-    template_effort,
-    token_limit,
-)
-from ...structured_output import (
     choice_grammar,
+    merge_sampling,
     only_one,
     regex_grammar,
     response_format_grammar,
     schema_grammar,
+    stop_strings,
     structured_outputs_grammar,
+    template_effort,
     text_grammar,
+    token_limit,
 )
 from .messages import chat_messages
 from .request_types import (
@@ -37,8 +35,9 @@ from .request_types import (
     PlainCompletionRequest,
     ReasoningField,
     ThinkingSwitch,
+    called_functions,
+    called_tools,
 )
-from .tools import called_functions, called_tools
 
 MAX_PROMPTS = 64
 
@@ -130,7 +129,7 @@ def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> 
 
 
 def _continues(body: ChatCompletionRequest) -> bool:
-    """Whether the answer continues the last message, in vLLM's words."""
+    """Whether the answer continues the last message, as in vLLM's API."""
     is_answer = body.messages[-1].role == "assistant"
     if not body.continue_final_message:
         return is_answer and body.add_generation_prompt is False

@@ -23,7 +23,7 @@ from ingle.backends.base.events import (
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.lifecycle.lease import Lease
-from ingle.daemon.protocols.anthropic.answers import MessageFrames, message
+from ingle.daemon.protocols.anthropic.messages_api import MessageFrames, message
 from ingle.daemon.protocols.job import AnswerBuilder, Job
 from ingle.models.metadata.stored_model import StoredModel
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ingle.daemon.library.model_facts import FactsReader, ModelFacts
-from ingle.daemon.protocols.llama_cpp.default_model import chosen_model, infilling_model
+from ingle.daemon.protocols.llama_cpp.completions_api import chosen_model, infilling_model
 from ingle.models.metadata.stored_model import StoredModel
 
 if TYPE_CHECKING:

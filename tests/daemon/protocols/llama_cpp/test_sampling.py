@@ -9,7 +9,7 @@ import pytest
 
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.llama_cpp.sampling import SamplingFields, sampling_options
-from ingle.daemon.protocols.sampling_options import SamplingOptions
+from ingle.daemon.protocols.request_options import SamplingOptions
 
 
 def options(**fields: Any) -> SamplingOptions:

@@ -18,7 +18,7 @@ from openai.types.responses import CompactedResponse
 
 from ingle.daemon.protocols.responses.items import InputText, Item, MessageItem
 from ingle.daemon.protocols.responses.response_state import stored_response
-from ingle.daemon.protocols.responses.response_types import Response
+from ingle.daemon.protocols.responses.types import Response
 from ingle.daemon.stores.response_store import ResponseStore
 
 from .conftest import ITEM

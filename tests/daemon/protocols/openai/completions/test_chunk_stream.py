@@ -28,10 +28,10 @@ from ingle.daemon.protocols.openai.completions.answers import ChatStream, Comple
 from ingle.daemon.protocols.openai.completions.chunk_stream import ChunkStream
 from ingle.daemon.protocols.openai.completions.request_types import (
     ChatCompletionRequest,
+    FunctionSpec,
     PlainCompletionRequest,
     StreamOptions,
 )
-from ingle.daemon.protocols.openai.completions.tools import FunctionSpec
 from ingle.models.metadata.stored_model import StoredModel
 
 if TYPE_CHECKING:
