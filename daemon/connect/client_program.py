@@ -24,7 +24,7 @@ Probe = Literal[
     "ollama_tools",
     "infill",
 ]
-"""A test request that the program would make; see `checks`."""
+"""A test request that the program would make; see `connection_probe.PROBES`."""
 
 
 def _no_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:

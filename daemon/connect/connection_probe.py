@@ -29,6 +29,7 @@ _PARAMETERS = {
     "required": ["city"],
 }
 _TOOL = {"name": "get_weather", "description": "The weather of a city.", "parameters": _PARAMETERS}
+_FUNCTION = {"type": "function", "function": _TOOL}
 
 Json = dict[str, Any]
 
@@ -56,10 +57,10 @@ class ConnectionProber:
 
     def run(self, probe: Probe) -> ProbeOutcome:
         """Run one test; never raises for the daemon's answer or the lack of one."""
-        what, ask = PROBES[probe]
+        what, test = PROBES[probe]
         started = time.monotonic()
         try:
-            detail = ask(self)
+            detail = test(self)
         except CheckFailed as error:
             return ProbeOutcome(what, False, str(error))
         except TimeoutError:
@@ -77,19 +78,14 @@ class ConnectionProber:
 
     def chat(self) -> str:
         """Test a streamed chat."""
-        body = {**self._chat_body(_QUESTION, _FEW_TOKENS), "temperature": 0}
+        body = self._chat_body(_QUESTION, _FEW_TOKENS, temperature=0)
         chunks = list(self._events("/v1/chat/completions", body))
         text = "".join(_delta(chunk).get("content") or "" for chunk in chunks)
         return _text(text, chunks)
 
     def chat_tools(self) -> str:
         """Test a chat that must call a tool."""
-        tool = {"type": "function", "function": _TOOL}
-        body = {
-            **self._chat_body(_TASK, _CALL_TOKENS),
-            "tools": [tool],
-            "tool_choice": "required",
-        }
+        body = self._chat_body(_TASK, _CALL_TOKENS, tools=[_FUNCTION], tool_choice="required")
         name, arguments = "", ""
         for chunk in self._events("/v1/chat/completions", body):
             calls: list[Json] = _delta(chunk).get("tool_calls") or []
@@ -116,19 +112,14 @@ class ConnectionProber:
     def responses(self) -> str:
         """Test a streamed response."""
         events = list(self._events("/v1/responses", self._responses_body(_QUESTION, _FEW_TOKENS)))
-        kinds = [event["type"] for event in events]
-        if not {"response.completed", "response.incomplete"} & set(kinds):
-            raise CheckFailed(f"the stream ends with {kinds[-1] if kinds else 'nothing'}")
+        _check_end(events, "response.completed", "response.incomplete")
         deltas = [e["delta"] for e in events if e["type"] == "response.output_text.delta"]
         return _text("".join(deltas), events)
 
     def responses_tools(self) -> str:
         """Test a response that must call a tool."""
-        body = {
-            **self._responses_body(_TASK, _CALL_TOKENS),
-            "tools": [{"type": "function", **_TOOL}],
-            "tool_choice": "required",
-        }
+        tools = [{"type": "function", **_TOOL}]
+        body = self._responses_body(_TASK, _CALL_TOKENS, tools=tools, tool_choice="required")
         for event in self._events("/v1/responses", body):
             item = event.get("item", {})
             if event["type"] == "response.output_item.done" and item["type"] == "function_call":
@@ -138,19 +129,14 @@ class ConnectionProber:
     def messages(self) -> str:
         """Test streamed messages."""
         events = list(self._messages(_QUESTION, _FEW_TOKENS))
-        kinds = [event["type"] for event in events]
-        if "message_stop" not in kinds:
-            raise CheckFailed(f"the stream ends with {kinds[-1] if kinds else 'nothing'}")
+        _check_end(events, "message_stop")
         deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
         return _text("".join(delta.get("text", "") for delta in deltas), events)
 
     def messages_tools(self) -> str:
         """Test messages that must use a tool."""
-        tool = {
-            "name": _TOOL["name"],
-            "description": _TOOL["description"],
-            "input_schema": _PARAMETERS,
-        }
+        tool: Json = {"name": "get_weather", "input_schema": _PARAMETERS}
+        tool["description"] = _TOOL["description"]
         name, arguments, block_index = "", "", -1
         extra = {"tools": [tool], "tool_choice": {"type": "any"}}
         for event in self._messages(_TASK, _CALL_TOKENS, **extra):
@@ -163,9 +149,8 @@ class ConnectionProber:
 
     def count_tokens(self) -> str:
         """`POST /v1/messages/count_tokens`."""
-        body = {"model": self._target.model, "messages": [{"role": "user", "content": _QUESTION}]}
-        counted = self._post("/v1/messages/count_tokens", body)["input_tokens"]
-        return f"{counted} tokens"
+        body = self._conversation(_QUESTION)
+        return f"{self._post('/v1/messages/count_tokens', body)['input_tokens']} tokens"
 
     def ollama_models(self) -> str:
         """Test what Ollama's clients request first: version, models, and one of them in detail."""
@@ -185,8 +170,7 @@ class ConnectionProber:
 
     def ollama_tools(self) -> str:
         """Test a chat that may call a tool: this protocol has no way to require it."""
-        body = self._ollama_body(_TASK, _CALL_TOKENS)
-        body["tools"] = [{"type": "function", "function": _TOOL}]
+        body = self._ollama_body(_TASK, _CALL_TOKENS, tools=[_FUNCTION])
         text = ""
         for chunk in self._lines("/api/chat", body):
             message: Json = chunk.get("message", {})
@@ -210,16 +194,17 @@ class ConnectionProber:
         }
         return f"fills in {_shown(self._post('/infill', body)['content'])}"
 
-    def _chat_body(self, text: str, tokens: int) -> Json:
-        return {
-            "model": self._target.model,
-            "messages": [{"role": "user", "content": text}],
-            "max_tokens": tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
+    def _conversation(self, text: str, **fields: Any) -> Json:
+        messages = [{"role": "user", "content": text}]
+        return {"model": self._target.model, "messages": messages, **fields}
 
-    def _responses_body(self, text: str, tokens: int) -> Json:
+    def _chat_body(self, text: str, tokens: int, **fields: Any) -> Json:
+        options = {"include_usage": True}
+        return self._conversation(
+            text, max_tokens=tokens, stream=True, stream_options=options, **fields
+        )
+
+    def _responses_body(self, text: str, tokens: int, **fields: Any) -> Json:
         content = [{"type": "input_text", "text": text}]
         return {
             "model": self._target.model,
@@ -227,24 +212,15 @@ class ConnectionProber:
             "max_output_tokens": tokens,
             "store": False,
             "stream": True,
+            **fields,
         }
 
-    def _ollama_body(self, text: str, tokens: int) -> Json:
-        return {
-            "model": self._target.model,
-            "messages": [{"role": "user", "content": text}],
-            "options": {"num_predict": tokens, "temperature": 0},
-            "stream": True,
-        }
+    def _ollama_body(self, text: str, tokens: int, **fields: Any) -> Json:
+        options = {"num_predict": tokens, "temperature": 0}
+        return self._conversation(text, options=options, stream=True, **fields)
 
-    def _messages(self, text: str, tokens: int, **extra: Any) -> Iterator[Json]:
-        body = {
-            "model": self._target.model,
-            "max_tokens": tokens,
-            "messages": [{"role": "user", "content": text}],
-            "stream": True,
-            **extra,
-        }
+    def _messages(self, text: str, tokens: int, **fields: Any) -> Iterator[Json]:
+        body = self._conversation(text, max_tokens=tokens, stream=True, **fields)
         return self._events("/v1/messages?beta=true", body)
 
     def _among(self, listed: list[str]) -> str:
@@ -253,28 +229,31 @@ class ConnectionProber:
         return f"'{self._target.model}' is listed"
 
     def _get(self, path: str) -> Json:
-        with self._ask("GET", path, None) as response:
+        with self._request("GET", path, None) as response:
             return json.loads(response.read())
 
     def _post(self, path: str, body: Json) -> Json:
-        with self._ask("POST", path, body) as response:
+        with self._request("POST", path, body) as response:
             return json.loads(response.read())
 
     def _events(self, path: str, body: Json) -> Iterator[Json]:
         """Yield the data of each server-sent event; raises `CheckFailed` for an error event."""
-        with self._ask("POST", path, body) as response:
-            for line in response:
-                if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
-                    yield _checked(json.loads(line[6:]))
+        for line in self._lines_of(path, body):
+            if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
+                yield _checked(json.loads(line[6:]))
 
     def _lines(self, path: str, body: Json) -> Iterator[Json]:
-        with self._ask("POST", path, body) as response:
-            for line in response:
-                if line.strip():
-                    yield _checked(json.loads(line))
+        """Yield the JSON of each line."""
+        for line in self._lines_of(path, body):
+            if line.strip():
+                yield _checked(json.loads(line))
+
+    def _lines_of(self, path: str, body: Json) -> Iterator[bytes]:
+        with self._request("POST", path, body) as response:
+            yield from response
 
     @contextmanager
-    def _ask(self, method: str, path: str, body: Json | None) -> Generator[HTTPResponse]:
+    def _request(self, method: str, path: str, body: Json | None) -> Generator[HTTPResponse]:
         connection = HTTPConnection(self._host, self._port, timeout=_SECONDS)
         headers = {
             "Authorization": f"Bearer {self._target.word}",
@@ -293,6 +272,12 @@ class ConnectionProber:
 
 def _delta(chunk: Json) -> Json:
     return chunk["choices"][0]["delta"] if chunk["choices"] else {}
+
+
+def _check_end(events: list[Json], *wanted: str) -> None:
+    kinds = [event["type"] for event in events]
+    if not set(wanted) & set(kinds):
+        raise CheckFailed(f"the stream ends with {kinds[-1] if kinds else 'nothing'}")
 
 
 def _checked(event: Json) -> Json:

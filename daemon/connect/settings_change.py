@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -55,10 +56,8 @@ def plan(files: Sequence[SettingsFile]) -> list[SettingsChange]:
     changes: list[SettingsChange] = []
     for file in files:
         before = file.read()
-        try:
+        with _naming(file):
             after = file.edited(before or "")
-        except CannotEdit as error:
-            raise CannotEdit(f"{file.path}: {error.message}") from None
         changes.append(SettingsChange(file.path, before, after, file))
     return changes
 
@@ -69,37 +68,34 @@ def plan_removal(
     """Return the changes that restore the previous settings; raises `CannotEdit`.
 
     `files` give the format of each file. A file that nothing else has changed since gets its old
-    bytes back; else only our settings are removed.
+    bytes back; else only our settings are removed. Without a record these are the settings that
+    bear ingle's name, or equal what ingle would write now.
     """
-    if not record.files(client):
-        return [_removal_unrecorded(file) for file in files]
+    by_path = {str(file.path): file for file in files}
+    recorded = record.files(client)
     changes: list[SettingsChange] = []
-    forms = {str(file.path): file for file in files}
-    for path, recorded in record.files(client).items():
-        file = forms.get(path) or SettingsFile(Path(path), recorded.form, [])
+    for path in recorded or by_path:
+        old = recorded.get(path)
+        file = by_path.get(path) or SettingsFile(Path(path), old.form if old else "", [])
         now = file.read()
         if now is None:
-            changes.append(SettingsChange(file.path, None, None, file))
-            continue
-        if digest(now) == recorded.written:
-            after = recorded.original
+            after = None
+        elif old is not None and digest(now) == old.written:
+            after = old.original
         else:
-            try:
-                after = file.restored(now, recorded.places())
-            except CannotEdit as error:
-                raise CannotEdit(f"{file.path}: {error.message}") from None
+            with _naming(file):
+                after = file.restored(now, old.places() if old else file.ours(now))
         changes.append(SettingsChange(file.path, now, after, file))
     return changes
 
 
-def _removal_unrecorded(file: SettingsFile) -> SettingsChange:
-    """Remove settings that bear ingle's name, or equal what ingle would write now."""
-    now = file.read()
+@contextmanager
+def _naming(file: SettingsFile) -> Generator[None]:
+    """Name the file in the message of `CannotEdit`."""
     try:
-        after = now if now is None else file.restored(now, file.ours(now))
+        yield
     except CannotEdit as error:
         raise CannotEdit(f"{file.path}: {error.message}") from None
-    return SettingsChange(file.path, now, after, file)
 
 
 def write(
@@ -109,21 +105,18 @@ def write(
 
     Raises `ChangeFailed`.
     """
-    copies: list[Path] = []
+    backups: list[Path] = []
     for change in changes:
         assert change.settings is not None
         assert change.after is not None
         if not change.is_one:
             continue
-        try:
-            copy = _copy(change)
-            copies += [copy] if copy is not None else []
+        with _failing(change):
+            backups += _back_up(change)
             # Recorded first, so that a change can be undone even if a crash follows.
             record.add(client, change.settings, change.before, change.after, target)
             write_atomically(change.path, change.after.encode())
-        except OSError as error:
-            raise ChangeFailed(change.path, error) from error
-    return copies
+    return backups
 
 
 def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: str) -> list[Path]:
@@ -131,30 +124,33 @@ def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: s
 
     Raises `ChangeFailed`.
     """
-    copies: list[Path] = []
+    backups: list[Path] = []
     for change in changes:
-        try:
-            if change.is_one:
+        with _failing(change):
+            if change.is_one and change.after is None:
                 # What only ingle has written needs no backup.
-                copy = _copy(change) if change.after is not None else None
-                copies += [copy] if copy is not None else []
-                if change.after is None:
-                    Path(os.path.realpath(change.path)).unlink()
-                else:
-                    write_atomically(change.path, change.after.encode())
+                Path(os.path.realpath(change.path)).unlink()
+            elif change.is_one:
+                backups += _back_up(change)
+                write_atomically(change.path, (change.after or "").encode())
             record.forget(client, change.path)
-        except OSError as error:
-            raise ChangeFailed(change.path, error) from error
-    return copies
+    return backups
 
 
-def _copy(change: SettingsChange) -> Path | None:
-    """Write a backup of a file beside it."""
+@contextmanager
+def _failing(change: SettingsChange) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ChangeFailed(change.path, error) from error
+
+
+def _back_up(change: SettingsChange) -> list[Path]:
+    """Write a backup of an existing file beside it; return its path."""
     if change.before is None:
-        return None
+        return []
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     target = Path(os.path.realpath(change.path))
     copy = target.with_name(f"{target.name}.ingle-backup-{stamp}")
-    mode = target.stat().st_mode & 0o777
-    write_atomically(copy, change.before.encode(), mode=mode)
-    return copy
+    write_atomically(copy, change.before.encode(), mode=target.stat().st_mode & 0o777)
+    return [copy]

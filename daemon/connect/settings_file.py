@@ -20,7 +20,7 @@ from ..config_editing.document_path import (
 )
 from ..config_editing.document_path import Path as DataPath
 
-NO_DARING = "It is written in a way that ingle cannot change safely."
+UNSAFE_FORM = "It is written in a way that ingle cannot change safely."
 
 
 class SettingsDocument(Protocol):
@@ -105,7 +105,7 @@ class SettingsFile:
                 wanted = without_empty(without(document.data, path))
                 text = document.without(path)
                 if without_empty(parse(text, self.form).data) != wanted:
-                    raise CannotEdit(NO_DARING)
+                    raise CannotEdit(UNSAFE_FORM)
         return text
 
     def places(self, text: str) -> list[tuple[DataPath, object]]:
@@ -140,7 +140,7 @@ class SettingsFile:
         except CannotEdit:
             outcome = ABSENT
         if outcome != wanted:
-            raise CannotEdit(NO_DARING)
+            raise CannotEdit(UNSAFE_FORM)
 
 
 def parse(text: str, form: str) -> SettingsDocument:
