@@ -15,7 +15,14 @@ from ingle.backends.advice.machine_capacity import MachineCapacity, capacity_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 from ingle.backends.hardware.read_machine import read_machine
-from ingle.models.catalog import Catalog
+from ingle.backends.registry.model_costs import ModelCosts
+from ingle.backends.selection.engine_choice import why_not_preferred
+from ingle.backends.selection.load_spec_builder import describe
+from ingle.models.catalog import Catalog, CatalogEntry
+from ingle.models.errors import ModelError
+from ingle.models.gguf.gguf_header import GGUFHeader
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import ModelStore
 
 from ..benchmark.bench_report import BenchReport
@@ -25,8 +32,10 @@ from ..client.model_types import LoadedModel
 from ..client.sync_client import DaemonClient
 from ..library.model_places import model_places
 from ..settings.config import Config
-from .advice_candidates import find_candidates, stored_candidate
 
+_PLAIN_BITS = 15.0
+_CODE = ("coder", "code", "starcoder", "devstral")
+"""Words in the names of models made for code."""
 _SIZES = (1, 2, 4, 8, 14, 32, 70, 120)
 """Common model sizes in billions of weights."""
 _BITS = 4.85
@@ -179,7 +188,7 @@ def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Can
     names = {reference, entry.full_name if entry is not None else reference}
     found = next((each for each in candidates if each.name in names), None)
     if found is None:
-        found = stored_candidate(store.resolve(reference))
+        found = _stored_candidate(store.resolve(reference))
     if found is None:
         raise CommandError(
             f"{reference} cannot be rated: its format is not supported.",
@@ -221,3 +230,67 @@ def _benched(reports: Iterable[BenchReport]) -> Iterator[MeasuredSpeed]:
                     on_gpu=not each.device.startswith("CPU"),
                     tokens=report.prompt_tokens + report.answer_tokens // 2,
                 )
+
+
+def find_candidates(models: list[StoredModel], catalog: Catalog) -> Iterator[Candidate]:
+    """Yield a candidate for each model that can be read, by its header."""
+    here = {model.name for model in models}
+    for model in models:
+        candidate = _stored_candidate(model)
+        if candidate is not None:
+            yield candidate
+    for entry in catalog.entries:
+        if entry.full_name not in here:
+            yield _offered(entry)
+
+
+def _stored_candidate(model: StoredModel) -> Candidate | None:
+    """Return a candidate by its header; None if that cannot be read."""
+    try:
+        description = describe(model.path)
+        costs = ModelCosts.of(description)
+        own = costs.config is not None and not why_not_preferred(description)
+    except (ModelError, OSError):
+        return None
+    bits = costs.stored * 8 / max(1, costs.parameters)
+    return Candidate(
+        name=model.name,
+        costs=costs,
+        quantization=model.quantization,
+        licence=model.licence,
+        chat=model.chat,
+        codes=_for_code(model.name),
+        embeds=model.task is ModelTask.EMBED,
+        installed=True,
+        runs_on_own=own,
+        plain=not isinstance(description, GGUFHeader) and bits >= _PLAIN_BITS,
+        draft=model.draft,
+    )
+
+
+def _offered(entry: CatalogEntry) -> Candidate:
+    embeds = entry.task is ModelTask.EMBED
+    return Candidate(
+        name=entry.full_name,
+        costs=typical_costs(
+            entry.parameters,
+            entry.size,
+            entry.context,
+            # "Q4_K" for "Q4_K_M", the type of most tensors.
+            tensor_type="_".join(entry.quantization.split("_")[:2]),
+            embeds=embeds,
+            active=entry.active_parameters,
+        ),
+        quantization=entry.quantization,
+        licence=entry.licence,
+        chat=entry.chat,
+        codes=_for_code(entry.full_name),
+        embeds=embeds,
+        exact=False,
+        runs_on_own=not embeds and not entry.active_parameters,
+        draft=entry.draft,
+    )
+
+
+def _for_code(name: str) -> bool:
+    return any(word in name.lower() for word in _CODE)

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     from ingle.backends.advice.advice_request import AdviceRequest
 
     from ...advice.machine_advice import advise_for_machine
-    from ...benchmark.saved_reports import SavedReports
+    from ...benchmark.bench_report import SavedReports
 
     request = AdviceRequest(need=options.need, task=options.task, context=options.context)
     benches = [*SavedReports(config.paths.benches).all(), *map(read_report, options.bench)]

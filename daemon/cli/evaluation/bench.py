@@ -14,7 +14,7 @@ from ...terminal.terminal_output import print_json, print_status, table_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, whole_number
-from ..models.model_path import find_model_path
+from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     from ingle.models.catalog import Catalog
     from ingle.models.store.model_store import ModelStore
 
-    from ...benchmark.saved_reports import SavedReports
+    from ...benchmark.bench_report import SavedReports
 
     config = load_config(os.environ)
     name, path = find_model_path(options.model)

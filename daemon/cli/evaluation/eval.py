@@ -16,7 +16,7 @@ from ...terminal.unsafe_characters import with_colours_only
 from ..chat.chats import open_chats
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, whole_number
-from ..models.model_path import find_model_path
+from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...terminal.terminal_output import format_seconds, format_table, print_json, print_text
 from ..command_parser import CommandParser, whole_number
-from ..models.model_path import find_model_path
+from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
 

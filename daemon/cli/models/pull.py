@@ -1,4 +1,4 @@
-"""`ingle pull`: downloads models."""
+"""`ingle pull`: downloads models, and finds the file of one that a command names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...client.client_errors import ClientError, ConnectionLost
@@ -18,9 +19,10 @@ from ...terminal.terminal_output import (
     print_status,
 )
 from ...terminal.unsafe_characters import escaped_in_json
+from ..command_errors import CommandError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
-from ..model_reference import sendable_reference
+from ..model_reference import find_entry, is_hub_reference, matching_entry, sendable_reference
 from ..progress_report import ProgressReport
 from .fit_summary import ask_fit, fit_fields, remote_facts
 
@@ -116,3 +118,28 @@ def _print_event(event: ServerSentEvent) -> None:
     line = json.dumps({"event": event.event, **json.loads(event.data)}, ensure_ascii=False)
     sys.stdout.write(escaped_in_json(line) + "\n")
     sys.stdout.flush()
+
+
+def find_model_path(wanted: str) -> tuple[str, str]:
+    """Return name and path; a model of the catalog or the hub is pulled first. Raises
+    `CommandError`.
+    """
+    reference = sendable_reference(wanted)
+    if Path(reference).is_absolute():
+        return Path(reference).name, reference
+    client = ensure_daemon(load_config(os.environ))
+    models = client.models().models
+    if is_hub_reference(reference):
+        entry = matching_entry(models, reference) or pull(client, reference)
+    else:
+        entry = find_entry(models, reference)
+    if entry.task != "generate":
+        raise CommandError(
+            f"{entry.name} does not generate text, and runs on llama.cpp alone.",
+            "Only models that generate text can be compared or quantised here.",
+        )
+    if entry.path is None:
+        entry = pull(client, entry.name)
+    if entry.path is None:
+        raise CommandError(f"{entry.name} was pulled, but its file is missing.", "Pull it again.")
+    return entry.name, entry.path

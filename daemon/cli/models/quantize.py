@@ -18,7 +18,7 @@ from ...terminal.terminal_output import (
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, whole_number
 from ..progress_report import ProgressReport
-from .model_path import find_model_path
+from .pull import find_model_path
 
 if TYPE_CHECKING:
     from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeReport

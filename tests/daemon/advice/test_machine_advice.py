@@ -13,9 +13,8 @@ from ingle.backends.advice.advice_request import AdviceRequest, Candidate, Measu
 from ingle.backends.advice.machine_capacity import capacity_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
-from ingle.daemon.advice.advice_candidates import find_candidates
 from ingle.daemon.advice.advice_text import advice_text
-from ingle.daemon.advice.machine_advice import Survey, measured_speeds, weigh_all
+from ingle.daemon.advice.machine_advice import Survey, find_candidates, measured_speeds, weigh_all
 from ingle.daemon.client.model_types import LoadedModel, ModelState
 from ingle.daemon.doctor.system_state import SystemState
 from ingle.daemon.terminal.terminal_colors import TerminalColors
