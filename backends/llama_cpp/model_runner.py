@@ -62,7 +62,6 @@ class LlamaModelRunner(LlamaContext):
                 hint="Choose a model that generates text.",
             )
         self._memory = memory
-        self._state = SequenceState(self._ctx, memory, scratch=self.cache_slots)
         self.kv_capacity = llama_cpp.llama_n_ctx(self._ctx)
         self.context = min(spec.context, self.kv_capacity)
         self.max_batch_tokens = spec.batch
@@ -130,12 +129,12 @@ class LlamaModelRunner(LlamaContext):
     def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
         """Share cells between slots: metadata only; just a checkpoint is copied."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
-        if checkpoint is not None:
-            self._state.restore_checkpoint(target, checkpoint)
+        if checkpoint is not None and not self._write_state(target, checkpoint, _PARTIAL_ONLY):
+            raise RuntimeError("llama.cpp did not restore the state it returned")
 
     def checkpoint(self, slot: int) -> bytes:
         """Return the state of the slot's recurrent layers."""
-        return self._state.checkpoint(slot)
+        return self._read_state(slot, _PARTIAL_ONLY)
 
     def trim(self, slot: int, length: int) -> None:
         """Remove what the slot holds after its first `length` tokens."""
@@ -143,11 +142,21 @@ class LlamaModelRunner(LlamaContext):
 
     def snapshot(self, slot: int, start: int, end: int) -> bytes:
         """Return a copy of the keys and values of the slot's tokens `start` to `end`."""
-        return self._state.read(slot, start, end)
+        # llama.cpp serialises whole sequences only; sharing cells with a reserved one is free.
+        scratch = self.cache_slots
+        llama_cpp.llama_memory_seq_cp(self._memory, slot, scratch, start, end)
+        data = self._read_state(scratch, _ALL)
+        self.release(scratch)
+        return data
 
     def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
         """Append a snapshot's first tokens to the slot; return False if it does not fit."""
-        return self._state.append(slot, start, end, data)
+        scratch = self.cache_slots
+        fits = self._write_state(scratch, data, _ALL)
+        if fits:
+            llama_cpp.llama_memory_seq_cp(self._memory, scratch, slot, start, end)
+        self.release(scratch)
+        return fits
 
     def release(self, slot: int) -> None:
         """Empty the slot; cells shared with other slots stay."""
@@ -173,6 +182,17 @@ class LlamaModelRunner(LlamaContext):
         """Free everything in the order llama.cpp demands: samplers first."""
         self._sampler.close()
         super().close()
+
+    def _read_state(self, slot: int, flags: int) -> bytes:
+        size: int = _api.llama_state_seq_get_size_ext(self._ctx, slot, flags)
+        data = (ctypes.c_uint8 * size)()
+        size = _api.llama_state_seq_get_data_ext(self._ctx, data, size, slot, flags)
+        return bytes(memoryview(data)[:size])
+
+    def _write_state(self, slot: int, data: bytes | memoryview, flags: int) -> bool:
+        array = np.frombuffer(data, np.uint8)
+        source = cast("Any", array.ctypes).data_as(ctypes.POINTER(ctypes.c_uint8))
+        return bool(_api.llama_state_seq_set_data_ext(self._ctx, source, len(array), slot, flags))
 
     def _configure(self, spec: LoadSpec, params: llama_cpp.llama_context_params) -> None:
         # Each slot of a recurrent model has a state in memory; tokens in cells do not.
@@ -200,64 +220,6 @@ class LlamaModelRunner(LlamaContext):
         self.launch(batch)
         self.collect()
         llama_cpp.llama_memory_clear(self._memory, True)
-
-
-class SequenceState:
-    """Reads and writes parts of the sequences of one context, through a scratch sequence.
-
-    llama.cpp serialises whole sequences only; sharing cells with `scratch` is free.
-    """
-
-    def __init__(
-        self,
-        context: llama_cpp.llama_context_p,
-        memory: llama_cpp.llama_memory_t,
-        scratch: int,
-    ) -> None:
-        """`scratch` is a sequence reserved for this object."""
-        self._context = context
-        self._memory = memory
-        self._scratch = scratch
-
-    def read(self, slot: int, start: int, end: int) -> bytes:
-        """Return the state of the slot's tokens `start` to `end`."""
-        llama_cpp.llama_memory_seq_cp(self._memory, slot, self._scratch, start, end)
-        data = self._read(self._scratch, _ALL)
-        self._clear()
-        return data
-
-    def checkpoint(self, slot: int) -> bytes:
-        """Return the state of the slot's recurrent layers, after all its tokens."""
-        return self._read(slot, _PARTIAL_ONLY)
-
-    def restore_checkpoint(self, slot: int, checkpoint: bytes) -> None:
-        """Restore the state of the slot's recurrent layers."""
-        if not self._write(slot, checkpoint, _PARTIAL_ONLY):
-            raise RuntimeError("llama.cpp did not restore the state it returned")
-
-    def append(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
-        """Append the tokens `start` to `end` of a state to the slot; return False if it is full."""
-        read = self._write(self._scratch, data, _ALL)
-        if read:
-            llama_cpp.llama_memory_seq_cp(self._memory, self._scratch, slot, start, end)
-        self._clear()
-        return read
-
-    def _read(self, slot: int, flags: int) -> bytes:
-        size: int = _api.llama_state_seq_get_size_ext(self._context, slot, flags)
-        data = (ctypes.c_uint8 * size)()
-        size = _api.llama_state_seq_get_data_ext(self._context, data, size, slot, flags)
-        return bytes(memoryview(data)[:size])
-
-    def _write(self, slot: int, data: bytes | memoryview, flags: int) -> bool:
-        array = np.frombuffer(data, np.uint8)
-        source = cast("Any", array.ctypes).data_as(ctypes.POINTER(ctypes.c_uint8))
-        return bool(
-            _api.llama_state_seq_set_data_ext(self._context, source, len(array), slot, flags)
-        )
-
-    def _clear(self) -> None:
-        llama_cpp.llama_memory_seq_rm(self._memory, self._scratch, -1, -1)
 
 
 class LlamaDraftRunner(LlamaModelRunner):

@@ -104,21 +104,21 @@ class RunningRequests:
             # The token that ends the answer is not part of its text.
             last = output.token_ids[-1]
             eog = reason is FinishReason.STOP and self._engine.runner.is_eog(last)
-            consumed = answer.consumed
+            consumed = answer.text.consumed
             self.urgent |= not consumed  # its first token
             token_ids = output.token_ids[:-1] if eog else output.token_ids
             self._events += answer.push(token_ids, output.logprobs)
-            if answer.stop is not None:
+            if answer.text.stop is not None:
                 # All tokens of a step but the last were drafted; none counts after a stop string.
-                kept = answer.consumed - consumed
+                kept = answer.text.consumed - consumed
                 sequence.accepted_tokens -= max(0, len(output.token_ids) - 1 - kept)
                 self._engine.finish(sequence, FinishReason.STOP)
-                self._finish(sequence, FinishReason.STOP, answer.consumed)
+                self._finish(sequence, FinishReason.STOP, answer.text.consumed)
             elif reason is not None:
-                self._finish(sequence, reason, answer.consumed + eog)
+                self._finish(sequence, reason, answer.text.consumed + eog)
             elif answer.is_overdue:
                 self._engine.finish(sequence, FinishReason.LENGTH)
-                self._finish(sequence, FinishReason.LENGTH, answer.consumed)
+                self._finish(sequence, FinishReason.LENGTH, answer.text.consumed)
             else:
                 if answer.is_free:
                     sequence.constraint = None
@@ -174,5 +174,5 @@ def _finished(
         drafted_tokens=sequence.drafted_tokens,
         accepted_tokens=sequence.accepted_tokens,
         reasoning_tokens=answer.reasoning_tokens,
-        stop=answer.stop,
+        stop=answer.text.stop,
     )

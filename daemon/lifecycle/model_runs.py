@@ -157,7 +157,7 @@ class ModelRuns:
 
     @property
     def in_motion(self) -> bool:
-        """Whether a model is starting, stopping or answering."""
+        """Return whether a model is starting, stopping or answering."""
         return any(
             run.leases > 0 or run.state not in (ModelState.READY, ModelState.FAILED)
             for run in self._runs.values()

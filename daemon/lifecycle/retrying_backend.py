@@ -159,7 +159,7 @@ class RetryDelivery:
 
     @property
     def may_restart(self) -> bool:
-        """Whether the client has received nothing of the answer."""
+        """Return whether the client has received nothing of the answer."""
         return self._whole or not self._spoke
 
     def take(self, events: list[Event]) -> None:

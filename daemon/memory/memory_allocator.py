@@ -135,7 +135,7 @@ class MemoryAllocator:
         )
 
     def is_short(self) -> bool:
-        """Whether other programs took memory that was allocated to models."""
+        """Return whether other programs took memory that was allocated to models."""
         return self._ledger.is_short()
 
     async def evict_for_pressure(self, why: str) -> list[ModelRun]:

@@ -21,11 +21,8 @@ class MemoryLedger:
         self._runs = runs
         self._memory = memory
         self._limit = limit
-
-    @property
-    def limited(self) -> bool:
+        self.limited = bool(limit)
         """Whether the configuration sets a limit."""
-        return bool(self._limit)
 
     def holders(self, wanted: ModelRun | None) -> list[ModelRun]:
         """Return the runs that hold or were allocated memory, without `wanted`."""

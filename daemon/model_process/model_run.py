@@ -109,7 +109,7 @@ class ModelRun:
 
     @property
     def accepts(self) -> bool:
-        """Whether it can be leased now."""
+        """Return whether it can be leased now."""
         return self.state is ModelState.READY and not self.is_ending
 
     @property
@@ -126,7 +126,7 @@ class ModelRun:
 
     @property
     def busy(self) -> bool:
-        """Whether a request uses it or waits for it."""
+        """Return whether a request uses it or waits for it."""
         return self.leases > 0 or self.waiters > 0 or self.state is ModelState.STARTING
 
     @property
@@ -149,7 +149,7 @@ class ModelRun:
         )
 
     def satisfies(self, options: LoadOptions) -> bool:
-        """Whether it was started with these options, or has what they ask for."""
+        """Return whether it was started with these options, or has what they ask for."""
         info, spec, own = self.info, self.spec, self.options
         return (
             options.context in (None, own.context, info.context if info else None)

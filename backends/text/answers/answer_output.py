@@ -46,7 +46,7 @@ class AnswerOutput:
         self._tokenizer = tokenizer
         self._visible = form.visible
         spelling = self._spell if form.visible else tokenizer.token_bytes
-        self._text = TextOutput(spelling, request.stop)
+        self.text = TextOutput(spelling, request.stop)
         self._parser: AnswerParser | None = form.new_parser() if form.new_parser else None
         self._held = StrictCallPrefix(form.constrained_tools) if form.constrained_tools else None
         self._warms_up = request.max_tokens == 0
@@ -63,11 +63,6 @@ class AnswerOutput:
         self.calls = 0
         """Number of tool calls begun."""
         self.reasoning_tokens = 0
-
-    @property
-    def consumed(self) -> int:
-        """Return the number of tokens of the answer so far."""
-        return self._text.consumed
 
     @property
     def is_free(self) -> bool:
@@ -91,11 +86,6 @@ class AnswerOutput:
         """Return whether the time limit for generation has passed."""
         return time.monotonic() - self._begun > self._max_seconds
 
-    @property
-    def stop(self) -> str | None:
-        """Return the stop string that was hit, None without one."""
-        return self._text.stop
-
     def push(
         self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs] | None = None
     ) -> list[Event]:
@@ -105,11 +95,11 @@ class AnswerOutput:
         if self._warms_up:
             return []
         self._begun = min(self._begun, time.monotonic())
-        return self._events(self._text.push(token_ids, logprobs), last=False)
+        return self._events(self.text.push(token_ids, logprobs), last=False)
 
     def finish(self) -> list[Event]:
         """Return the remaining events at the end of the sequence."""
-        return self._events(self._text.finish(), last=True)
+        return self._events(self.text.finish(), last=True)
 
     def _spell(self, token_id: int) -> bytes:
         return self._tokenizer.token_bytes(token_id, special=token_id in self._visible)
@@ -215,7 +205,7 @@ class StrictCallPrefix:
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
-        self._text = ""
+        self.text = ""
         self._is_call = False
         self.is_free = False
         """Whether the rest of the answer is unconstrained."""
@@ -224,8 +214,8 @@ class StrictCallPrefix:
         """Add text of the answer."""
         if self.is_free or self._is_call:
             return
-        self._text += text
-        begun = self._text.lstrip()
+        self.text += text
+        begun = self.text.lstrip()
         if any(tag.startswith(begun) for tag in _CALL_TAGS):
             return
         match = _BEHIND_TAG.match(begun)
