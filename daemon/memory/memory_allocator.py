@@ -184,13 +184,12 @@ class MemoryAllocator:
             return best
         coexisting = await asyncio.to_thread(self._prepare, run.model, run.options, available=free)
         enough = min(best.spec.context, COMFORTABLE_CONTEXT) <= coexisting.spec.context
-        if (
-            enough
-            and coexisting.needs.fits_in(free)
-            and _same_placement(best.spec, coexisting.spec)
-        ):
-            return coexisting
-        return best
+        placements = {
+            (plan.spec.engine, plan.spec.device, plan.spec.gpu_layers, plan.spec.draft_path)
+            for plan in (best, coexisting)
+        }
+        fits = coexisting.needs.fits_in(free)
+        return coexisting if enough and fits and len(placements) == 1 else best
 
     def _must_wait(self, pending: PendingAllocation, eviction: EvictionPlan) -> bool:
         for other in self._pending[: self._pending.index(pending)]:
@@ -276,13 +275,6 @@ class MemoryAllocator:
             hint="Try again when it has finished.",
             headers={"retry-after": "5"},
         )
-
-
-def _same_placement(one: LoadSpec, other: LoadSpec) -> bool:
-    """Whether both use the same engine and device, with the same number of layers on the GPU."""
-    return (one.engine, one.device, one.gpu_layers, one.draft_path) == (
-        (other.engine, other.device, other.gpu_layers, other.draft_path)
-    )
 
 
 def _shortage(name: str, needs: MemoryNeeds, free: MemoryNeeds) -> str:

@@ -290,7 +290,7 @@ class ModelRun:
         assert self.backend is not None
         death = asyncio.create_task(self.backend.wait_dead())
         try:
-            while not (self._stop_wanted and self._drained()):
+            while not (self._stop_wanted and (self.leases == 0 or self._time_left() == 0)):
                 if self._stop_wanted and self.state is not ModelState.DRAINING:
                     self._enter(ModelState.DRAINING)
                 if not self._stop_wanted and self.expires_in == 0:
@@ -303,10 +303,6 @@ class ModelRun:
         finally:
             death.cancel()
             await asyncio.gather(death, return_exceptions=True)
-
-    def _drained(self) -> bool:
-        late = self._drain_deadline is not None and time.monotonic() >= self._drain_deadline
-        return self.leases == 0 or late
 
     def _time_left(self) -> float | None:
         if not self._stop_wanted:

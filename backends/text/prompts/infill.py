@@ -107,7 +107,8 @@ class InfillPrompts:
                 param="suffix",
             )
         begins = self._begin()
-        current = self._current_file() if infill.files else []
+        # What separates the files from the text around the infill.
+        current = self._file(InfillFile(_CURRENT_FILE.strip(), "")) if infill.files else []
         limit -= len(begins) + len(current) + 3
         near = max(_STEPS, min(NEAR_TOKENS, limit // 2 if infill.files else limit))
         prefix = [marks.prefix, *self._end(infill.prefix + infill.middle, near - near // 4)]
@@ -139,10 +140,6 @@ class InfillPrompts:
                 taken.append(tokens)
                 limit -= len(tokens)
         return [*header, *chain(*reversed(taken))] if taken else []
-
-    def _current_file(self) -> list[int]:
-        """Return the tokens that separate the files from the text around the infill."""
-        return self._file(InfillFile(_CURRENT_FILE.strip(), ""))
 
     def _encode_file(self, file: InfillFile) -> list[int]:
         name = " ".join(file.name.split()) or _CURRENT_FILE.strip()

@@ -65,7 +65,8 @@ class CallSink:
 
     def properties(self, name: str) -> dict[str, Any]:
         """Return the schema of each of a tool's parameters, in order."""
-        return _properties(self.schema(name))
+        properties = self.schema(name).get("properties")
+        return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
 
     def schema(self, name: str) -> dict[str, Any]:
         """Return the schema of a tool's parameters; empty if missing or unreadable."""
@@ -107,8 +108,3 @@ class CallSink:
         """Return the parts since the last call of `take`."""
         parts, self._parts = self._parts, []
         return parts
-
-
-def _properties(schema: dict[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties")
-    return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
