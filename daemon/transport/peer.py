@@ -60,7 +60,8 @@ class PeerSocket(Protocol):
 def identify(peer: PeerSocket, abort: Callable[[], None]) -> PeerConnection:
     """Identify the peer of a connection that was just accepted."""
     if sys.platform != "win32" and peer.family == socket.AF_UNIX:
-        return PeerConnection("unix", _unix_uid(peer), None, abort, _unix_pid(peer))
+        uid, pid = _unix_credentials(peer)
+        return PeerConnection("unix", uid, None, abort, pid)
     try:
         client, server = peer.getpeername(), peer.getsockname()
     except OSError:  # the client has disconnected already
@@ -110,26 +111,17 @@ def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
     return None
 
 
-def _unix_uid(peer: PeerSocket) -> int | None:
+def _unix_credentials(peer: PeerSocket) -> tuple[int | None, int | None]:
+    """Return the uid and the process id at the other end of a unix socket; None if unknown."""
     try:
         if sys.platform == "linux":
             credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            return struct.unpack("=iII", credentials)[1]
+            pid, uid, _ = struct.unpack("=iII", credentials)
+            return uid, pid
         if sys.platform == "darwin":
             credentials = peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, XUCRED_BYTES)
-            return struct.unpack_from("2I", credentials)[1]
+            uid = struct.unpack_from("2I", credentials)[1]
+            return uid, struct.unpack("=i", peer.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
     except (OSError, struct.error):
-        return None
-    return None
-
-
-def _unix_pid(peer: PeerSocket) -> int | None:
-    try:
-        if sys.platform == "linux":
-            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            return struct.unpack("=iII", credentials)[0]
-        if sys.platform == "darwin":
-            return struct.unpack("=i", peer.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
-    except (OSError, struct.error):
-        return None
-    return None
+        return None, None
+    return None, None

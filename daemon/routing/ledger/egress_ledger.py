@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -100,9 +101,7 @@ class Ledger:
                 self._catch_up()
                 self._settle_pending()
                 intent = LedgerIntent(
-                    seq=self._seq + 1,
-                    time=_now(),
-                    previous=self._digest,
+                    **self._heading(),
                     provider=clearance.provider,
                     model=clearance.model,
                     verdict=clearance.verdict,
@@ -151,7 +150,9 @@ class Ledger:
                 if len(gone) == len(self.files()):
                     self._end = None
                 self._append(
-                    self._note("forgotten", until=until, digest=line_digest(last)),
+                    LedgerNote(
+                        **self._heading(), what="forgotten", until=until, digest=line_digest(last)
+                    ),
                     month=max(_now()[:7], month),
                     sync=True,
                 )
@@ -221,16 +222,16 @@ class Ledger:
             self._end = (last, last.stat().st_size)
             self._read_head()
         if torn:
-            self._append(self._note("torn", bytes=torn), month=last.stem, sync=True)
+            self._append(
+                LedgerNote(**self._heading(), what="torn", bytes=torn), month=last.stem, sync=True
+            )
 
     def _settle_pending(self) -> None:
         while self._pending:
             intent, receipt, cost = self._pending[0]
             usage = receipt.usage
             line = LedgerSettlement(
-                seq=self._seq + 1,
-                time=_now(),
-                previous=self._digest,
+                **self._heading(),
                 of=intent.seq,
                 bytes_out=receipt.bytes_sent,
                 bytes_in=receipt.bytes_received,
@@ -272,16 +273,9 @@ class Ledger:
         self._seq, self._digest = line.seq, line_digest(data)
         self._end = (path, size + len(data))
 
-    def _note(self, what: str, *, bytes: int = 0, until: int = 0, digest: str = "") -> LedgerNote:  # noqa: A002
-        return LedgerNote(
-            seq=self._seq + 1,
-            time=_now(),
-            previous=self._digest,
-            what=what,
-            bytes=bytes,
-            until=until,
-            digest=digest,
-        )
+    def _heading(self) -> dict[str, Any]:
+        """Return the number, the time and the predecessor of the next line."""
+        return {"seq": self._seq + 1, "time": _now(), "previous": self._digest}
 
     def _read_head(self) -> LedgerHead:
         head = read_head(self.head_path)

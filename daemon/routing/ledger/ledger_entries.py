@@ -10,16 +10,21 @@ GENESIS = "0" * 64
 """Stands for the digest before the first line."""
 
 
-class LedgerIntent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_field="entry"):
-    """Written before the first byte leaves; without a settlement the outcome is unknown.
-
-    `previous` is the SHA-256 of the previous line. `conversation` is a pseudonym. `reserved_tokens`
-    and `reserved_cost` (None: the price is unknown) are upper limits.
-    """
+class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry"):
+    """What all lines have; `previous` is the SHA-256 of the previous line."""
 
     seq: int
     time: str
     previous: str
+
+
+class LedgerIntent(LedgerLine, frozen=True, kw_only=True, tag="intent"):
+    """Written before the first byte leaves; without a settlement the outcome is unknown.
+
+    `conversation` is a pseudonym. `reserved_tokens` and `reserved_cost`, which is None for an unknown
+    price, are upper limits.
+    """
+
     provider: str
     model: str
     verdict: str
@@ -32,15 +37,12 @@ class LedgerIntent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_
     currency: str
 
 
-class LedgerSettlement(msgspec.Struct, frozen=True, kw_only=True, tag="receipt", tag_field="entry"):
+class LedgerSettlement(LedgerLine, frozen=True, kw_only=True, tag="receipt"):
     """The outcome of the intent with the number `of`: bytes, and digests of what was sent.
 
     Tokens are None if the provider reported none, `cost` if its price is unknown.
     """
 
-    seq: int
-    time: str
-    previous: str
     of: int
     bytes_out: int
     bytes_in: int
@@ -54,16 +56,13 @@ class LedgerSettlement(msgspec.Struct, frozen=True, kw_only=True, tag="receipt",
     sent_sha256: tuple[str, ...]
 
 
-class LedgerNote(msgspec.Struct, frozen=True, kw_only=True, tag="note", tag_field="entry"):
+class LedgerNote(LedgerLine, frozen=True, kw_only=True, tag="note"):
     """A note about the ledger itself.
 
     `torn`: the last line was incomplete after a crash, and its `bytes` were removed. `forgotten`:
     the lines up to number `until`, whose SHA-256 is `digest`, were erased on request.
     """
 
-    seq: int
-    time: str
-    previous: str
     what: str
     bytes: int = 0
     until: int = 0
@@ -101,7 +100,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...]
     redacted: tuple[str, ...]
     conversation: str
-    outcome: str
+    outcome: str = "unknown"
     currency: str
     bytes_out: int | None = None
     bytes_in: int | None = None
@@ -118,10 +117,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, intent: LedgerIntent, settled: LedgerSettlement | None) -> LedgerEntry:
         """Combine the two lines."""
-        known = {name: getattr(intent, name) for name in _SHARED}
-        if settled is None:
-            return cls(**known, outcome="unknown")
-        return cls(**known, **{name: getattr(settled, name) for name in _SETTLED})
+        outcome = msgspec.structs.asdict(settled) if settled is not None else {}
+        return msgspec.convert({**outcome, **msgspec.structs.asdict(intent)}, cls)
 
     @property
     def tokens_at_most(self) -> int:
@@ -136,13 +133,3 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
         if self.cost is not None or self.bytes_out == 0:
             return self.cost or 0.0
         return self.reserved_cost
-
-
-_SHARED = (
-    *("seq", "time", "provider", "model", "verdict", "rule", "classes", "redacted"),
-    *("conversation", "currency", "reserved_tokens", "reserved_cost"),
-)
-_SETTLED = (
-    *("outcome", "bytes_out", "bytes_in", "prompt_tokens", "completion_tokens", "cost"),
-    *("seconds", "status", "attempts", "sent_sha256"),
-)

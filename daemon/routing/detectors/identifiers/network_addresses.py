@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
+from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import Span, lowered
 from ..context_words import ContextWords
 from ..finding import FindingKind, SensitiveFinding
@@ -20,20 +21,8 @@ _COLON, _HEX_DIGITS = re.compile(":"), frozenset("0123456789abcdefABCDEF")
 _IN_MAC = re.compile(r"[:-][0-9A-Fa-f]{2}[:-]")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
 _DOTTED_MAC = re.compile(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w.])")
-_MAC_WORDS = (
-    "mac",
-    "ether",
-    "bluetooth",
-    "wlan",
-    "wifi",
-    "hwaddr",
-    "bssid",
-    "lladdr",
-    "interface",
-    "dhcp",
-    " lease",
-    "arp ",
-    "vlan",
+_MAC_WORDS = re.compile(
+    "mac|ether|bluetooth|wlan|wifi|hwaddr|bssid|lladdr|interface|dhcp| lease|arp |vlan"
 )
 _HOST = re.compile(
     r"[A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,6}?\.(?:(local|internal|private|home"
@@ -48,15 +37,7 @@ _OWN_HOST = re.compile(
     re.IGNORECASE,
 )
 # Host names that providers assign to customers: the name identifies the customer.
-_RENTED = (
-    ".mongodb.net", ".rds.amazonaws.com", ".elb.amazonaws.com", ".cache.amazonaws.com",
-    ".database.windows.net", ".azurewebsites.net", ".blob.core.windows.net",
-    ".vault.azure.net", ".azurecr.io", ".servicebus.windows.net", ".documents.azure.com",
-    ".firebaseio.com", ".cloudfunctions.net", ".a.run.app", ".supabase.co", ".hf.space",
-    ".snowflakecomputing.com", ".cloud.databricks.com", ".azuredatabricks.net", ".onrender.com",
-    ".atlassian.net", ".sharepoint.com", ".okta.com", ".my.salesforce.com", ".service-now.com",
-    ".zendesk.com", ".myshopify.com", ".upstash.io", ".neon.tech", ".aivencloud.com",
-)  # fmt: skip
+_RENTED = word_lists()["rented hosts"]
 _RENTED_ENDS = (".com", ".net", ".io", ".app", ".co", ".space", ".tech")
 _RENTED_HOST = re.compile(
     r"(?<![\w.-])(?:[a-z0-9_][a-z0-9_-]{0,62}\.){0,5}?([a-z0-9_][a-z0-9-]{0,62})"
@@ -131,8 +112,7 @@ def _ipv6(text: str) -> Iterator[SensitiveFinding]:
 
 
 def _macs(text: str) -> Iterator[SensitiveFinding]:
-    lower = lowered(text)
-    dotted = _DOTTED_MAC.finditer(text) if any(map(lower.__contains__, _MAC_WORDS)) else ()
+    dotted = _DOTTED_MAC.finditer(text) if _MAC_WORDS.search(lowered(text)) else ()
     pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
     for match in itertools.chain(pairs, dotted):
         before = text[max(0, match.start() - 1) : match.start()]

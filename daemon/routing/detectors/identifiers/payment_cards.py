@@ -6,44 +6,18 @@ import re
 from collections.abc import Iterator
 
 from ...text_analysis.checksums import luhn
+from ...text_analysis.data_files import read_sections
 from ...text_analysis.text_index import digits_together
 from ..context_words import ContextWords, Phrases
 from ..finding import FindingKind, SensitiveFinding
 
 _RUN = re.compile(r"[0-9]++(?:[ .\-–/_]{1,2}[0-9]++){0,23}+")
 _GROUP = re.compile(r"[0-9]+")
-# First digits, low and high, with the lengths that the issuer uses (ISO/IEC 7812 registries).
-_ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
-    ("4", "4", frozenset({16, 19})),  # Visa
-    ("51", "55", frozenset({16})),  # Mastercard
-    ("2221", "2720", frozenset({16})),
-    ("34", "34", frozenset({15})),  # American Express
-    ("37", "37", frozenset({15})),
-    ("300", "305", frozenset({14, 16, 19})),  # Diners Club
-    ("3095", "3095", frozenset({14, 16, 19})),
-    ("36", "36", frozenset({14, 16, 19})),
-    ("38", "39", frozenset({14, 16, 19})),
-    ("6011", "6011", frozenset({16, 17, 18, 19})),  # Discover
-    ("644", "659", frozenset({16, 17, 18, 19})),
-    ("35", "35", frozenset({16, 17, 18, 19})),  # JCB, and reserved ranges
-    ("1800", "1800", frozenset({15})),
-    ("2131", "2131", frozenset({15})),
-    ("62", "62", frozenset({16, 17, 18, 19})),  # UnionPay
-    ("81", "82", frozenset({16, 17, 18, 19})),  # and RuPay
-    ("2200", "2204", frozenset({16, 17, 18, 19})),  # Mir
-    ("508", "508", frozenset({16})),  # RuPay
-    ("60", "60", frozenset({16})),
-    ("636297", "636297", frozenset({16})),  # Elo
-    ("636368", "636368", frozenset({16})),
-    ("9792", "9792", frozenset({16})),  # Troy
-    ("5019", "5019", frozenset({16})),  # Dankort
-    ("5060", "5061", frozenset({16, 18, 19})),  # Verve
-    ("5078", "5079", frozenset({16, 18, 19})),
-    ("5067", "5067", frozenset({16})),  # Elo
-    ("8600", "8600", frozenset({16})),  # Uzcard
-    ("9860", "9860", frozenset({16})),  # Humo
-    ("9704", "9704", frozenset({16, 19})),  # Napas
-)
+_ISSUERS = [
+    (low, high, frozenset(map(int, sizes)))
+    for line in read_sections("card_issuers.txt")["issuers"]
+    for low, high, *sizes in [line.split("  # ")[0].split()]
+]
 # Maestro has nearly every length, and old Visa cards had 13: only near words for cards.
 _RARE_ISSUERS = re.compile(r"4|5[06-9]|6|1|2014|2149")
 _FOURS = (4, 4, 4, 4)  # so clearly a card that any issuer counts

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...text_analysis.checksums import isbn
+from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import digits_together
 from ..context_words import ContextWords
 from ..finding import FindingKind, SensitiveFinding
@@ -26,23 +27,8 @@ _IN_NUMBERS = frozenset("0123456789+").__contains__
 _DOTTED = re.compile(r"[0-9]+\.[0-9]+|[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _WORDS = ContextWords("phones", before=44, after=16)
 _OTHER_WORDS = ContextWords("not phones", before=18, after=0)
-# Countries that group numbers with a leading 0; tried in this order.
-_TRUNK_COUNTRIES = (
-    "DE",
-    "GB",
-    "FR",
-    "IT",
-    "NL",
-    "AT",
-    "CH",
-    "BE",
-    "AU",
-    "SE",
-    "JP",
-    "IN",
-    "ZA",
-    "TR",
-)
+# Countries that group numbers with a leading 0.
+_TRUNK_COUNTRIES = word_lists()["countries with trunk prefixes"]
 
 
 def find_phone_numbers(text: str) -> Iterator[SensitiveFinding]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from ...text_analysis.data_files import read_data_file
+from ...text_analysis.data_files import read_sections
 from ..finding import PERSONAL_TOPICS, FindingKind
 from .gazetteer import fold
 from .word_table import WordTableColumn
@@ -32,15 +32,12 @@ class Lexicon:
     left out.
     """
 
-    def __init__(self, source: str, least: int = 0) -> None:
+    def __init__(self, sections: Mapping[str, Sequence[str]], least: int = 0) -> None:
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._stems: dict[str, list[tuple[str, str, int]]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str, int]]] = {}
-        topic = ""
-        for line in source.splitlines():
-            if line.startswith("["):
-                topic = line.strip("[]")
-            elif line and not line.startswith("#"):
+        for topic, lines in sections.items():
+            for line in lines:
                 self._add_line(topic, line.split(), least)
         self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
         self._found: list[_Entry] = [((), None)]
@@ -53,7 +50,7 @@ class Lexicon:
     @classmethod
     def shipped(cls, language: str, least: int = 0) -> Lexicon:
         """Return the shipped lexicon of this language."""
-        return cls(read_data_file(f"topics.{language}.txt").decode(), least)
+        return cls(read_sections(f"topics.{language}.txt"), least)
 
     def _add_line(self, topic: str, entries: list[str], least: int) -> None:
         weight = int(entries.pop(0)) if topic in TOPICS else 1
