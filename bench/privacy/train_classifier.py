@@ -19,14 +19,12 @@ from grammar import Grammar
 from numpy.typing import NDArray
 
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
-from ingle.daemon.routing.detectors.natural_language.classifier_features import (
-    BITS,
-    features_of,
-    features_of_whole,
-)
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import (
+    BITS,
     LinearWeights,
     best_passage,
+    features_of,
+    features_of_whole,
 )
 
 ROOT = Path(__file__).resolve().parents[2]

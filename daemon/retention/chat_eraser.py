@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .erasure import CHATS, ErasureResult
-from .erasure_selection import ErasureSelection
+from .erasure import CHATS, ErasureResult, ErasureSelection
 from .stored_files import erase_files, things_in
 
 if TYPE_CHECKING:

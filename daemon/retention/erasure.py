@@ -9,14 +9,44 @@ import msgspec
 from ..settings.config import Config
 from ..stores.durable_file import storage_error
 from .data_inventory import DATA_INVENTORY, DataStore, Extent, find_place
-from .erasure_selection import ErasureSelection
-from .stored_files import chosen, erase_files
+from .stored_files import erase_files
 
 CHATS = "chats"
 """The store that is a database, from which only `ChatEraser` erases."""
 
 MARKS = "marks"
 """The store that is the router's database, open in a running daemon."""
+
+
+class ErasureSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """Selects the items `ids`; without ids all last used from `since` on and before `before`.
+
+    Times are Unix seconds, None is no bound. `at_latest` includes what was last used since then: KV
+    that a model writes only when it is unloaded has no earlier time.
+    """
+
+    ids: frozenset[str] = frozenset()
+    since: float | None = None
+    before: float | None = None
+    at_latest: float | None = None
+    but: frozenset[str] = frozenset()
+
+    def covers(self, name: str, used: float) -> bool:
+        """Whether the item of this name, last used at this time, is selected."""
+        if name in self.but:
+            return False
+        if self.ids:
+            return name in self.ids
+        if self.at_latest is not None and used >= self.at_latest:
+            return True
+        return (self.since is None or used >= self.since) and (
+            self.before is None or used < self.before
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is selected."""
+        return not self.ids and self.since is None and self.before is None
 
 
 class ErasureResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +71,10 @@ def places_for(selection: ErasureSelection, names: Iterable[str] = ()) -> list[D
     Stores that cannot be erased in the way that the selection requires are left out.
     """
     wanted = list(names)
-    found = [find_place(name) for name in wanted] if wanted else _usual()
+    usual = [place for place in DATA_INVENTORY if place.words or place.name in (MARKS, "logs")]
+    found = [find_place(name) for name in wanted] if wanted else usual
     extent = extent_of(selection)
     return [place for place in found if place is not None and extent in place.erased_by]
-
-
-def _usual() -> list[DataStore]:
-    return [place for place in DATA_INVENTORY if place.words or place.name in (MARKS, "logs")]
 
 
 def erase(
@@ -68,7 +95,8 @@ def erase(
     for place in places:
         if place.name == CHATS or place.name in but:
             continue
-        things = chosen(place.things(config.paths), selection, limit=limit)
+        things = [one for one in place.things(config.paths) if selection.covers(one.name, one.used)]
+        things = sorted(things, key=lambda thing: thing.used)[:limit]  # least recently used first
         if not things:
             continue
         if not dry_run:

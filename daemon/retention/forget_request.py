@@ -11,8 +11,7 @@ import msgspec
 
 from ..settings.paths import Paths
 from .data_inventory import DATA_INVENTORY, StoredData
-from .erasure import ErasureResult
-from .erasure_selection import ErasureSelection
+from .erasure import ErasureResult, ErasureSelection
 
 MEMORY = "memory"
 """Data in memory, not in a folder: answers that can be resumed, and the caches of loaded models."""

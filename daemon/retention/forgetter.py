@@ -13,8 +13,7 @@ from ..lifecycle.model_manager import ModelManager
 from ..routing.router import Router
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
-from .erasure import MARKS, ErasureResult, erase, places_for
-from .erasure_selection import ErasureSelection
+from .erasure import MARKS, ErasureResult, ErasureSelection, erase, places_for
 from .forget_request import MEMORY, ForgetRequest, Forgotten, check, selection_of
 
 

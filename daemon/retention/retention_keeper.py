@@ -12,8 +12,7 @@ from ..settings.config import Config
 from ..stores.response_store import ResponseStore
 from .chat_eraser import ChatEraser
 from .data_inventory import DataStore, find_place
-from .erasure import ErasureResult, erase
-from .erasure_selection import ErasureSelection
+from .erasure import ErasureResult, ErasureSelection, erase
 
 log = logging.getLogger("ingle.daemon")
 

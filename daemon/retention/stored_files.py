@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .erasure_selection import ErasureSelection
-
 _NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
 
 
@@ -39,15 +37,6 @@ def things_in(paths: Iterable[Path]) -> Iterator[StoredItem]:
                 there.append(path)
         if there:
             yield StoredItem(name, tuple(there), used, size)
-
-
-def chosen(
-    things: Iterable[StoredItem], selection: ErasureSelection, *, limit: int | None = None
-) -> list[StoredItem]:
-    """Return the selected items, at most `limit`, least recently used first."""
-    found = [thing for thing in things if selection.covers(thing.name, thing.used)]
-    found.sort(key=lambda thing: thing.used)
-    return found if limit is None else found[:limit]
 
 
 def erase_files(things: Iterable[StoredItem], *, emptied: frozenset[Path] = frozenset()) -> None:

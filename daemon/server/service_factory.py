@@ -1,4 +1,4 @@
-"""Builds the services of a daemon from its configuration."""
+"""Builds the services of a daemon, its router included, from its configuration."""
 
 from __future__ import annotations
 
@@ -25,15 +25,23 @@ from ..load_planning.fit_forecast import FitForecaster
 from ..load_planning.load_planner import ModelLoadPlanner, Preparer
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter
-from ..routing.egress.egress_gateway import EgressGateway
+from ..routing.egress.egress_gateway import EgressGateway, NoEgress
 from ..routing.egress.provider_egress import ProviderEgress
-from ..routing.router_factory import loaded_judge, make_router
+from ..routing.inspection.privacy_judge import Generate
+from ..routing.policy.conversation_taint import TaintStore
+from ..routing.policy.policy_file import FILE_NAME
+from ..routing.policy.route_resolver import PolicySource, RouteResolver
+from ..routing.router import Router
 from ..services import Services
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
 
 _YES = ("1", "TRUE", "YES", "ON")
 """Values that the Hugging Face client reads as true in its environment variables."""
+
+
+_LEAST_PARAMETERS = 1_000_000_000
+"""Smaller models judge everything public (docs/privacy.md has the figures)."""
 
 
 def build_services(
@@ -55,7 +63,7 @@ def build_services(
         model_places(config, os.environ),
         offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
     )
-    router = make_router(config, egress)
+    router = _router(config, egress)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
     hub, memory = EventHub(), MemoryMeter()
@@ -68,7 +76,7 @@ def build_services(
 
         create_backend = WorkerProcess
     manager = _manager(config, resolve, prepare, create_backend, hub, memory)
-    router.find_judge = partial(loaded_judge, manager)
+    router.find_judge = partial(_loaded_judge, manager)
     return Services(
         config=config,
         store=store,
@@ -119,3 +127,26 @@ def _manager(
         hold_memory=memory.hold,
         rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
     )
+
+
+def _router(config: Config, egress: EgressGateway | None) -> Router:
+    """Return a router, by default with the configured providers, and none if ingle is offline."""
+    policy = PolicySource(config.paths.config / FILE_NAME)
+    return Router(
+        policy=policy,
+        names=RouteResolver(policy, config.default_model),
+        egress=egress or (NoEgress() if config.offline else ProviderEgress(config)),
+        taint=TaintStore(config.paths.state / "routing" / "taint.db"),
+    )
+
+
+def _loaded_judge(manager: ModelManager) -> Generate | None:
+    """Return the largest loaded chat model; None if none is large enough."""
+    best, most = None, _LEAST_PARAMETERS - 1
+    for model in manager.models():
+        run = manager.find(model)
+        if run is None or run.backend is None or run.info is None or not run.accepts:
+            continue
+        if run.info.has_chat_template and run.info.parameters > most:
+            best, most = run.backend, run.info.parameters
+    return None if best is None else best.generate

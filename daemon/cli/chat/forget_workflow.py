@@ -15,8 +15,7 @@ from ...client.sync_client import DaemonClient
 from ...errors import RequestError
 from ...retention.chat_eraser import COPIES, ChatEraser, ForgottenChat
 from ...retention.data_inventory import DATA_INVENTORY, measure
-from ...retention.erasure import CHATS, ErasureResult, erase, places_for
-from ...retention.erasure_selection import ErasureSelection
+from ...retention.erasure import CHATS, ErasureResult, ErasureSelection, erase, places_for
 from ...retention.forget_request import (
     BadSelection,
     ForgetRequest,

@@ -21,8 +21,8 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry"):
 class LedgerIntent(LedgerLine, frozen=True, kw_only=True, tag="intent"):
     """Written before the first byte leaves; without a settlement the outcome is unknown.
 
-    `conversation` is a pseudonym. `reserved_tokens` and `reserved_cost`, which is None for an unknown
-    price, are upper limits.
+    `conversation` is a pseudonym. `reserved_tokens` and `reserved_cost` are upper limits; the
+    cost is None if the price is unknown.
     """
 
     provider: str

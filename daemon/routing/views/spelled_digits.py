@@ -4,13 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from ..text_analysis.checksums import luhn
+from ..text_analysis.data_files import read_sections
 from ..text_analysis.text_index import Span, digit_runs, long_words, odd_letters, vocabulary
-from .number_words import number_words
 from .rejoined_values import rejoined
 from .text_edits import TextEdit, without_overlaps
+
+
+def number_words() -> dict[str, str]:
+    """Return the digits of each word: one for those below ten, two for the others."""
+    rows = {
+        name: [[part.split() for part in line.split(" | ")] for line in lines]
+        for name, lines in read_sections("numbers.txt").items()
+    }
+    words = {word: str(n) for n, (row,) in enumerate(rows["digits"]) for word in row}
+    numbers: dict[str, str] = {"vingts": "20", "dreissig": "30"}
+    for (row,) in rows["from ten"]:
+        numbers |= {word: str(n) for n, word in enumerate(row, 10)}
+    for (row,) in rows["tens"]:
+        numbers |= {word: f"{n}0" for n, word in enumerate(row, 2)}
+    for units, links, tens in rows["units first"]:
+        for (one, unit), (ten, word) in product(enumerate(units, 1), enumerate(tens, 2)):
+            numbers |= {unit + link + word: f"{ten}{one}" for link in links}
+    for units, tens in rows["tens first"]:
+        for (one, unit), (ten, word) in product(enumerate(units, 1), enumerate(tens, 2)):
+            # Italian drops a vowel before another.
+            short = word[:-1] if unit in ("uno", "otto") else word
+            numbers[short + unit] = f"{ten}{one}"
+            if unit == "tre":
+                numbers[short + "tré"] = f"{ten}{one}"
+    numbers |= {word: str(n) for n, word in enumerate(rows["from twenty-one"][0][0], 21)}
+    return numbers | words
+
 
 _DIGIT_WORDS = number_words()
 _IN_A_ROW = {"oh": "0", "o": "0", "hundred": "00", "thousand": "000"}

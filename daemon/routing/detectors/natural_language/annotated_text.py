@@ -12,8 +12,7 @@ from .gazetteer import Gazetteer
 from .language_detection import KNOWN, UNKNOWN, language_of
 from .text_genre import TextGenre, classify_genre
 from .topic_lexicon import Lexicon, LexiconMatch
-from .word_table import Known, WordTable, WordTableColumn, matching
-from .word_tokens import tokens_of
+from .word_table import Known, WordTable, WordTableColumn, matching, tokens_of
 
 _DIGITS = re.compile(r"\d+")
 _MOST_WORDS = 16_384  # cached words: some five megabytes

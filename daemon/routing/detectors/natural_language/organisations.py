@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
 from .gazetteer import Gazetteer, fold
-from .word_table import matching, members
-from .word_tokens import word_set
+from .word_table import matching, members, word_set
 
 _PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
 _NAME = rf"{_PIECE}(?: (?:(?:&|and|und|et|y|of|de|für|von) )?{_PIECE}){{0,4}}"

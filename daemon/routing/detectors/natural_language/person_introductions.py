@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .annotated_text import AnnotatedText
-from .word_tokens import word_set
+from .word_table import word_set
 
 _TITLES = word_set("titles")
 _POSSESSIVES = word_set("possessives")

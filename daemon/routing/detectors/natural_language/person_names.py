@@ -10,7 +10,7 @@ from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
 from .gazetteer import FIRST, LAST, PLACE, WORD, fold
 from .person_introductions import INTRODUCING, introduction
-from .word_tokens import word_set
+from .word_table import word_set
 
 _BIOGRAPHY = word_set("biographies")
 _WHO = re.compile(

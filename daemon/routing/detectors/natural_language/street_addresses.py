@@ -9,8 +9,7 @@ from ...text_analysis.data_files import word_lists
 from ..context_words import windows
 from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
-from .word_table import matching, members
-from .word_tokens import word_set
+from .word_table import matching, members, word_set
 
 # Every repetition is bounded, so that matching takes time linear in the length of the text.
 _ENGLISH = re.compile(

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from .word_table import WordTableColumn, members
-from .word_tokens import word_set
+from .word_table import WordTableColumn, members, word_set
 
 _HEAD = 100
 _EXERCISE = 1500

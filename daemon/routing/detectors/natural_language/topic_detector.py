@@ -14,8 +14,7 @@ from .annotated_text import AnnotatedText, TextAnnotator
 from .language_detection import UNKNOWN
 from .text_genre import TextGenre
 from .topic_lexicon import TOPICS, LexiconMatch
-from .word_table import members
-from .word_tokens import word_set
+from .word_table import members, word_set
 
 _SENTENCE = re.compile(r"[.!?\n]\s+")
 _REACH = 1  # a sentence and its neighbours form one situation

@@ -8,8 +8,8 @@ from grammar import plain
 
 from ingle.daemon.routing.detectors.finding import FindingKind
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
-from ingle.daemon.routing.detectors.natural_language.classifier_features import BITS
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import (
+    BITS,
     LinearWeights,
     PersonalClassifier,
     best_passage,
