@@ -44,9 +44,11 @@ class ErasureSelection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def is_all(self) -> bool:
-        """Whether everything is selected."""
-        return not self.ids and self.since is None and self.before is None
+    def extent(self) -> Extent:
+        """How it distinguishes items."""
+        if self.ids:
+            return "id"
+        return "all" if self.since is None and self.before is None else "time"
 
 
 class ErasureResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,13 +60,6 @@ class ErasureResult(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
-def extent_of(selection: ErasureSelection) -> Extent:
-    """Return how the selection distinguishes items."""
-    if selection.ids:
-        return "id"
-    return "all" if selection.is_all else "time"
-
-
 def places_for(selection: ErasureSelection, names: Iterable[str] = ()) -> list[DataStore]:
     """Return the stores to erase from: those named, else all that hold text, and the logs.
 
@@ -73,8 +68,7 @@ def places_for(selection: ErasureSelection, names: Iterable[str] = ()) -> list[D
     wanted = list(names)
     usual = [place for place in DATA_INVENTORY if place.words or place.name in (MARKS, "logs")]
     found = [find_place(name) for name in wanted] if wanted else usual
-    extent = extent_of(selection)
-    return [place for place in found if place is not None and extent in place.erased_by]
+    return [place for place in found if place is not None and selection.extent in place.erased_by]
 
 
 def erase(

@@ -41,8 +41,9 @@ def number_words() -> dict[str, str]:
 
 _DIGIT_WORDS = number_words()
 _IN_A_ROW = {"oh": "0", "o": "0", "hundred": "00", "thousand": "000"}
-_TIMES = dict.fromkeys(("double", "doppel", "doble", "doppio"), 2)
-_TIMES |= dict.fromkeys(("triple", "treble", "dreifach"), 3)
+_TIMES: dict[str, int] = {
+    "double": 2, "doppel": 2, "doble": 2, "doppio": 2, "triple": 3, "treble": 3, "dreifach": 3,
+}  # fmt: skip
 _SIGNS = {
     "dash": "-", "hyphen": "-", "minus": "-", "strich": "-", "bindestrich": "-", "tiret": "-",
     "guion": "-", "guión": "-", "trattino": "-", "space": " ", "leerzeichen": " ", "espace": " ",
