@@ -55,7 +55,7 @@ class Forgetter:
                 if "batches" in touched:
                     await self._end_batches(selection, left)
                 if from_memory or "kv" in touched:
-                    selection, unloaded = await self._let_go(selection, left)
+                    selection, unloaded = await self._unload_idle(selection, left)
                 await self._responses.flush()
             in_use = () if request.dry_run else (MARKS,)
             erased = await asyncio.to_thread(
@@ -85,7 +85,7 @@ class Forgetter:
         except TimeoutError:
             left.append("A batch is still running, so it is kept: cancel it, then erase it again.")
 
-    async def _let_go(
+    async def _unload_idle(
         self, selection: ErasureSelection, left: list[str]
     ) -> tuple[ErasureSelection, list[str]]:
         """Unload idle models; the KV that they write at their end has to be erased, too."""

@@ -35,19 +35,20 @@ class FirstEvents:
         on_first: Callable[[OutboundRequest], None],
     ) -> None:
         self.begun = False
-        self._departure = outbound
+        self._outbound = outbound
         self._sink = sink
         self._on_first = on_first
         self._held: list[Event] = []
 
     def take(self, events: list[Event]) -> None:
-        events = self._departure.restored(events)
+        """Deliver the events, or hold them back before the first piece."""
+        events = self._outbound.restored(events)
         if not self.begun:
             self._held += events
             if all(isinstance(event, Started) for event in self._held):
                 return
             self.begun = True
-            self._on_first(self._departure)
+            self._on_first(self._outbound)
             events, self._held = self._held, []
         if events:
             self._sink(events)
@@ -71,6 +72,7 @@ class HeldBeginning:
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, events: list[Event]) -> None:
+        """Deliver the events, or hold them back until the answer is judged."""
         if self._held is None:
             self._sink(self._plain(events))
             return

@@ -20,7 +20,9 @@ class RouteRecord:
         self.taken: RouteTaken | None = None
 
 
-current_route_record: ContextVar[RouteRecord | None] = ContextVar("current_note", default=None)
+current_route_record: ContextVar[RouteRecord | None] = ContextVar(
+    "current_route_record", default=None
+)
 """The record of the current request; tasks that it starts share it."""
 
 
@@ -31,16 +33,16 @@ class RouteHeader:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Modifies only the message that starts the response; a stream's body is untouched."""
-        note = RouteRecord()
+        """Add the header to the message that starts the response; the body is untouched."""
+        record = RouteRecord()
 
         async def send_with_header(message: Message) -> None:
-            if message["type"] == "http.response.start" and note.taken is not None:
-                headers = [*message["headers"], (HEADER, _line(note.taken).encode())]
+            if message["type"] == "http.response.start" and record.taken is not None:
+                headers = [*message["headers"], (HEADER, _line(record.taken).encode())]
                 message = {**message, "headers": headers}
             await send(message)
 
-        token = current_route_record.set(note)
+        token = current_route_record.set(record)
         try:
             await self._app(scope, receive, send_with_header)
         finally:
@@ -48,7 +50,7 @@ class RouteHeader:
 
 
 def _line(taken: RouteTaken) -> str:
-    """The value of the header, in ASCII."""
+    """Return the value of the header, in ASCII."""
     target = f"{taken.provider}/{taken.model}" if taken.provider else taken.model
     line = f"{taken.verdict}; model={target}; rule={taken.rule}"
     return "".join(c if "\x20" <= c <= "\x7e" else "?" for c in line)

@@ -59,31 +59,31 @@ _KEPT_ANSWER = 2**18
 async def open_route(
     router: Router,
     plan: RoutingPlan,
-    note: RouteRecord,
+    record: RouteRecord,
     *,
     open_local: OpenLocal,
     resample: Resample,
 ) -> AsyncGenerator[Lease]:
-    """Yield a lease for the requests of a plan; `note` always has the present route.
+    """Yield a lease for the requests of a plan; `record` always has the current route.
 
     Raises what `open_local` raises; errors of a provider are raised by the lease's backend.
     """
-    note.taken = local_route(plan, plan.rule, plan.reason, plan.target.local)
+    record.taken = local_route(plan, plan.rule, plan.reason, plan.target.local)
     if plan.verdict is Verdict.LOCAL:
         async with open_local(plan.target.local) as lease:
-            note.taken = local_route(plan, plan.rule, plan.reason, lease.model.name)
+            record.taken = local_route(plan, plan.rule, plan.reason, lease.model.name)
             if plan.escalates or plan.taints is not None:
-                backend = RoutedBackend(router, plan, note, lease, open_local, resample)
+                backend = RoutedBackend(router, plan, record, lease, open_local, resample)
                 lease = Lease(lease.model, backend, lease.info)
                 backend.lease = lease
             yield lease
         return
     provider = router.provider(plan)
     model = remote_model(plan.target.provider, plan.target.model, provider.context)
-    backend = RoutedBackend(router, plan, note, None, open_local, resample)
+    backend = RoutedBackend(router, plan, record, None, open_local, resample)
     lease = Lease(model, backend, _info(provider, plan.target.model))
     backend.lease = lease
-    note.taken = _remote_route(plan, ())
+    record.taken = _remote_route(plan, ())
     yield lease
 
 
@@ -141,7 +141,7 @@ class RoutedBackend:
         self,
         router: Router,
         plan: RoutingPlan,
-        note: RouteRecord,
+        record: RouteRecord,
         local: Lease | None,
         open_local: OpenLocal,
         resample: Resample,
@@ -149,7 +149,7 @@ class RoutedBackend:
         """`local` is the lease of the local model, if the answer begins there."""
         self._router = router
         self._plan = plan
-        self._note = note
+        self._record = record
         self._local = local
         self._open_local = open_local
         self._resample = resample
@@ -219,12 +219,12 @@ class RoutedBackend:
         plan = self._plan
         reason = f"{why} So it is answered here."
         if self._local is not None:
-            self._note.taken = local_route(plan, "fallback", reason, self._local.model.name)
+            self._record.taken = local_route(plan, "fallback", reason, self._local.model.name)
             self._answers_from(self._local)
             await self._local.backend.run(request, sink)
             return
         async with self._open_local(plan.target.local) as lease:
-            self._note.taken = local_route(plan, "fallback", reason, lease.model.name)
+            self._record.taken = local_route(plan, "fallback", reason, lease.model.name)
             self._answers_from(lease)
             await lease.backend.run(self._resample(request, lease.model.sampling), sink)
 
@@ -237,7 +237,7 @@ class RoutedBackend:
             why = "The request could not be redacted for sending."
             await self._fall_back(request, sink, why)
             return
-        first = FirstEvents(outbound, sink, self._record_departure)
+        first = FirstEvents(outbound, sink, self._record_remote_route)
         try:
             await self._router.send(outbound, first.take)
             first.end()
@@ -245,16 +245,18 @@ class RoutedBackend:
             if first.begun or plan.target.named:
                 raise
             if isinstance(error, BackendError | RequestError):
-                told = error.message
+                reason = error.message
             else:
                 log.exception("A request to a provider failed unexpectedly")
-                told = "something went wrong on the way."
-            await self._fall_back(request, sink, f"'{plan.target.provider}' did not answer: {told}")
+                reason = "an unexpected error occurred."
+            await self._fall_back(
+                request, sink, f"'{plan.target.provider}' did not answer: {reason}"
+            )
 
-    def _record_departure(self, outbound: OutboundRequest) -> None:
+    def _record_remote_route(self, outbound: OutboundRequest) -> None:
         """Record the route when the first event of a remote answer arrives."""
         target = self._plan.target
-        self._note.taken = _remote_route(self._plan, outbound.clearance.redacted)
+        self._record.taken = _remote_route(self._plan, outbound.clearance.redacted)
         provider = self._router.provider(self._plan)
         model = remote_model(target.provider, target.model, provider.context)
         assert self.lease is not None

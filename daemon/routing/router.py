@@ -69,7 +69,9 @@ class Router:
         try:
             return self.egress.providers()
         except Exception as error:
-            log.warning("The providers cannot be read: %s", _error_message(error))
+            log.warning(
+                "The providers cannot be read: %s", getattr(error, "message", type(error).__name__)
+            )
             return ()
 
     def ready(self) -> list[Provider]:
@@ -384,7 +386,3 @@ def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
         named = " that names the class 'never'" if kept else ""
         hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
     return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)
-
-
-def _error_message(error: Exception) -> str:
-    return str(getattr(error, "message", type(error).__name__))

@@ -45,7 +45,7 @@ def without_quotes(text: str) -> str:
 
 def trace(error: BaseException) -> str:
     """Return types and locations of an exception and its causes: "KeyError at a.py:1; from …"."""
-    told: list[str] = []
+    errors: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -53,11 +53,11 @@ def trace(error: BaseException) -> str:
         frames = traceback.extract_tb(current.__traceback__)
         places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         number = f" [errno {current.errno}]" if isinstance(current, OSError) else ""
-        told.append(f"{type(current).__qualname__}{number} at {' > '.join(places[-12:])}")
+        errors.append(f"{type(current).__qualname__}{number} at {' > '.join(places[-12:])}")
         current = current.__cause__ or (
             None if current.__suppress_context__ else current.__context__
         )
-    return "; from ".join(told)
+    return "; from ".join(errors)
 
 
 class TextFormatter(logging.Formatter):
@@ -135,7 +135,7 @@ def configure_logging(level: str, form: LogFormat = "text", path: Path | None = 
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
-    """Return what Python would print with the message."""
+    """Log a thread's exception; Python's own hook would print its message, too."""
     if failure.exc_value is not None:
         name = failure.thread.name if failure.thread is not None else "?"
         logging.getLogger("ingle").error("Thread %s failed", name, exc_info=failure.exc_value)

@@ -58,7 +58,7 @@ class GaugePublisher:
             return await asyncio.to_thread(self._devices)
         except Exception:  # whatever a driver raises, the other gauges are published
             log.exception("Devices are not read any more")
-            self._devices = _none
+            self._devices = list
             return []
 
     def close(self) -> None:
@@ -89,7 +89,3 @@ class GaugePublisher:
             if moving or moved or rested >= RESTING_SECONDS:
                 rested, moved = 0.0, moving
                 self._hub.publish("gauges", await self.snapshot(), replaces="gauges")
-
-
-def _none() -> list[DeviceGauges]:
-    return []

@@ -46,7 +46,7 @@ BATCHED = RequestOrigin(client="batches", priority=Priority.BATCH)
 
 
 def route_table(services: Services) -> list[RouteSpec]:
-    """Every route of the daemon, in the order in which the router tries them."""
+    """Return every route of the daemon, in the order in which the router tries them."""
     openai, embeddings = CompletionsApi(services), EmbeddingsApi(services)
     responses = ResponsesApi(services)
     services.batches.serve(

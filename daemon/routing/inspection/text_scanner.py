@@ -217,7 +217,7 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
     The user's own words always stay.
     """
     kept: list[SensitiveFinding] = []
-    for new in sorted(found, key=_strictness):
+    for new in sorted(found, key=lambda f: (_STRICTEST_FIRST[f.kind], f.start - f.end, f.start)):
         hidden = any(
             other.start <= new.start
             and new.end <= other.end
@@ -227,10 +227,6 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
         if not hidden:
             kept.append(new)
     return sorted(kept, key=_place)
-
-
-def _strictness(finding: SensitiveFinding) -> tuple[int, int, int]:
-    return _STRICTEST_FIRST[finding.kind], finding.start - finding.end, finding.start
 
 
 def _is_known(piece: SensitiveFinding, known: Iterable[SensitiveFinding]) -> bool:

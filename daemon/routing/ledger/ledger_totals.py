@@ -12,7 +12,7 @@ from .ledger_entries import LedgerEntry
 
 
 def ledger_totals(month: str, entries: Iterable[LedgerEntry]) -> LedgerTotals:
-    """The sums of these ledger entries."""
+    """Return the sums of these ledger entries."""
     whole = ProviderTotal(name="")
     each: dict[str, ProviderTotal] = {}
     currencies: set[str] = set()

@@ -91,7 +91,7 @@ class ConsentStore:
 def consent_binding(digest: bytes, decision: PolicyDecision, target: str, override: bool) -> bytes:
     """Return what a consent is bound to: the text, the decision, and the target."""
     kinds = sorted({finding.kind for finding in decision.findings})
-    told = "\0".join(
+    facts = "\0".join(
         [decision.verdict, decision.rule, decision.sensitivity, target, str(override), *kinds]
     )
-    return hashlib.sha256(digest + told.encode()).digest()
+    return hashlib.sha256(digest + facts.encode()).digest()

@@ -24,11 +24,11 @@ class InspectedDecision:
     decision: PolicyDecision
 
     def classified(self) -> list[Classified]:
-        """The findings that count, with their classes."""
+        """Return the findings that count, with their classes."""
         return self.policy.classify(self.decision.findings, self.target.route)
 
     def replaceable(self) -> tuple[SensitiveFinding, ...]:
-        """The findings that a placeholder can replace, and must or may."""
+        """Return the findings that a placeholder can replace, and must or may."""
         return tuple(
             c.finding
             for c in self.classified()

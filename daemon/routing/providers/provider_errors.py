@@ -1,8 +1,6 @@
 """Errors that keep a provider from being used, before anything is sent.
 
-ProviderTrouble a setting, a file or a key is invalid ├── UnknownProvider no provider has that name
-├── NoKey it needs a key, and has none ├── BudgetExceeded the month's money or tokens are spent └──
-LedgerUnwritable egress could not be recorded, so nothing leaves
+`ProviderError` is the base: a setting, a file or a key is invalid.
 """
 
 from __future__ import annotations

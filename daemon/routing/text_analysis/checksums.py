@@ -19,9 +19,10 @@ def weighted(digits: str, weights: Sequence[int]) -> int:
     return sum(map(operator.mul, map(int, digits), weights))
 
 
-def mod97(text: str) -> int:
-    """Return the remainder by 97 of digits and letters, with A as 10 and Z as 35 (ISO 7064)."""
-    return int("".join(str(int(letter, 36)) for letter in text)) % 97
+def has_iban_check_digits(plain: str) -> bool:
+    """Whether letters and digits are an IBAN by their check digits, by ISO 7064's system 97."""
+    # Letters count as two digits, A as 10 and Z as 35.
+    return int("".join(str(int(letter, 36)) for letter in plain[4:] + plain[:4])) % 97 == 1
 
 
 def mod11_10(digits: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..text_analysis.checksums import luhn, mod97
+from ..text_analysis.checksums import has_iban_check_digits, luhn
 from ..text_analysis.top_level_domains import TOP_LEVEL_DOMAINS
 from .text_edits import TextEdit
 from .text_fragments import TextFragment, is_code, rows_of_pieces
@@ -108,7 +108,7 @@ def _is_account(said: str) -> bool:
     plain = "".join(filter(str.isalnum, said)).upper()
     if not 15 <= len(plain) <= 34 or not plain.isascii() or not plain[2:4].isdigit():
         return False
-    return plain[:2].isalpha() and mod97(plain[4:] + plain[:4]) == 1
+    return plain[:2].isalpha() and has_iban_check_digits(plain)
 
 
 def _is_address(said: str, window: Sequence[TextFragment]) -> bool:

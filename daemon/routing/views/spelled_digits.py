@@ -144,7 +144,10 @@ def _said(text: str, row: Sequence[re.Match[str]]) -> str:
     """Return the digits of a row of words, with `forty four` as one number unless others have
     hyphens.
     """
-    hyphens = any(text[a.end() : b.start()] == "-" and _is_ten(a[0]) for a, b in pairwise(row))
+    hyphens = any(
+        text[a.end() : b.start()] == "-" and _DIGIT_WORDS.get(a[0].lower()) in _ROUND
+        for a, b in pairwise(row)
+    )
     said, times, number, linked = "", 1, "", False
     for place, match in enumerate(row):
         word, before = match[0].lower(), row[place - 1] if place else match
@@ -163,10 +166,6 @@ def _said(text: str, row: Sequence[re.Match[str]]) -> str:
             number = digits if word in _DIGIT_WORDS and times == 1 else ""
         times, linked = 1, False
     return said
-
-
-def _is_ten(word: str) -> bool:
-    return _DIGIT_WORDS.get(word.lower()) in _ROUND
 
 
 def _sum(number: str, before: str, digits: str, word: str, gap: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...text_analysis.checksums import mod97
+from ...text_analysis.checksums import has_iban_check_digits
 from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import digit_runs, long_words
 from ..context_words import ContextWords, Phrases
@@ -137,17 +137,12 @@ def _iban_end(run: str) -> int:
         if not letter.isalnum() or run[place + 1 : place + 2].isalnum():
             continue
         if _SHORTEST_IBAN <= seen <= _LONGEST_IBAN:
-            whole = seen == length
-            if (whole or run[: place + 1].isupper()) and _is_iban(run[: place + 1]):
+            whole, part = seen == length, run[: place + 1]
+            if (whole or part.isupper()) and has_iban_check_digits(_plain(part)):
                 if whole:
                     return place + 1
                 longest = place + 1
     return longest
-
-
-def _is_iban(run: str) -> bool:
-    plain = _plain(run)
-    return mod97(plain[4:] + plain[:4]) == 1
 
 
 def _plain(text: str) -> str:

@@ -118,7 +118,8 @@ _ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")
 def _is_number(value: str, kind: FindingKind) -> bool:
     digits = sum(map(str.isdigit, value))
     plain = sum(map(str.isalnum, value))
-    if plain > 34 or (_DATE.match(value) and not _is_sort_code(value, kind)):
+    sort_code = kind is FindingKind.BANK_ACCOUNT and _SORT_CODE.fullmatch(value)
+    if plain > 34 or (_DATE.match(value) and not sort_code):
         return False
     # Some countries' numbers are mostly letters.
     if kind is FindingKind.NATIONAL_ID and 6 <= plain <= 12 and value.isalnum() and value.isupper():
@@ -126,7 +127,3 @@ def _is_number(value: str, kind: FindingKind) -> bool:
     return digits >= _LEAST_DIGITS.get(kind, _ENOUGH) and (
         plain >= 6 or kind is not FindingKind.PASSPORT
     )
-
-
-def _is_sort_code(value: str, kind: FindingKind) -> bool:
-    return kind is FindingKind.BANK_ACCOUNT and _SORT_CODE.fullmatch(value) is not None

@@ -13,27 +13,7 @@ _SPACED = (
     r"(?:(?: [\w()&+-][\w.()&+-]{0,30}){1,4}(?:[/\\][^\s\"'`<>|;,:)*?]{1,300}+|(?<=\.\w\w\w)"
     r"(?![\w.])|(?<=\.\w\w\w\w)(?![\w.])|(?<=\.\w\w)(?![\w.]))){0,4}"
 )
-_REST = rf"(?:[/\\][^\s\"'`<>|;,:)*?]{{0,300}}+{_SPACED})?"
-_HOMES = (
-    ("/home/", re.compile(r"(?:/(?:export|usr|var|data|nfs|srv|mnt|net|vol\d?|afs|u))?/home\d?/"
-                          r"(?![$<{*])[\w.-]{1,40}" + _REST)),
-    ("/Benutzer/", re.compile(r"/Benutzer/(?![$<{*])[\w.-]{1,40}" + _REST)),
-    ("/Volumes/", re.compile(r"/Volumes/(?![$<{*]|Macintosh HD\b)[\w.-]{1,40}/[^\s\"'`<>"
-                             r"|;,:)*?]{1,300}+")),
-    ("/Users/", re.compile(r"/Users/(?![$<{*]|Shared\b)[\w.-]{1,40}" + _REST)),
-    ("sers", re.compile(r"[A-Za-z]:[\\/]{1,2}[Uu]sers[\\/]{1,2}(?!Public\b|%|<)[\w. -]{1,40}?"
-                        r"(?=[\\/\s\"'`]|$)"
-                        r"(?:[\\/]{1,2}[^\s\"'`<>|;,:)*?]{0,300}+" + _SPACED + r")?")),
-    # A user's folder on a server.
-    ("\\\\", re.compile(r"\\{2,4}[\w.-]{2,60}\\{1,2}(?:[Hh]omes?|[Uu]sers?|[Pp]rofiles?|[Pp]rivate|"
-                         r"[Pp]ersonal|[Bb]enutzer|[Uu]tilisateurs|[Uu]suarios)\$?\\{1,2}[\w.-]{1,40}"
-                         r"(?:\\{1,2}[^\s\"'`<>|;,:)*?]{0,300}+" + _SPACED + r")?")),
-    ("/mnt/", re.compile(r"/mnt/[a-z]/Users/(?!Public\b|[$<{*])[\w.-]{1,40}" + _REST)),  # WSL
-    ("/root/", re.compile(r"/root/[^\s\"'`<>|;,:)*?]{1,300}+")),
-    ("~/", re.compile(r"~/(?:Documents|Dokumente|Desktop|Downloads|Schreibtisch|Pictures|Bilder|"
-                      r"Videos|Dropbox|OneDrive|Nextcloud|[Pp]rivate)/[^\s\"'`<>|;,:)*?]{1,300}+")),
-    ("/media/", re.compile(r"/media/[\w.-]{1,40}/[^\s\"'`<>|;,:)*?]{1,300}+")),
-)  # fmt: skip
+_HOMES = KeywordPatterns("home_paths.txt", _SPACED)
 _SECRET_NAMES = KeywordPatterns("secret_files.txt")
 _SECRET_ENDINGS = re.compile(
     r"\.(?:(?P<key>key(?![\w(.]))|(?:pem|p12|pfx|jks|kdbx?|ppk|p8|keystore|tfvars|ovpn|asc\.key)\b)"
@@ -46,15 +26,11 @@ _LONGEST_FRONT = 200
 
 def find_file_paths(text: str) -> Iterator[SensitiveFinding]:
     """Yield paths below a user's home folder, and files that hold secrets."""
-    for piece, pattern in _HOMES:
-        if piece in text:
-            for match in pattern.finditer(text):
-                before = text[max(0, match.start() - 1) : match.start()]
-                if not before.isalnum():
-                    end = match.start() + len(match[0].rstrip(".!]}"))
-                    yield SensitiveFinding(
-                        FindingKind.FILE_PATH, match.start(), end, text[match.start() : end]
-                    )
+    for match in _HOMES.finditer(text):
+        start = match.start()
+        if not text[max(0, start - 1) : start].isalnum():
+            path = match[0].rstrip(".!]}")
+            yield SensitiveFinding(FindingKind.FILE_PATH, start, start + len(path), path)
     for match in _SECRET_NAMES.finditer(text):
         if not text[max(0, match.start() - 1) : match.start()].isalnum():
             yield _in_folder(text, match.start(), match.end())

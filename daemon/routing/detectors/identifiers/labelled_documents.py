@@ -72,7 +72,9 @@ def _beside_words(text: str) -> Iterator[SensitiveFinding]:
     for kind in _LETTERED_KINDS:
         for end in DOCUMENT_WORDS[kind].ends(text):
             match = _LETTERED.match(text, end)
-            if match is not None and _is_lettered(match["value"]):
+            if match is not None and not (
+                match["value"].isdigit() or is_a_standard(match["value"])
+            ):
                 yield _finding(kind, match)
             answer = _ANSWER.match(text, end)
             if answer is not None:
@@ -99,10 +101,6 @@ def _finding(
     start, end = match.span(group)
     plain = "".join(filter(str.isalnum, match[group])).upper()
     return SensitiveFinding(kind, start, end, plain)
-
-
-def _is_lettered(value: str) -> bool:
-    return not value.isdigit() and not is_a_standard(value)
 
 
 def _is_amount(value: str) -> bool:

@@ -56,7 +56,10 @@ def _in_row(text: str, row: list[Span]) -> Iterator[SensitiveFinding]:
     shape = plain.translate(_SHAPE)
     places = [0, *accumulate(end - start for start, end in row)]
     # Search for words once per row, since a table has many numbers and no words.
-    said = functools.cache(lambda: _is_said(text, row[0][0], row[-1][1]))
+    left, right = row[0][0], row[-1][1]
+    said = functools.cache(
+        lambda: _WORDS.around(text, left, right) or _CLEAR_WORDS.before(text, left)
+    )
     first = 0
     while first < len(row):
         begin, taken = places[first], 1
@@ -101,10 +104,6 @@ def _as_id(
         if own or _WORDS.near(text, start, end) or _CLEAR_WORDS.before(text, start):
             return SensitiveFinding(rule.kind, start, end, plain)
     return None
-
-
-def _is_said(text: str, start: int, end: int) -> bool:
-    return _WORDS.around(text, start, end) or _CLEAR_WORDS.before(text, start)
 
 
 def _left(text: str, start: int, least: int) -> int:

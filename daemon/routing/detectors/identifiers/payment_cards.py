@@ -47,19 +47,14 @@ def find_payment_cards(text: str) -> Iterator[SensitiveFinding]:
             for card in _in_run(text, run.start(), run[0]):
                 last.append(card.end)
                 yield card
-    if last:
-        yield from _soft_codes(text, last)
+    for end in _SOFT_CODE_WORDS.ends(text) if last else ():
+        match = _CODE.match(text, end)
+        if match and any(0 < end - card <= _NEAR_A_CARD for card in last):
+            yield SensitiveFinding(FindingKind.CARD, *match.span(1), match[1])
     for end in _CODE_WORDS.ends(text):
         match = _CODE.match(text, end)
         if match is not None:
-            yield SensitiveFinding(FindingKind.CARD, match.start(1), match.end(1), match[1])
-
-
-def _soft_codes(text: str, cards: list[int]) -> Iterator[SensitiveFinding]:
-    for end in _SOFT_CODE_WORDS.ends(text):
-        match = _CODE.match(text, end)
-        if match and any(0 < end - card <= _NEAR_A_CARD for card in cards):
-            yield SensitiveFinding(FindingKind.CARD, match.start(1), match.end(1), match[1])
+            yield SensitiveFinding(FindingKind.CARD, *match.span(1), match[1])
 
 
 def _in_run(text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
@@ -76,10 +71,9 @@ def _in_run(text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
             first += 1
             continue
         start, end = groups[first].start(), groups[last].end()
-        yield SensitiveFinding(
-            FindingKind.CARD, at + start, at + end, _digits(groups[first : last + 1])
-        )
-        left -= sum(len(group[0]) for group in groups[first : last + 1])
+        digits = "".join(group[0] for group in groups[first : last + 1])
+        yield SensitiveFinding(FindingKind.CARD, at + start, at + end, digits)
+        left -= len(digits)
         first = last + 1
 
 
@@ -121,10 +115,6 @@ def _card_from(
         if _CARD_WORDS.near(text, at + groups[first].start(), at + groups[last].end()):
             longest = last
     return longest
-
-
-def _digits(groups: list[re.Match[str]]) -> str:
-    return "".join(group[0] for group in groups)
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

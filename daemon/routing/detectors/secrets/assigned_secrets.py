@@ -151,7 +151,8 @@ def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
 def _assigned(text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFinding]:
     match = _ASSIGNED.match(text, end)
     if match is None:
-        flag = _FLAG.match(text, end) if _is_flag(text, end) else None
+        word = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
+        flag = _FLAG.match(text, end) if text.startswith("--", word) else None
         if flag is not None and not _CODE.match(flag[1]):
             yield SensitiveFinding(kind, *flag.span(1), flag[1])
         return
@@ -285,9 +286,3 @@ def _trimmed(value: str) -> str:
     """Return the value without the sentence's final punctuation."""
     trimmed = value.rstrip(".,:)]*_?")
     return value if len(trimmed) < 3 else trimmed
-
-
-def _is_flag(text: str, end: int) -> bool:
-    """Whether a flag ends here, as in `--password hunter2`."""
-    start = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
-    return text.startswith("--", start)
