@@ -100,7 +100,10 @@ def advise(
     ranked = sorted(options, key=lambda option: (-option.worth, option.host_bytes, option.model))
     fitting = [option for option in ranked if option.fits]
     usable = [option for option in fitting if _fast_enough(option, request)]
-    best = next(iter(usable or sorted(fitting, key=_slowness)), None)
+    best = next(
+        iter(usable or sorted(fitting, key=_slowness)),
+        None,
+    )
     if best is None:
         return Advice(
             best=None, alternatives=_each_model(sorted(options, key=_memory), [])[:_ALTERNATIVES]

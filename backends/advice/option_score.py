@@ -50,22 +50,15 @@ def quality_of(
     parameters = max(1, costs.parameters)
     bits = _NF4_BITS if quantize == "nf4" else costs.stored * 8 / parameters
     loss = _LOSS_AT_FOUR_BITS * 2 ** ((_FOUR_BITS - min(bits, 16)) / _BITS_A_DOUBLING)
-    quality = log2(_dense_size(costs) / 1e9) - min(loss, 8.0) - _KV_LOSS.get(kv_type, 0.0)
+    # The weights of a dense model of equal quality: for a mixture of experts that is the geometric
+    # mean of total and active weights, a rule of thumb.
+    dense = float(parameters)
+    if costs.shape is not None and costs.shape.expert_count:
+        dense *= sqrt(bytes_per_token(costs) / max(1, costs.stored))
+    quality = log2(dense / 1e9) - min(loss, 8.0) - _KV_LOSS.get(kv_type, 0.0)
     if candidate.codes:
         quality += _CODER if request.task == "code" else -_CODER_AT_CHAT
     return quality
-
-
-def _dense_size(costs: ModelCosts) -> float:
-    """Return the number of weights of a dense model of equal quality.
-
-    For a mixture of experts that is the geometric mean of total and active weights, a rule of
-    thumb.
-    """
-    parameters = max(1, costs.parameters)
-    if costs.shape is None or not costs.shape.expert_count:
-        return parameters
-    return parameters * sqrt(bytes_per_token(costs) / max(1, costs.stored))
 
 
 def score_option(

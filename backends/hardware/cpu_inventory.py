@@ -27,17 +27,21 @@ def read_inventory() -> CpuInventory:
         return linux_inventory(Path("/"), os.sched_getaffinity(0), platform.machine())
     if sys.platform == "darwin":
         return apple_inventory(sysctl_number)
-    return counted_inventory(psutil.cpu_count(logical=False), _usable_cpus())
+    usable = os.cpu_count() or 1
+    if sys.platform == "win32":
+        usable = len(psutil.Process().cpu_affinity())
+    return counted_inventory(psutil.cpu_count(logical=False), usable)
 
 
 def linux_inventory(root: Path, allowed: Collection[int], machine: str) -> CpuInventory:
     """Read sysfs and the control groups below `root`, for the CPUs of an affinity mask."""
     fast = _fast_cpus(root / "sys/devices", allowed, machine)
-    cpus = tuple(
-        LogicalCpu(cpu, core=min(_siblings(root, cpu), default=cpu), fast=cpu in fast)
-        for cpu in sorted(allowed)
-    )
-    return CpuInventory(cpus, quota=cpu_quota(root), can_pin=True)
+    cpus: list[LogicalCpu] = []
+    for cpu in sorted(allowed):
+        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        siblings = _cpu_list(read_text(topology / "thread_siblings_list"))
+        cpus.append(LogicalCpu(cpu, core=min(siblings, default=cpu), fast=cpu in fast))
+    return CpuInventory(tuple(cpus), quota=cpu_quota(root), can_pin=True)
 
 
 def apple_inventory(sysctl: Callable[[str], int | None]) -> CpuInventory:
@@ -109,11 +113,6 @@ def _rates(devices: Path, allowed: Collection[int], name: str) -> dict[int, int]
     return rates or None
 
 
-def _siblings(root: Path, cpu: int) -> list[int]:
-    topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    return _cpu_list(read_text(topology / "thread_siblings_list"))
-
-
 def _cpu_list(text: str) -> list[int]:
     """Parse a CPU list such as "0-3,8"."""
     numbers: list[int] = []
@@ -122,9 +121,3 @@ def _cpu_list(text: str) -> list[int]:
         if first.isdecimal():
             numbers += range(int(first), int(last if last.isdecimal() else first) + 1)
     return numbers
-
-
-def _usable_cpus() -> int:
-    if sys.platform == "win32":
-        return len(psutil.Process().cpu_affinity())
-    return os.cpu_count() or 1

@@ -60,7 +60,8 @@ class NvmlReader:
     def __init__(self, library: Any) -> None:
         """`library` is the module `pynvml`, initialised."""
         self._library = library
-        handles = map(self._handle, range(self._ask("nvmlDeviceGetCount") or 0))
+        count = self._ask("nvmlDeviceGetCount") or 0
+        handles = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         self._handles = [handle for handle in handles if handle is not None]
         self.count = len(self._handles)
 
@@ -79,9 +80,6 @@ class NvmlReader:
             self._gpu(handle, driver, cuda, name_of or _process_name) for handle in self._handles
         ]
 
-    def _handle(self, index: int) -> Any:
-        return self._ask("nvmlDeviceGetHandleByIndex", index)
-
     def _reading(self, handle: Any) -> GpuReading:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         used = self._ask("nvmlDeviceGetUtilizationRates", handle)
@@ -96,6 +94,9 @@ class NvmlReader:
 
     def _gpu(self, handle: Any, driver: str, cuda: str, name_of: Callable[[int], str]) -> Gpu:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        # The highest clock of the memory.
+        clock = self._ask("nvmlDeviceGetMaxClockInfo", handle, self._library.NVML_CLOCK_MEM)
+        bits = self._ask("nvmlDeviceGetMemoryBusWidth", handle)
         capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
         return Gpu(
             name=self._name(handle),
@@ -107,7 +108,7 @@ class NvmlReader:
             memory_free=memory and memory.free,
             compute_capability=capability and (capability[0], capability[1]),
             cores=self._ask("nvmlDeviceGetNumGpuCores", handle) or 0,
-            bandwidth=self._bandwidth(handle),
+            bandwidth=_TRANSFERS_A_CLOCK * clock * 1e6 * bits / 8 if clock and bits else None,
             power_limit=self._thousandths("nvmlDeviceGetEnforcedPowerLimit", handle),
             watts=self._thousandths("nvmlDeviceGetPowerUsage", handle),
             processes=self._processes(handle, name_of),
@@ -115,12 +116,6 @@ class NvmlReader:
 
     def _name(self, handle: Any) -> str:
         return self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"
-
-    def _bandwidth(self, handle: Any) -> float | None:
-        """Return bytes a second at the highest clock of the memory."""
-        clock = self._ask("nvmlDeviceGetMaxClockInfo", handle, self._library.NVML_CLOCK_MEM)
-        bits = self._ask("nvmlDeviceGetMemoryBusWidth", handle)
-        return _TRANSFERS_A_CLOCK * clock * 1e6 * bits / 8 if clock and bits else None
 
     def _cuda(self) -> str:
         """Return the newest CUDA that the driver runs, such as "12.4"."""

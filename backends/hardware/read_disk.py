@@ -33,7 +33,9 @@ def read_disk(folder: Path) -> Disk:
         source, filesystem = mount_of(existing, Path("/proc/self/mountinfo"))
         kind = disk_kind(source, filesystem, Path("/sys"))
     else:
-        filesystem = _listed_filesystem(existing)
+        parts = sorted(psutil.disk_partitions(all=True), key=lambda part: -len(part.mountpoint))
+        inside = (part for part in parts if existing.is_relative_to(part.mountpoint))
+        filesystem = next((part.fstype for part in inside), "")
         kind = "network" if _is_remote(existing, filesystem) else "unknown"
     return Disk(
         folder=str(folder), total=usage.total, free=usage.free, filesystem=filesystem, kind=kind
@@ -71,12 +73,6 @@ def disk_kind(source: str, filesystem: str, sys_folder: Path) -> DiskKind:
         if rotational := read_text(folder / "queue/rotational"):
             return "hdd" if rotational == "1" else "ssd"
     return "unknown"
-
-
-def _listed_filesystem(folder: Path) -> str:
-    points = sorted(psutil.disk_partitions(all=True), key=lambda part: -len(part.mountpoint))
-    inside = (part for part in points if folder.is_relative_to(part.mountpoint))
-    return next((part.fstype for part in inside), "")
 
 
 def _is_remote(folder: Path, filesystem: str) -> bool:

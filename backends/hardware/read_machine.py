@@ -6,15 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from .apple_gpu import read_apple_gpu
 from .machine import Cpu, Disk, Gpu, Machine
 from .nvml import open_nvml
+from .other_gpus import read_apple_gpu, read_sysfs_gpus
 from .probe import Probe, probe_machine
 from .read_cpu import read_cpu
 from .read_disk import read_disk
 from .read_memory import read_memory
 from .read_software import read_software
-from .sysfs_gpus import read_sysfs_gpus
 
 
 def read_machine(models: Path, keep: Path | None = None, *, anew: bool = False) -> Machine:

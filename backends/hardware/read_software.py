@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,13 @@ _BUILD_TOOLS = ("cmake", "nvcc", "glslc")
 
 def read_software(llama_cpp: LlamaBuild | None = None) -> Software:
     """Read the system; `llama_cpp` comes from a `Probe`."""
-    root = Path("/")
+    root, torch, checkout = Path("/"), find_spec("torch"), ""
+    with suppress(PackageNotFoundError):
+        checkout = parse_checkout(distribution("ingle").read_text("direct_url.json") or "")
+    build = None
+    if torch is not None and torch.origin is not None:
+        # Its version file; importing it would take seconds.
+        build = parse_torch_version(read_text(Path(torch.origin).parent / "version.py"))
     return Software(
         system=platform.system(),
         release=_release(root),
@@ -34,9 +41,9 @@ def read_software(llama_cpp: LlamaBuild | None = None) -> Software:
         container=container_of(root, os.environ),
         executable=sys.executable,
         installer=installer_of(Path(sys.prefix)),
-        checkout=_checkout(),
+        checkout=checkout,
         tools=[name for name in _BUILD_TOOLS if shutil.which(name)],
-        torch=_torch(),
+        torch=build,
         llama_cpp=llama_cpp,
     )
 
@@ -93,21 +100,6 @@ def _release(root: Path) -> str:
         return f"Windows {platform.release()} {platform.version()}"
     name = parse_os_release(read_text(root / "etc/os-release"))
     return f"{name}, {platform.release()}" if name else platform.release()
-
-
-def _torch() -> TorchBuild | None:
-    """Read the installed package's version file; importing it would take seconds."""
-    found = find_spec("torch")
-    if found is None or found.origin is None:
-        return None
-    return parse_torch_version(read_text(Path(found.origin).parent / "version.py"))
-
-
-def _checkout() -> str:
-    try:
-        return parse_checkout(distribution("ingle").read_text("direct_url.json") or "")
-    except PackageNotFoundError:
-        return ""
 
 
 def installed_version(package: str) -> str:

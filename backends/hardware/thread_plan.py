@@ -51,14 +51,10 @@ def plan_threads(inventory: CpuInventory, wanted: int = 0) -> ThreadPlan:
     """
     fast = [cpu for cpu in inventory.cpus if cpu.fast] or list(inventory.cpus)
     cores = len({cpu.core for cpu in fast})
-    threads = wanted or max(1, min(cores, _whole_cpus(inventory.quota)))
+    quota = inventory.quota
+    # Rounded up: a surplus thread is sometimes throttled, a missing one wastes time.
+    limit = cores if quota is None else min(cores, math.ceil(quota))
+    threads = wanted or max(1, limit)
     hybrid = len(fast) < len(inventory.cpus) and threads <= cores
     cpus = frozenset(cpu.number for cpu in fast) if hybrid and inventory.can_pin else None
     return ThreadPlan(threads, cpus, hybrid)
-
-
-def _whole_cpus(quota: float | None) -> int:
-    """Return the quota rounded up: a surplus thread is sometimes throttled, a missing one wastes
-    time.
-    """
-    return 2**31 if quota is None else math.ceil(quota)

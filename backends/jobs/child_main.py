@@ -8,7 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -52,7 +52,9 @@ def _run(
     policy: Callable[[S], AccessPolicy],
 ) -> int:
     die_with_parent(int(sys.argv[1]))
-    sink = _claim_stdout()
+    # Reserve fd 1 for messages: anything else that a library prints goes to stderr.
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=spec_type)
     confine(policy(spec).with_folder(Path.cwd()))
     threading.Thread(target=_exit_at_stdin_end, name="reader", daemon=True).start()
@@ -69,13 +71,6 @@ def _run(
     except BrokenPipeError:
         return 0  # the parent has gone
     return 0
-
-
-def _claim_stdout() -> BinaryIO:
-    """Reserve fd 1 for messages: anything else that a library prints goes to stderr."""
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return sink
 
 
 def _exit_at_stdin_end() -> None:

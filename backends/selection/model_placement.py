@@ -209,34 +209,17 @@ class _Selector:
         found = estimate(context)
         if not wanted.must and not self._fits(found.needs):
             return None
-        return Placement(
-            engine=self._engine.name,
-            device="gpu",
-            gpu_layers=-1,
-            context=context,
-            batch=wanted.gpu_batch,
-            estimate=found,
-            needs=found.needs,
-            layers=self._costs.layers,
-            reason=self._words.on_gpu(found.gpu.total, gpu, context),
-        )
+        reason = self._words.on_gpu(found.gpu.total, gpu, context)
+        placed = self._placed(found, -1, context, reason)
+        return replace(placed, batch=wanted.gpu_batch)
 
     def _on_cpu(self, limit: int | None = None) -> Placement:
         context = limit or self._context(self._room.host, self._estimate)
         found = self._estimate(context)
-        return Placement(
-            engine=self._engine.name,
-            device="cpu",
-            gpu_layers=0,
-            context=context,
-            batch=self._wanted.batch,
-            estimate=found,
-            needs=found.needs,
-            layers=self._costs.layers,
-            reason=self._words.on_cpu(
-                self._engine.title, self._why_no_gpu(), found.host.total, self._room.host, context
-            ),
+        reason = self._words.on_cpu(
+            self._engine.title, self._why_no_gpu(), found.host.total, self._room.host, context
         )
+        return self._placed(found, 0, context, reason)
 
     def _on_split_gpu(self) -> Placement | None:
         """As much on the GPU as fits there: all, all but experts, some layers; or None."""
@@ -290,17 +273,22 @@ class _Selector:
             reason = words.on_gpu(found.gpu.total, gpu, context, self._why_not_preferred)
         else:
             reason = words.on_both(split, found, gpu, context, self._why_not_preferred)
+        placed = self._placed(found, -1 if whole else split.gpu_layers, context, reason)
+        return replace(placed, needs=needs, cpu_experts=split.cpu_experts)
+
+    def _placed(
+        self, found: SplitEstimate, gpu_layers: int, context: int, reason: str
+    ) -> Placement:
         return Placement(
             engine=self._engine.name,
-            device="gpu",
-            gpu_layers=-1 if whole else split.gpu_layers,
+            device="gpu" if gpu_layers else "cpu",
+            gpu_layers=gpu_layers,
             context=context,
             batch=self._wanted.batch,
             estimate=found,
-            needs=needs,
+            needs=found.needs,
             layers=self._costs.layers,
             reason=reason,
-            cpu_experts=split.cpu_experts,
         )
 
     def _left_to_llama(self) -> Placement:

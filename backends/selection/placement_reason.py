@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ingle.models.fit.llama_cpp_fit import GPUSplit, SplitEstimate
@@ -23,12 +24,12 @@ class Why(StrEnum):
     )
 
 
+@dataclass(frozen=True)
 class SelectionWords:
     """Builds the sentences for a model with this many layers on the named GPU."""
 
-    def __init__(self, layers: int, gpu_name: str) -> None:
-        self._layers = layers
-        self._gpu = gpu_name
+    _layers: int
+    _gpu: str
 
     def on_gpu(self, needed: int, free: int, context: int, why_not: str = "") -> str:
         """All of it."""

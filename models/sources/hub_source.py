@@ -77,9 +77,7 @@ def find_model(repo: str, tag: str | None, *, endpoint: str | None = None) -> Hu
     `SourceUnavailable`, `ModelNotFound` where the repository has no such model, and
     `UnsupportedModel` where it has none that can be run.
     """
-    listing = _Hub(endpoint).listing(repo)
-    found = choose_model(repo, listing.files, tag)
-    return replace(found, revision=listing.revision, licence=listing.licence)
+    return _Hub(endpoint).find_model(repo, tag)
 
 
 def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
@@ -100,13 +98,6 @@ def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
         f"Accept them on {page}, then {token} (or run `hf auth login`).",
     )
     return {401: gated, 403: gated}
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    files: list[RemoteFile]
-    revision: str
-    licence: str
 
 
 class _Hub:
@@ -132,8 +123,8 @@ class _Hub:
         """The address of a file."""
         return self._library.hf_hub_url(repo, file, revision=revision, endpoint=self._endpoint)
 
-    def listing(self, repo: str) -> _Listing:
-        """All files of a repository, with digests where they are stored by digest."""
+    def find_model(self, repo: str, tag: str | None) -> HubModel:
+        """A model of a repository, its files with digests if they are stored by digest."""
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
         self.require_answer()
@@ -155,7 +146,11 @@ class _Hub:
             for sibling in info.siblings or ()
         ]
         licence = info.card_data.get("license") if info.card_data else None
-        return _Listing(files, info.sha or "main", licence if isinstance(licence, str) else "")
+        return replace(
+            choose_model(repo, files, tag),
+            revision=info.sha or "main",
+            licence=licence if isinstance(licence, str) else "",
+        )
 
     def require_answer(self) -> None:
         """Raise `SourceUnavailable` within seconds if the host is unreachable.

@@ -14,6 +14,7 @@ import msgspec
 
 from ..errors import DiskFull, PullFailed
 from ..failpoints import failpoint
+from ..json_cache import read_json_cache
 
 _CHUNK = 1 << 20
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -40,7 +41,8 @@ class PartialFile:
         """Open or create the file; raises `DiskFull` or `PullFailed`."""
         self.path = path
         self._notes_path = path.with_name(path.name + ".json")
-        self.notes = self._read_notes()
+        # Without notes, only a known digest lets a download continue.
+        self.notes = read_json_cache(self._notes_path, PartialNotes) or PartialNotes()
         try:
             self._fd = os.open(path, _OPEN_FLAGS, 0o644)
             self.size = os.lseek(self._fd, 0, os.SEEK_END)
@@ -130,12 +132,6 @@ class PartialFile:
     def failure(self, error: OSError) -> PullFailed:
         """The error of the operating system in words for people."""
         return disk_failure(error, self.path.parent)
-
-    def _read_notes(self) -> PartialNotes:
-        try:
-            return msgspec.json.decode(self._notes_path.read_bytes(), type=PartialNotes)
-        except (OSError, msgspec.MsgspecError):
-            return PartialNotes()  # without notes, only a known digest lets us continue
 
 
 def disk_failure(error: OSError, folder: Path) -> PullFailed:

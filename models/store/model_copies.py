@@ -170,7 +170,11 @@ def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverride
         options={**source.options, **(changes.options or {})},
         place="",
     )
-    manifest = Manifest(file=_FILE, sha256=source.sha256 or _sha256(path), **details)
+    sha256 = source.sha256
+    if not sha256:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    manifest = Manifest(file=_FILE, sha256=sha256, **details)
     if len(msgspec.json.encode(manifest)) > _LARGEST_MANIFEST:
         raise UnusableName(
             f"A model's own texts may have {_LARGEST_MANIFEST // 1024} KiB together.",
@@ -189,8 +193,3 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, fresh)
     fresh.replace(target)
     fresh.unlink(missing_ok=True)  # renaming one link of a file to another does nothing
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,8 +24,7 @@ from ..metadata.manifest import MANIFEST
 from ..metadata.stored_model import StoredModel, UnusableModel
 from ..model_reference import CatalogReference, HubReference, PathReference, parse_reference
 from ..places.found_model import Place
-from ..places.local_models import LocalModels
-from ..places.place_names import identity, merge_listings
+from ..places.local_models import LocalModels, identity, merge_listings
 from ..sources.download_source import Cancelled
 from .draft_finder import DraftFinder
 from .model_pull import ModelPull

@@ -33,7 +33,9 @@ def model_pairs(folder: Path, config: ModelConfig, parameters: int) -> Pairs:
         "attention.layer_norm_rms_epsilon": config.norm_epsilon,
         "vocab_size": config.vocab_size,
     }
-    shape |= _rope(folder, config) | _windows(config) | _scales(config)
+    shape |= _rope(folder, config) | _scales(config)
+    if windows := [layer.window for layer in config.layers if layer.window is not None]:
+        shape["attention.sliding_window"] = max(windows)
     general: Pairs = {
         "general.architecture": config.architecture,
         "general.type": "model",
@@ -72,11 +74,6 @@ def _rope(folder: Path, config: ModelConfig) -> Pairs:
             hint=_OTHER_WAY,
         )
     return pairs
-
-
-def _windows(config: ModelConfig) -> Pairs:
-    windows = [layer.window for layer in config.layers if layer.window is not None]
-    return {"attention.sliding_window": max(windows)} if windows else {}
 
 
 def _scales(config: ModelConfig) -> Pairs:

@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from ingle.models.families.gguf_config import config_from_gguf
+from ingle.models.gguf.ggml_types import FILE_TYPES
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair
 from ingle.models.model_task import ModelTask, task_of
@@ -31,15 +32,7 @@ from .type_mixture import choose_types
 
 Send = Callable[[QuantizeProgress], None]
 
-_FILE_TYPES = {
-    QuantizationTarget.F16: 1,
-    QuantizationTarget.Q4_0: 2,
-    QuantizationTarget.Q8_0: 7,
-    QuantizationTarget.Q4_K_M: 15,
-    QuantizationTarget.Q5_K_M: 17,
-    QuantizationTarget.Q6_K: 18,
-    QuantizationTarget.BF16: 32,
-}
+_FILE_TYPES = {name: number for number, name in FILE_TYPES.items()}
 _SPARE = 64 << 20
 _PROBE = 32
 """Tokens with which the finished file is tested."""

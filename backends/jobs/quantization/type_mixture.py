@@ -70,7 +70,8 @@ class _Rules:
     tied: bool
 
     def type_of(self, tensor: PlannedTensor) -> str:
-        if not _may_change(tensor):
+        is_matrix = any(size > 1 for size in tensor.shape[1:])
+        if not is_matrix or not tensor.name.endswith("weight") or _KEPT.search(tensor.name):
             return tensor.type
         if not self.target.is_quantized:
             return self.target.tensor_type
@@ -111,11 +112,6 @@ class _Rules:
     @property
     def _is_mixed(self) -> bool:
         return self.target in (QuantizationTarget.Q4_K_M, QuantizationTarget.Q5_K_M)
-
-
-def _may_change(tensor: PlannedTensor) -> bool:
-    rows = [size for size in tensor.shape[1:] if size > 1]
-    return bool(rows) and tensor.name.endswith("weight") and not _KEPT.search(tensor.name)
 
 
 def _gets_more_bits(index: int, count: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.backends.hardware.apple_gpu import (
+from ingle.backends.hardware.other_gpus import (
     apple_bandwidth,
     apple_gpu,
     parse_gpu_cores,

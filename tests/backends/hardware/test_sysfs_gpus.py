@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ingle.backends.hardware.sysfs_gpus import parse_vulkan_summary, read_sysfs_gpus
+from ingle.backends.hardware.other_gpus import parse_vulkan_summary, read_sysfs_gpus
 
 WriteFiles = Callable[[Mapping[str, object]], Path]
 GIB = 2**30
