@@ -19,7 +19,7 @@ REQUIREMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Z
 SHA256 = re.compile(r"[0-9a-f]{64}")
 HUB_HOST = "hf.co"
 LATEST_TAG = ":latest"
-"""What Ollama's clients put behind a name without a tag."""
+"""The tag that Ollama's clients append to a name without one."""
 
 
 class HubLocation(
@@ -80,7 +80,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `sampling` holds what the model's makers recommend, by the names of the request fields;
     `chat_template` takes the place of the one in the file; `draft` names a smaller model of the
     same family that can draft its tokens; `dimensions` are the lengths that vectors may be cut to,
-    where the model was trained for that; `shape` tells what its memory depends on.
+    where the model was trained for that; `shape` holds what its memory depends on.
     """
 
     name: str

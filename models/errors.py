@@ -1,4 +1,4 @@
-"""What can go wrong with a model file before anything runs it.
+"""Errors about model files and downloads.
 
 ModelError
 ├── ModelNotFound         no such name, path or file

@@ -5,7 +5,7 @@ The variable holds rules apart by `;`, each `NAME=ACTION`, and behind that what 
     write.sync=error:ENOSPC            every time
     write.sync=error:EIO@3             the third time only, in each process
     worker.decode=signal:SEGV@5+       from the fifth time on
-    worker.load=exit:1,once:/tmp/x     only by whoever makes that file
+    worker.load=exit:1,once:/tmp/x     only by the process that creates that file
 
 Actions are `error:ERRNO` (an `OSError`), `delay:SECONDS`, `exit:STATUS`, `signal:NAME` to the
 process itself, and `hang`. Unset, a failpoint is one comparison.
@@ -41,8 +41,8 @@ POINTS = MappingProxyType(
         "ledger.append": "a line of the ledger is about to be written",
         "batch.result": "the result of one request of a batch is about to be written",
         "worker.load": "a worker has loaded another part of its model",
-        "worker.prefill": "a worker is about to compute a step that reads a prompt",
-        "worker.decode": "a worker is about to compute a step that only writes",
+        "worker.prefill": "a worker is about to compute a step with prefill",
+        "worker.decode": "a worker is about to compute a step of decoding only",
     }
 )
 """Every failpoint, and where it is."""

@@ -175,7 +175,7 @@ def _table_bytes(costs: ModelCosts) -> int:
 
 
 def _kept_share(costs: ModelCosts, selection: Placement) -> float:
-    """What the weights become on load, of what they are in the file."""
+    """Return the bytes of the loaded weights over those in the file."""
     if not get_engine(selection.engine).converts_weights:
         return 1.0
     kept = selection.estimate.gpu.weights or selection.estimate.host.weights
@@ -187,7 +187,7 @@ def _prompt_seconds(
 ) -> float:
     """Seconds a token of a prompt: two operations a weight, logits for the last token only.
 
-    What of the weights does not lie on the GPU is sent there for every step.
+    Weights that are not on the GPU are sent there for every step.
     """
     read = max(1, bytes_per_token(costs))
     operations = 2 * costs.parameters * (read - _output_bytes(costs)) / max(1, costs.stored)

@@ -35,7 +35,7 @@ class GpuReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the driver; nothing can be read any more."""
+        """Release the driver; nothing can be read any more."""
         ...
 
 
@@ -123,7 +123,7 @@ class NvmlReader:
         return f"{version // 1000}.{version % 1000 // 10}" if version else ""
 
     def _processes(self, handle: Any, name_of: Callable[[int], str]) -> list[GpuProcess]:
-        """Return the processes that compute and those that draw; some do both."""
+        """Return the processes that compute and those that render; some do both."""
         found: dict[int, int | None] = {}
         for kind in ("Compute", "Graphics"):
             for info in self._ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle) or ():

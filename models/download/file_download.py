@@ -65,14 +65,14 @@ class FileDownload:
         raise self._failure(failures)
 
     def _tidy(self) -> None:
-        """Remove what a killed process left here, except for what it had fetched."""
+        """Remove what a killed process left, except for what it had fetched."""
         for path in self._folder.glob(f"{SCRATCH_PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
         for path in self._folder.glob("*.tmp"):
             path.unlink()
         if self._target.is_file():  # killed between naming the file and writing its manifest
             self._target.replace(self._partial)
-            if self._file.sha256 is None:  # nothing would tell if it were another version's
+            if self._file.sha256 is None:  # it may be another version, undetected
                 self._partial.unlink()
 
     def _from(self, source: Source) -> Fetched:

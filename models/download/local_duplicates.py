@@ -45,4 +45,4 @@ def _digest(model: StoredModel, digests: DigestCache, reporter: PullReporter) ->
     try:
         return digests.digest(model.path, advance)
     except OSError:
-        return None  # it is gone, or not ours to read: then it is fetched
+        return None  # it is gone, or not readable: then it is fetched

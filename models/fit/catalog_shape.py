@@ -40,7 +40,7 @@ class CatalogShape(ShapeNumbers, frozen=True, kw_only=True, forbid_unknown_field
         )
 
     def config(self, *, context: int) -> ModelConfig:
-        """The shape as our own engine sees it, as far as memory depends on it."""
+        """The configuration for ingle's own engine, as far as memory depends on it."""
         return ModelConfig(
             architecture=self.architecture,
             vocab_size=self.vocab_size,

@@ -16,9 +16,9 @@ from .process_overhead import GPU_PROCESS, GPU_PROCESS_HOST, LLAMA_PROCESS, voca
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
 DRAFT_BATCH = 256
-"""The batch of a draft model, which has but few tokens to read at a time."""
+"""The batch of a draft model, which prefills few tokens at a time."""
 KEPT_SLOTS = 16
-"""Cache slots beside those of running requests, for conversations that may go on."""
+"""Cache slots beside those of running requests, for conversations that may continue."""
 KEPT_STATES = 4
 """As many, where each of them is memory of its own: in models with a running state."""
 _LARGEST_DEFAULT = 16384
@@ -59,7 +59,7 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class GPUSplit:
-    """What of a model lies on a GPU.
+    """The part of a model on a GPU.
 
     `gpu_layers` are counted as llama.cpp does: the output is the first, then come the last blocks.
     The experts of the first `cpu_experts` blocks stay in the machine's memory all the same.
@@ -71,7 +71,7 @@ class GPUSplit:
 
 @dataclass(frozen=True, slots=True)
 class SplitEstimate:
-    """What a model takes of the machine's memory, and of the GPU's."""
+    """The memory of a model on the host and on the GPU."""
 
     host: MemoryEstimate
     gpu: MemoryEstimate
@@ -129,7 +129,7 @@ def estimate_memory(shape: ModelShape, load: LoadParameters) -> MemoryEstimate:
 
 
 def estimate_split(shape: ModelShape, load: LoadParameters, split: GPUSplit) -> SplitEstimate:
-    """Predict what lies where on a machine with a GPU that llama.cpp can use.
+    """Predict the memory of both kinds on a machine with a GPU that llama.cpp can use.
 
     Each side that has layers has the buffers of a whole step. The GPU also gets room for the
     largest matrix that stays on the processor: for long prompts they are sent over one by one.
@@ -232,8 +232,8 @@ def _estimate_embedding(shape: ModelShape, load: LoadParameters) -> MemoryEstima
 def step_bytes(shape: ModelShape, load: LoadParameters) -> int:
     """Buffers of one step, whose largest moment is in a block, in the attention or at the logits.
 
-    What lives at once in such a moment was read off what llama.cpp reports for Llama, Qwen, Gemma,
-    mixture-of-experts and gpt-oss models of 0.1 to 70 billion weights: within 3 percent of it.
+    What is allocated at once follows llama.cpp's own reports for Llama, Qwen, Gemma,
+    mixture-of-experts and gpt-oss models of 0.1 to 70 billion weights: within 3 percent of them.
     """
     batch = min(load.batch, load.cells)
     embedding = shape.embedding_length
@@ -252,15 +252,15 @@ def step_bytes(shape: ModelShape, load: LoadParameters) -> int:
 
 
 def step_inputs_bytes(shape: ModelShape, load: LoadParameters) -> int:
-    """What the processor prepares where a GPU computes everything: looked-up rows, and masks."""
+    """What the processor prepares if a GPU computes everything: looked-up rows, and masks."""
     batch = min(load.batch, load.cells)
     return batch * shape.embedding_length * _FLOAT + _mask_bytes(shape, load)
 
 
 def output_bytes(shape: ModelShape, rows: int) -> int:
-    """Where results are handed over: logits of so many tokens, cleared and so really taken.
+    """The buffer of results: logits of `rows` tokens, which llama.cpp clears and so touches.
 
-    Models that embed hand over hidden states beside them.
+    Models that embed return hidden states beside them.
     """
     width = shape.vocab_size + (0 if shape.task == "generate" else shape.embedding_length)
     return width * rows * _FLOAT
@@ -290,7 +290,7 @@ def _expert_width(shape: ModelShape) -> int:
 
 
 def _mask_bytes(shape: ModelShape, load: LoadParameters) -> int:
-    """Who sees whom: a mask for each kind of layer, in half precision for flash attention."""
+    """The attention mask: one for each kind of layer, in half precision for flash attention."""
     masks = 2 if shape.windowed else 1
     batch = min(load.batch, load.cells)
     return masks * load.cells * batch * (2 if load.flash_attention else 4) * 33 // 32

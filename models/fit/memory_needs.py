@@ -19,11 +19,11 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
         return MemoryNeeds(self.host + other.host, self.gpu + other.gpu)
 
     def __sub__(self, other: MemoryNeeds) -> MemoryNeeds:
-        """What is left of this without the other."""
+        """This less the other."""
         return MemoryNeeds(self.host - other.host, self.gpu - other.gpu)
 
     def __bool__(self) -> bool:
-        """Whether it is anything at all."""
+        """Whether any amount is not zero."""
         return self.host != 0 or self.gpu != 0
 
     def fits_in(self, other: MemoryNeeds) -> bool:

@@ -1,4 +1,4 @@
-"""What a process takes that runs a model, whatever the model is."""
+"""The memory of a process that runs a model, besides the model."""
 
 from __future__ import annotations
 

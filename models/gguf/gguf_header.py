@@ -1,4 +1,4 @@
-"""What a GGUF file says about itself, read without trusting a byte of it.
+"""The header of a GGUF file, read without trusting its bytes.
 
 Sources: the GGUF specification in the ggml repository, and gguf.cpp for the limits llama.cpp sets.
 """
@@ -65,7 +65,7 @@ class GGUFHeader:
     tensors: tuple[TensorInfo, ...]
     shards: tuple[Path, ...] = ()
     stamps: tuple[FileStamp, ...] = ()
-    """What the files were when they were read."""
+    """The state of the files when they were read."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -73,12 +73,12 @@ class GGUFHeader:
         return self.shards or (self.path,)
 
     def text(self, key: str) -> str | None:
-        """The string under `key`, where there is one."""
+        """The string under `key`, if there is one."""
         value = self.metadata.get(key)
         return value if isinstance(value, str) else None
 
     def integer(self, key: str) -> int | None:
-        """The integer under `{architecture}.key`, where there is one."""
+        """The integer under `{architecture}.key`, if there is one."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -89,7 +89,7 @@ class GGUFHeader:
 
     @property
     def name(self) -> str:
-        """What the file calls itself, else its own name."""
+        """The name in the metadata, else that of the file."""
         return self.text("general.name") or self.path.stem
 
     @property
@@ -176,7 +176,7 @@ class GGUFHeader:
 
     @property
     def has_chat_template(self) -> bool:
-        """True for models that were taught to converse."""
+        """True for models that were trained for conversations."""
         return bool(self.chat_template)
 
     @property
@@ -211,7 +211,7 @@ def read_file_header(path: Path) -> GGUFHeader:
 
 
 def parse_file_header(file: HeaderFile, path: Path, size: int) -> GGUFHeader:
-    """The header that `file`, of so many bytes, begins with; `path` is what errors call it."""
+    """The header that `file`, of so many bytes, begins with; `path` names it in errors."""
     return _parse(HeaderReader(file, path, size), path)
 
 

@@ -1,8 +1,8 @@
-"""Which hyper-parameters are sane enough to hand to native code.
+"""Check hyper-parameters before native code gets them.
 
 llama.cpp checks the shape of a header but trusts most of its numbers: one changed head count,
-block count or rope dimension makes it abort or run for minutes. These ranges hold every published
-model with room to spare.
+block count or rope dimension makes it abort or run for minutes. Every published
+model is well within these ranges.
 """
 
 from __future__ import annotations

@@ -59,29 +59,29 @@ SCALARS: dict[ValueType, struct.Struct] = {
 
 
 class HeaderFile(Protocol):
-    """What a header is read from: a file here, or one behind an address."""
+    """The source of a header: a local file, or one at a URL."""
 
     def read(self, count: int, /) -> bytes:
         """The next bytes, fewer only at the end."""
         ...
 
     def seek(self, position: int, /) -> object:
-        """Go on reading there."""
+        """Continue reading there."""
         ...
 
 
 class HeaderReader:
     """A cursor over the file that checks every length against the bytes left before it moves.
 
-    Holds about a mebibyte of the file at a time.
+    Holds about 1 MiB of the file at a time.
     """
 
     def __init__(self, file: HeaderFile, path: Path, size: int) -> None:
         self._file = file
         self.path = path
         self._buffer = b""
-        self._start = 0  # where in the file the buffer begins
-        self._at = 0  # where in the buffer the cursor stands
+        self._start = 0  # the position in the file at which the buffer begins
+        self._at = 0  # the position of the cursor in the buffer
         self._strings = 0
         self._kept = 0
         self.size = size
@@ -129,7 +129,7 @@ class HeaderReader:
             self.fail(f"has a {what} that is not UTF-8")
 
     def text(self) -> str | None:
-        """A string with what is not UTF-8 replaced, or None where it is longer than 1 MiB."""
+        """A string with invalid UTF-8 replaced, or None if it is longer than 1 MiB."""
         length = self.u64()
         if length > _LONGEST_KEPT:
             self._move_to(self.position + length)
@@ -148,14 +148,14 @@ class HeaderReader:
         return struct.unpack(f"<{count}{code}", self.take(count * SCALARS[kind].size))
 
     def skip_array(self, kind: ValueType, count: int) -> None:
-        """Move behind an array's elements without building them."""
+        """Move past an array's elements without building them."""
         if kind is ValueType.STRING:
             self._skip_strings(count)
         else:
             self._move_to(self.position + count * SCALARS[kind].size)
 
     def skip_value(self, kind: ValueType) -> None:
-        """Move behind a metadata value."""
+        """Move past a metadata value."""
         if kind is ValueType.ARRAY:
             self.skip_array(ValueType(self.u32()), self.u64())
         elif kind is ValueType.STRING:

@@ -13,7 +13,7 @@ _KEY = "tokenizer.ggml.tokens"
 
 
 def find_duplicate_token(path: Path) -> str | None:
-    """A token that stands twice in the vocabulary, over which llama.cpp aborts, or None.
+    """A token that is in the vocabulary twice, which makes llama.cpp abort, or None.
 
     A file that cannot be read has none: loading it reports why. Holds the texts while it runs,
     some 20 MB for the largest vocabularies: for the process that loads the model.

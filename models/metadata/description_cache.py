@@ -23,7 +23,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of a file, or of all files in a folder."""
 
 _FORMAT = 1
-"""Counts what descriptions say; those of another number are made anew."""
+"""The version of the descriptions' fields; those of another version are read again."""
 _MOST = 2000
 _KINDS = {kind.code: kind for kind in (InvalidModel, UnsupportedModel, ModelNotFound)}
 

@@ -144,7 +144,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def clean_text(text: str) -> str:
-    """Text of a stranger's file without control characters, which could drive a terminal."""
+    """Text of an untrusted file without control characters, which could drive a terminal."""
     return "".join(letter for letter in text if letter.isprintable())[:_LONGEST_TEXT]
 
 

@@ -1,4 +1,4 @@
-"""A model, or a file that was meant to be one, in the folder of another program."""
+"""A model in the folder of another program, usable or not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..safetensors.folder_files import CONFIG
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """One of them, by the name it has there; `problem` says why it cannot be used.
+    """A model by the name it has there; `problem` says why it cannot be used.
 
     `sha256` is known if the program names files by it. The other fields override the file's own: a
     licence, a system prompt, first messages and options with Ollama's names; `notes` list settings
@@ -71,14 +71,14 @@ def folder_finding(path: Path, names: Collection[str], name: str) -> FoundModel 
 
 
 def unreadable(path: Path) -> str:
-    """Why a file cannot be opened, or nothing: links may lead to what is gone or not ours."""
+    """Why a file cannot be opened, or "": a link's target may be gone or not readable."""
     if not path.exists():
         return "it is a link to a file that is gone" if path.is_symlink() else "it is gone"
     return "" if os.access(path, os.R_OK) else "it may not be read"
 
 
 def hub_name(owner: str, repo: str, tag: str) -> str | None:
-    """The name that `ingle pull` would give to it; None if it cannot be from the hub."""
+    """The name that `ingle pull` would give it; None if it cannot be from the hub."""
     if hub_repository(f"{owner}/{repo}") is None:
         return None
     return str(HubReference(owner, repo, tag))

@@ -1,7 +1,7 @@
 """llama.cpp's cache of earlier releases: a flat folder of OWNER_REPOSITORY_FILE.gguf.
 
 Newer ones share the cache of Hugging Face. Source: llama.cpp's common/download.cpp: beside the
-files lie `manifest=OWNER=REPO=TAG.json`, the hub's own words about the file of a tag.
+files lie `manifest=OWNER=REPO=TAG.json`, the hub's description of a tag's file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLAT = re.compile(r"(?P<owner>[^_]+)_(?P<repo>.+?-GGUF)_(?P<file>.+)", re.IGNOR
 
 
 def find_in_llama_cpp_cache(folder: Path) -> Iterator[FoundModel]:
-    """Its GGUF files, by the repositories they came from where that can be told."""
+    """Its GGUF files, by the repositories they came from, if known."""
     known = dict(_manifests(folder))
     for path in sorted(folder.glob("*.gguf")):
         owner, repo, file = _origin(path, known)

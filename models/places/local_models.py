@@ -23,7 +23,7 @@ from .found_model import FoundModel, Place
 logger = logging.getLogger(__name__)
 
 _FRESH_SECONDS = 1.0
-"""How long a survey is taken for true; a client may ask for every model in turn."""
+"""Seconds for which a scan is reused; a client may ask for every model in turn."""
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repeat_penalty")
 _LARGEST = 1e4
 
@@ -37,7 +37,7 @@ class PlacesScan:
 
 
 class LocalModels:
-    """Looks through places; a file is read again only when it changed."""
+    """Scans places; a file is read again only if it has changed."""
 
     def __init__(self, places: Sequence[Place], descriptions: DescriptionCache) -> None:
         self._places = tuple(places)
@@ -45,10 +45,10 @@ class LocalModels:
         self._lock = Lock()
         self._survey = PlacesScan()
         self._taken_at = -math.inf
-        self._told: set[UnusableModel] = set()
+        self._logged: set[UnusableModel] = set()
 
     def survey(self) -> PlacesScan:
-        """What is there now, or was a moment ago; blocks while it looks."""
+        """The models now, or a moment ago; blocks while it scans."""
         with self._lock:
             if time.monotonic() - self._taken_at > _FRESH_SECONDS:
                 self._survey = self._look()
@@ -57,7 +57,7 @@ class LocalModels:
             return self._survey
 
     def forget(self) -> None:
-        """Look again when asked next: something was just removed."""
+        """Scan again at the next call: something was just removed."""
         with self._lock:
             self._taken_at = -math.inf
 
@@ -80,7 +80,7 @@ class LocalModels:
                 files.add((status.st_dev, status.st_ino))
                 name = free_name(model, models)
                 models[name.lower()] = msgspec.structs.replace(model, name=name)
-        self._tell(unusable)
+        self._log_unusable(unusable)
         return PlacesScan(tuple(models.values()), tuple(unusable))
 
     def _findings(self) -> Iterator[tuple[Place, FoundModel]]:
@@ -118,12 +118,12 @@ class LocalModels:
             notes=list(finding.notes),
         )
 
-    def _tell(self, unusable: Sequence[UnusableModel]) -> None:
-        """Say in the log what is left out, each but once."""
+    def _log_unusable(self, unusable: Sequence[UnusableModel]) -> None:
+        """Log what is left out, each only once."""
         for entry in unusable:
-            if entry not in self._told:
+            if entry not in self._logged:
                 logger.info("Left out %s (%s): %s", entry.path, entry.place, entry.reason)
-        self._told = set(unusable)
+        self._logged = set(unusable)
 
 
 def _unusable(place: Place, finding: FoundModel, reason: str) -> UnusableModel:
@@ -131,7 +131,7 @@ def _unusable(place: Place, finding: FoundModel, reason: str) -> UnusableModel:
 
 
 def _sampling(options: Mapping[str, Any]) -> dict[str, float]:
-    """What of a model's options every protocol knows."""
+    """The model's options that every protocol has."""
     found = {name: options[name] for name in _SAMPLING if name in options}
     return {
         name: float(value)
@@ -141,7 +141,7 @@ def _sampling(options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def merge_listings(own: Sequence[StoredModel], others: Sequence[StoredModel]) -> list[StoredModel]:
-    """The models of others as they are listed behind the store's own, whose names come first."""
+    """The models of other programs as they are listed after the store's own, whose names win."""
     names = {model.name.lower() for model in own}
     digests = {identity(model.path): model.sha256 for model in own}
     kept = {identity(model.path) for model in own if not model.place}
@@ -157,19 +157,19 @@ def merge_listings(own: Sequence[StoredModel], others: Sequence[StoredModel]) ->
 
 
 def free_name(model: StoredModel, taken: Mapping[str, StoredModel]) -> str:
-    """The model's name, where that is taken its place's behind it, and its path at the worst."""
+    """The model's name, qualified by its place if it is taken, else its path."""
     names = (model.name, qualified_name(model))
     return next((name for name in names if name.lower() not in taken), str(model.path))
 
 
 def qualified_name(model: StoredModel) -> str:
-    """A name that says whose model it is, such as `llama3.2:latest@ollama`."""
+    """A name with the program that keeps the model, such as `llama3.2:latest@ollama`."""
     word = re.sub(r"[^a-z0-9._-]+", "-", Path(model.place).name.lower())
     return f"{model.name}@{word}"
 
 
 def identity(path: Path) -> tuple[int, int] | Path:
-    """What tells whether two names are of one file."""
+    """A key that two names of one file share."""
     try:
         found = path.stat()
     except OSError:

@@ -74,7 +74,7 @@ def find_in_lm_studio(folder: Path) -> Iterator[FoundModel]:
     for repository in sorted(folder.glob("*/*")):
         if repository.name.startswith(".") or repository.parent.name.startswith("."):
             continue
-        with suppress(OSError):  # not ours to read
+        with suppress(OSError):  # not readable
             yield from _in_repository(repository)
 
 
@@ -96,14 +96,14 @@ def find_in_hugging_face_cache(hub: Path) -> Iterator[FoundModel]:
     for entry in sorted(os.scandir(hub), key=lambda entry: entry.name):
         if not entry.name.startswith(_REPOSITORY_PREFIX):
             continue
-        with suppress(OSError):  # it is being removed, or is not ours to read
+        with suppress(OSError):  # it is being removed, or not readable
             if snapshot := _current_snapshot(Path(entry.path)):
                 owner, _, repo = entry.name.removeprefix(_REPOSITORY_PREFIX).rpartition("--")
                 yield from _in_snapshot(snapshot, owner, repo)
 
 
 def _current_snapshot(repository: Path) -> Path | None:
-    """What the branch `main` meant when it was fetched last, else the newest."""
+    """The snapshot of the branch `main` as it was fetched last, else the newest."""
     snapshots = repository / "snapshots"
     with suppress(OSError, ValueError):
         commit = (repository / "refs" / "main").read_bytes()[:64].decode("ascii").strip()
@@ -124,7 +124,7 @@ def _in_snapshot(snapshot: Path, owner: str, repo: str) -> Iterator[FoundModel]:
 
 
 def _digest(path: Path) -> str | None:
-    """The name of the blob that a link leads to, where that is a SHA-256."""
+    """The name of the blob that a link points to, if it is a SHA-256."""
     try:
         name = path.readlink().name
     except OSError:  # a plain file, where the system has no links

@@ -1,4 +1,4 @@
-"""The chat template of a model folder, from whichever file it stands in."""
+"""The chat template of a model folder, from any of the files that may hold it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT = "default"
 
 
 def read_chat_template(folder: Path) -> str | None:
-    """The Jinja source, or None where the folder has none; raises `InvalidModel`.
+    """The Jinja source, or None if the folder has none; raises `InvalidModel`.
 
     Of several named templates the one for plain chats.
     """

@@ -1,4 +1,4 @@
-"""What a folder of safetensors says about itself, read without trusting a byte of it."""
+"""The description of a folder of safetensors, read without trusting its bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ModelFolder:
 
     @property
     def name(self) -> str:
-        """What people call the model."""
+        """The name of the folder, which is the model's."""
         return self.path.name
 
     @cached_property
@@ -83,7 +83,7 @@ class ModelFolder:
 
 
 def is_model_folder(path: Path) -> bool:
-    """Whether a folder was meant to be a model, sound or not."""
+    """Whether a folder holds a model, valid or not."""
     return (path / CONFIG).exists() or any(path.glob("*.safetensors"))
 
 
@@ -140,7 +140,7 @@ def _check_quantization(path: Path, settings: Mapping[str, object]) -> None:
 def _read_config(path: Path, settings: Mapping[str, object]) -> ModelConfig:
     try:
         return config_from_hf(settings)
-    except ModelError as error:  # it knows the file's name, not where that lies
+    except ModelError as error:  # its message has the file's name, but not the folder
         code = isinstance(error, UnsupportedModel) and "auto_map" in settings
         hint = "It brings code of its own, which ingle never runs." if code else error.hint
         raise type(error)(f"{path.as_posix()}/{error.message}", hint=hint) from error

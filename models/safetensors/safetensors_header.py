@@ -1,4 +1,4 @@
-"""What a safetensors file says about itself, read without trusting a byte of it.
+"""The header of a safetensors file, read without trusting its bytes.
 
 Source: the format's description in the safetensors repository. A file begins with the length of
 a JSON object that names each tensor's type, shape and place; the tensors follow without a gap.
@@ -58,7 +58,7 @@ def read_safetensors_header(path: Path) -> tuple[StoredTensor, ...]:
 
 
 def parse_safetensors_header(file: HeaderFile, path: Path, size: int) -> tuple[StoredTensor, ...]:
-    """The tensors of a `file` of so many bytes; `path` is what errors call it."""
+    """The tensors of a `file` of so many bytes; `path` names it in errors."""
     if size < 8:
         _truncated(path)
     length = int.from_bytes(file.read(8), "little")
@@ -76,7 +76,7 @@ def parse_safetensors_header(file: HeaderFile, path: Path, size: int) -> tuple[S
 
 
 def parse_json_object(raw: bytes, path: Path, what: str) -> dict[str, Any]:
-    """A JSON object in which no key stands twice; raises `InvalidModel` for anything else."""
+    """A JSON object without duplicate keys; raises `InvalidModel` for anything else."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -1,4 +1,4 @@
-"""What the store asks of a place that has model files."""
+"""The interface of a source of model files, and the transfer of one file from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OnProgress = Callable[[int, int | None], None]
 """Called with the bytes of the file that are here, and how many it has where that is known."""
 
 Cancelled = Callable[[], bool]
-"""Asked often; True ends the download at the next opportunity."""
+"""Called often; True ends the download at the next opportunity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """What people call the place."""
+        """The name of the place for people."""
         ...
 
     @property

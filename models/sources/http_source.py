@@ -1,4 +1,4 @@
-"""A file behind an address, fetched with resume."""
+"""A file at a URL, downloaded over HTTP with resume."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HTTPSource:
 
     @property
     def label(self) -> str:
-        """What people call the place: the host, unless the caller knows a better name."""
+        """The name of the place for people: the host, unless the caller gives another."""
         return self._label or httpx.URL(self._url).host
 
     def fetch(self, transfer: Transfer) -> None:

@@ -47,7 +47,7 @@ class HubSource:
 
     @property
     def label(self) -> str:
-        """The repository as people write it."""
+        """The repository as in references."""
         return f"hf.co/{self._repo}"
 
     def fetch(self, transfer: Transfer) -> None:
@@ -81,7 +81,7 @@ def find_model(repo: str, tag: str | None, *, endpoint: str | None = None) -> Hu
 
 
 def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
-    """What the hub means by refusing, in plain words, and what to do."""
+    """What the hub's refusals mean, by status, and what to do."""
     page = f"https://{_PAGES}/{repo}"
     token = f"make a token on https://{_PAGES}/settings/tokens and set HF_TOKEN to it"
     if with_token:
@@ -198,7 +198,7 @@ def _probe(host: str, port: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """The files of one model of a repository; `tag` tells it from others there.
+    """The files of one model of a repository; `tag` tells it from the others.
 
     `paths` are the files' places in the repository at `revision`; `licence` is what its card says.
     """

@@ -315,7 +315,7 @@ def _check_size(size: int, file: RemoteFile, where: str) -> None:
 
 
 def _pass_index_of_uv(environment: MutableMapping[str, str]) -> None:
-    """Let pip, when uv runs it, ask where uv was told to: it does not read uv's own variables."""
+    """Pass uv's index on to pip if uv runs it: pip does not read uv's own variables."""
     if "PIP_INDEX_URL" in environment or "PIP_NO_INDEX" in environment:
         return
     index = environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL")

@@ -1,4 +1,4 @@
-"""A file behind an address, of which only what is read is fetched."""
+"""A file at a URL, of which only the ranges that are read are fetched."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PATIENCE = 300.0
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 OpenRange = Callable[[int, int], AbstractContextManager[httpx.Response]]
-"""Asks for the bytes from one place up to another, which is not part of them."""
+"""Requests the bytes from one position up to, but not including, another."""
 Refused = Callable[[httpx.Response], SourceUnavailable]
-"""What an answer means that is none."""
+"""The error for a response without the bytes."""
 
 
 class RangedFile:
@@ -65,7 +65,7 @@ class RangedFile:
         return b"".join(parts)
 
     def seek(self, position: int) -> None:
-        """Go on reading there."""
+        """Continue reading there."""
         self._at = position
 
     def _fill(self, start: int) -> None:

@@ -1,4 +1,4 @@
-"""Where a model's tensors come from."""
+"""The interface through which layers read a model's tensors."""
 
 from __future__ import annotations
 
