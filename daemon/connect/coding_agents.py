@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..config_editing.document_path import ABSENT, find
 from .client_program import ClientProgram
 from .connect_target import ConnectTarget, ProgramFolders
-from .settings_file import ProgramSetting, SettingsFile
+from .settings_file import ProgramSetting, SettingsFile, has
 
 
 def _opencode_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
@@ -27,15 +25,11 @@ def _opencode_files(target: ConnectTarget, places: ProgramFolders) -> list[Setti
             }
         },
     }
-    schema = ProgramSetting(("$schema",), "https://opencode.ai/config.json", unless=_has_schema)
+    schema = ProgramSetting(("$schema",), "https://opencode.ai/config.json", unless=has("$schema"))
     model = ProgramSetting(("model",), f"ingle/{target.model}", unless=_has_other_model)
     return [
         SettingsFile(path, "json", [schema, ProgramSetting(("provider", "ingle"), provider), model])
     ]
-
-
-def _has_schema(data: object) -> bool:
-    return find(data, ("$schema",)) is not ABSENT
 
 
 def _has_other_model(data: object) -> bool:
@@ -158,12 +152,10 @@ def _aider_files(target: ConnectTarget, places: ProgramFolders) -> list[Settings
     ]
     return [
         SettingsFile(places.home / ".aider.conf.yml", "yaml", settings),
-        SettingsFile(_aider_metadata(places), "json", [ProgramSetting((name,), facts)]),
+        SettingsFile(
+            places.home / ".aider.model.metadata.json", "json", [ProgramSetting((name,), facts)]
+        ),
     ]
-
-
-def _aider_metadata(places: ProgramFolders) -> Path:
-    return places.home / ".aider.model.metadata.json"
 
 
 AIDER = ClientProgram(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ..config_editing.block_document import BLOCK
-from ..config_editing.document_path import ABSENT, DocumentItem, find
+from ..config_editing.document_path import DocumentItem
 from .client_program import ClientProgram
 from .connect_target import ConnectTarget, ProgramFolders
-from .settings_file import ProgramSetting, SettingsFile
+from .settings_file import ProgramSetting, SettingsFile, has
 
 
 def _continue_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
@@ -31,7 +30,7 @@ def _continue_files(target: ConnectTarget, places: ProgramFolders) -> list[Setti
     path = places.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
     settings = [
         *(
-            ProgramSetting((key,), value, unless=_has(key))
+            ProgramSetting((key,), value, unless=has(key))
             for key, value in (("name", "Local"), ("version", "1.0.0"), ("schema", "v1"))
         ),
         ProgramSetting(("models", DocumentItem("name", "ingle")), model),
@@ -153,12 +152,12 @@ def _cline_files(target: ConnectTarget, places: ProgramFolders) -> list[Settings
     entry = ("providers", "ollama")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     settings = [
-        ProgramSetting(("version",), 1, unless=_has("version")),
+        ProgramSetting(("version",), 1, unless=has("version")),
         ProgramSetting(("lastUsedProvider",), "ollama"),
-        ProgramSetting(("modes",), {}, unless=_has("modes")),
+        ProgramSetting(("modes",), {}, unless=has("modes")),
         ProgramSetting((*entry, "settings"), ours),
-        ProgramSetting((*entry, "updatedAt"), now, unless=_has(*entry, "updatedAt")),
-        ProgramSetting((*entry, "tokenSource"), "manual", unless=_has(*entry, "tokenSource")),
+        ProgramSetting((*entry, "updatedAt"), now, unless=has(*entry, "updatedAt")),
+        ProgramSetting((*entry, "tokenSource"), "manual", unless=has(*entry, "tokenSource")),
     ]
     return [SettingsFile(path, "json", settings)]
 
@@ -273,7 +272,3 @@ OPEN_WEBUI = ClientProgram(
     probes=("models", "chat", "ollama_models"),
     codes=False,
 )
-
-
-def _has(*path: str) -> Callable[[object], bool]:
-    return lambda data: find(data, path) is not ABSENT

@@ -44,6 +44,11 @@ def _never(data: object) -> bool:
     return False
 
 
+def has(*path: str) -> Callable[[object], bool]:
+    """Return whether a file's data has a value at the path."""
+    return lambda data: find(data, path) is not ABSENT
+
+
 @dataclass(frozen=True)
 class ProgramSetting:
     """A value and its path; not set if `unless` is true of the file's data."""

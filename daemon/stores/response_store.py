@@ -64,7 +64,7 @@ class ResponseStore:
         # Created on first use: most daemons never store a response.
         self._thread: ThreadPoolExecutor | None = None
         self._sizes: OrderedDict[str, int] | None = None
-        self._is_told = False
+        self._has_warned = False
 
     def put(self, response_id: str, stored: StoredResponse) -> None:
         """Store a response or its new state in memory, and write it to disk in the background."""
@@ -139,8 +139,8 @@ class ResponseStore:
             failpoint("responses.write")
             write_atomically(self._path(response_id), content)
         except (OSError, UnsafeFolder, FolderUnusable) as error:
-            if not self._is_told:
-                self._is_told = True
+            if not self._has_warned:
+                self._has_warned = True
                 log.warning("Responses cannot be stored in %s: %s", self._folder, error)
             return
         sizes[response_id] = len(content)

@@ -91,10 +91,10 @@ def _client(name: str) -> ClientProgram:
     found, near = find_program(name)
     if found is not None:
         return found
-    guess = f"Did you mean `ingle connect {near}`? " if near else ""
+    nearest = f"Did you mean `ingle connect {near}`? " if near else ""
     raise UsageError(
         f"ingle does not know a program '{name}'.",
-        f"{guess}`ingle connect` lists all. Any other that uses OpenAI's, Anthropic's or "
+        f"{nearest}`ingle connect` lists all. Any other that uses OpenAI's, Anthropic's or "
         "Ollama's protocol can use the address that `ingle ps` prints.",
     )
 
