@@ -18,6 +18,7 @@ from textual.app import App, ComposeResult
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.daemon_types import PagesEvent, Status
+from ingle.tui.gauges.gauge_state import GaugeState
 from ingle.tui.gauges.page_map_cells import PageState, chat_of, page_counts
 from ingle.tui.widgets.gauges.page_map import PageMap
 
@@ -145,7 +146,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonCl
         for event in recording.pages:
             assert sum(count for _, count in event.runs) == event.pages
             for label in ("kyoto", "kyoto@c1", "tea"):
-                drawn.show(event, label)
+                drawn.show(GaugeState(pages=event, label=label))
                 await pilot.pause()
                 text = str(drawn.render()).replace("\n", "")
                 assert text == expanded(event, label)

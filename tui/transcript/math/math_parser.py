@@ -280,8 +280,10 @@ _CHARACTERS: dict[str, Kind] = {
 
 
 def _character(character: str) -> Symbol:
-    kinds = (kind for characters, kind in _CHARACTERS.items() if character in characters)
-    return Symbol({"-": "−", "~": " "}.get(character, character), next(kinds, "letter"))
+    for characters, kind in _CHARACTERS.items():
+        if character in characters:
+            return Symbol("−" if character == "-" else character, kind)
+    return Symbol(" " if character == "~" else character)
 
 
 def _accented(inside: Row, mark: str) -> Symbol:
