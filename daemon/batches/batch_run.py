@@ -239,7 +239,8 @@ class BatchRun:
                 self._suspects.append(line)
                 continue
             # no await between the answer and its record: recorded once, or not at all
-            (self._outputs if _succeeded(result) else self._errors).add(result)
+            succeeded = result.response is not None and result.response.status_code == 200
+            (self._outputs if succeeded else self._errors).add(result)
             self.count()
 
     async def _answer(
@@ -273,10 +274,6 @@ class BatchRun:
             self._errors.add(result)
         self.count()
         self._record.expired_at = int(time.time())
-
-
-def _succeeded(result: ResultLine) -> bool:
-    return result.response is not None and result.response.status_code == 200
 
 
 def _failure(line: BatchLine, request_id: str, problem: Problem) -> ResultLine:

@@ -39,15 +39,13 @@ def capability_words(capabilities: Capabilities) -> list[str]:
         return ["embedding"]
     if capabilities.task is ModelTask.RERANK:
         return []
-    words = ["completion"]
-    for word, has in (
-        ("tools", capabilities.calls_tools),
-        ("insert", capabilities.infills),
-        ("thinking", capabilities.reasons),
-    ):
-        if has:
-            words.append(word)
-    return words
+    has = {
+        "completion": True,
+        "tools": capabilities.calls_tools,
+        "insert": capabilities.infills,
+        "thinking": capabilities.reasons,
+    }
+    return [word for word, is_true in has.items() if is_true]
 
 
 def details(model: StoredModel, facts: ModelFacts) -> Details:

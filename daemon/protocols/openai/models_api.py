@@ -52,7 +52,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """A model that may be asked for; an alias has the model it stands for as its `root`.
 
     `context_length` tokens are what a request really gets, and vLLM calls them `max_model_len`.
-    `capabilities` are told in Ollama's format.
+    `capabilities` are those of Ollama's API.
     """
 
     id: str

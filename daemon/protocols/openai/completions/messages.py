@@ -170,16 +170,10 @@ def _part_text(part: ContentPart, place: str) -> str | None:
 
 
 def _is_empty(part: ContentPart) -> bool:
-    """Whether it is an image, a sound or a file that is none: some clients always send one."""
-    match part.type:
-        case "image_url":
-            content = part.image_url
-        case "input_audio":
-            content = part.input_audio
-        case "file":
-            content = part.file
-        case _:
-            return False
+    """Whether it is an empty image, sound or file: some clients always send one."""
+    if part.type not in ("image_url", "input_audio", "file"):
+        return False
+    content: object = getattr(part, part.type)
     if isinstance(content, dict):
         return not any(cast("dict[str, Any]", content).values())
     return content == ""
