@@ -1,4 +1,4 @@
-"""What is worth knowing when something is wrong: terminal, clipboard, machine, daemon, model."""
+"""Facts for a bug report: terminal, clipboard, machine, daemon, model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .chat_session import ChatSession
 
 GLYPHS = "⌂ ☁ ● ○ ▲ ◆ █ ▒ · ▌ ▸ ‹ › │ ╭ ╰ ━ ┄ é 漢"
 PATIENCE = 2.0
-"""Seconds a program may take to tell its version."""
+"""Seconds a program may take to print its version."""
 _TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "LANG", "NO_COLOR")
 
 Fact = tuple[str, str]
@@ -71,7 +71,7 @@ def size_fact(env: Mapping[str, str], width: int, height: int, sync: bool) -> Fa
 
 
 def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
-    """What the terminal says of itself, and what stands between it and the chat."""
+    """What the terminal reports of itself, and what is between it and the chat."""
     said = [f"{name}={env[name]}" for name in _TERMINAL if env.get(name)]
     between: list[str] = []
     if "TMUX" in env:
@@ -211,5 +211,5 @@ def _version_of(command: list[str]) -> str | None:
 
 
 def interpreter() -> str:
-    """Where Python runs, which tells installations apart."""
+    """Which Python runs, by which installations can be distinguished."""
     return shown(sys.executable)

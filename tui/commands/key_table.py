@@ -63,12 +63,12 @@ class KeyTable:
 
 
 def default_key(name: str) -> str:
-    """What a command is bound to that has no key."""
+    """The binding of a command without a key."""
     return UNBOUND + name
 
 
 def load_keys(file: Path) -> KeyTable:
-    """The user's keys; a file that is not there costs nothing. Blocks for a small file."""
+    """The user's keys; none without a file. Blocks for a small file."""
     table = KeyTable()
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -148,7 +148,7 @@ def why_not(key: str) -> str | None:
 
 
 def _drop_collisions(table: KeyTable) -> None:
-    """A key runs one command: whoever comes second is told, and skipped."""
+    """Skip and report an entry whose key runs another command already."""
     taken = {
         command.key: command.name
         for command in COMMANDS

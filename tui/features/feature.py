@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .chat_host import ChatHost
 
 Handler = Callable[[str], Awaitable[None] | None]
-"""Runs a command with its argument, "" where none was given."""
+"""Runs a command with its argument, "" without one."""
 
 
 class Feature:

@@ -34,7 +34,7 @@ NEXT = {"": AUTO, LOCAL: AUTO, AUTO: ASK}
 
 
 class PrivacyFeature(Feature):
-    """Says where messages go, and asks before one leaves; what was found is a hint."""
+    """Shows where messages go, and asks before one leaves; findings are hints."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -163,7 +163,7 @@ class PrivacyFeature(Feature):
         try:
             said = await self.host.client.explain_routing(body)
         except ClientError:
-            return  # it is told when the draft is sent
+            return  # it is reported when the draft is sent
         line = self._line()
         if line is not None and self.host.composer.text == draft and self.host.chat is chat:
             line.route = previewed(self.route, said)

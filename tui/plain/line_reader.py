@@ -16,11 +16,11 @@ from ..text.terminal_safe_text import clean
 from .plain_output import PlainOutput
 
 CONTINUES = "\\"
-"""At its end a line says that the prompt goes on."""
+"""A line that ends in it is continued by the next."""
 LONGEST_LINE = 4_000_000
 """Characters of one line; a longer one is not text for a model."""
 _MARK = "\ufeff"
-"""Some programs begin a file with it; it is no word of anybody."""
+"""The byte order mark with which some programs begin a file."""
 
 
 class LineReader:

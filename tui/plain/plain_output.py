@@ -11,7 +11,7 @@ from typing import TextIO
 from ..text.terminal_safe_text import StreamCleaner, clean
 
 NEWS_INTERVAL = 5.0
-"""Seconds between two lines about the same thing that goes on."""
+"""Seconds between two lines of progress."""
 LONGEST_HELD = 400
 """Characters of a sentence after which its words are written before it ends."""
 BELL = "\a"
@@ -20,7 +20,7 @@ _WORDS = re.compile(r".*\s", re.DOTALL)
 
 
 class PlainOutput:
-    """Writes what is said; a screen reader speaks each line as it comes.
+    """Writes lines; a screen reader speaks each as it comes.
 
     Nothing is rewritten, no cursor is moved and no colour is used. Errors go to `errors`, with the
     word in front. Once a reader is gone (`BrokenPipeError`), nothing more is tried.
@@ -44,7 +44,7 @@ class PlainOutput:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody sits before it."""
+        """Whether it is written to a terminal."""
         return self._out.isatty()
 
     def line(self, text: str = "") -> None:
@@ -60,13 +60,13 @@ class PlainOutput:
         self._put(self._errors, f"{text}\n")
 
     def news(self, text: str) -> None:
-        """Write a line about what goes on, unless the last one is fresh."""
+        """Write a line of progress, unless the last one is recent."""
         if self._clock() >= self._next_news:
             self._next_news = self._clock() + NEWS_INTERVAL
             self.line(text)
 
     def begin_answer(self, speaker: str) -> None:
-        """Say whose words come now."""
+        """Name the speaker of the lines to come."""
         self.end_answer()
         self._next_news = 0.0
         self._open = True
@@ -91,7 +91,7 @@ class PlainOutput:
             self._write(f"{rest}\n")
 
     def bell(self) -> None:
-        """Tell the ears that it is done."""
+        """Ring the bell of a terminal."""
         if self.is_terminal:
             self._write(BELL)
 

@@ -9,7 +9,7 @@ SPEAKER = "Model"
 
 
 class SentenceWriter:
-    """An `AnswerWriter` whose output is written once."""
+    """An `AnswerSink` whose output is written once."""
 
     def __init__(self, output: PlainOutput) -> None:
         self._output = output
@@ -26,17 +26,17 @@ class SentenceWriter:
         self._output.answer(text)
 
     def append_reasoning(self, text: str, tokens: int = 0) -> None:
-        """Nothing: that the model thinks is told, and not what."""
+        """Nothing: reasoning is not read out."""
 
     def annotate(self, note: str) -> None:
-        """Nothing: figures are told when they are asked for."""
+        """Nothing: /stats writes the figures."""
 
     def answered_by(self, model: str) -> None:
-        """Say that it is not answered here."""
+        """Say that another machine answers."""
         self._output.line(f"Answered by {clean(model)}, not on this machine.")
 
     def finish(self, ending: str = "") -> None:
-        """End the answer, and say why where it did not end by itself."""
+        """End the answer, and say why if it did not end by itself."""
         self._output.end_answer()
         if ending:
             # The square before the words would be read out as "black square".

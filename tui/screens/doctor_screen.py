@@ -70,7 +70,7 @@ class DoctorScreen(Dialog[None]):
         self.call_after_refresh(self._show)
 
     def _size_fact(self) -> Fact:
-        """The size as it is now: what is copied after a resize must not tell the old one."""
+        """The current size: what is copied after a resize must not contain the old one."""
         size = self.size
         return doctor_report.size_fact(os.environ, size.width, size.height, self._sync_available)
 

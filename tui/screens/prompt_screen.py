@@ -15,7 +15,7 @@ class PromptScreen(Screen[ScreenResultType]):
 
     @property
     def typed_in(self) -> Widget | None:
-        """The widget that is painted at once, where nothing else covers or moves it."""
+        """The widget that is painted at once, if nothing covers or moves it."""
         return None
 
     def on_idle(self) -> None:

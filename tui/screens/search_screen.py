@@ -42,7 +42,7 @@ _PREVIEW = 4000
 
 
 class SearchScreen(ModalScreen[SearchHit | None]):
-    """Ends with the chosen hit, or None. Older searches give way to newer ones."""
+    """Ends with the chosen hit, or None. Newer searches replace older ones."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+r", "dismiss", "Close", show=False, priority=True),

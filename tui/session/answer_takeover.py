@@ -1,4 +1,4 @@
-"""Following an answer that is open on the disk, which one program at a time writes down."""
+"""Answers that are open on the disk, which one program at a time records."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _write_rest(message: Message, store: HistoryStore) -> bool:
 
 
 async def _claimed(store: HistoryStore, message: str) -> bool:
-    """Whether it is ours; where nothing can be written now, `adopt_final_answer` asks again."""
+    """Whether this program writes it; if writing fails, `adopt_final_answer` asks again."""
     try:
         return await asyncio.to_thread(store.claim, message)
     except HistoryError:

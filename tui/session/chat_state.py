@@ -48,7 +48,7 @@ class ChatState:
     """Available RAM, None before the first report."""
     pulling: str | None = None
     not_kept: str = ""
-    """Why chats are not written down, "" where they are."""
+    """Why chats are not saved, "" if they are."""
 
     @property
     def model_name(self) -> str | None:
@@ -57,7 +57,7 @@ class ChatState:
 
     @property
     def must_pull(self) -> bool:
-        """Whether the model has to be fetched, and nobody does yet."""
+        """Whether the model has to be downloaded and is not downloading yet."""
         model = self.model
         missing = model is not None and model.writes and not model.installed
         return self.connected and missing and self.pulling != self.model_name
@@ -122,7 +122,7 @@ class ChatState:
         )
 
     def context(self, turn: Turn | None) -> int:
-        """The context that is really there, else the one the model promises."""
+        """The context of the loaded model, else the one it was trained for."""
         if turn is not None and turn.context:
             return turn.context
         if self.loaded is not None and self.loaded.context:

@@ -1,4 +1,4 @@
-"""`DaemonLink`: keeps the chat in touch with the daemon, and starts it where it does not run."""
+"""`DaemonLink`: keeps the chat connected to the daemon, and starts it if it does not run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..text.terminal_safe_text import clean
 from .chat_events import DaemonConnected, DaemonLost, GaugesMoved, ModelMoved, PagesMoved, PullMoved
 
 RETRY_SECONDS = 5.0
-"""How often a lost daemon is looked for when nobody asks."""
+"""How often a lost daemon is looked for without a request of the user."""
 
 
 class DaemonLink:
@@ -42,14 +42,14 @@ class DaemonLink:
         self._pages_moved = asyncio.Event()
 
     def wake(self) -> None:
-        """Try again at once, and start the daemon where it does not run: the user asked for it."""
+        """Try again at once, and start the daemon if it does not run: the user asked for it."""
         self._may_start = True
         self._wake.set()
 
     def watch_pages(self, model: str | None) -> None:
-        """Have the page map of a model told too, as long as somebody looks at it; None ends that.
+        """Subscribe to the page map of a model, or with None to none.
 
-        The stream begins anew with it, and with it its first events.
+        The event stream restarts with it, and repeats its first events.
         """
         if model != self._pages_of:
             self._pages_of = model
@@ -66,7 +66,7 @@ class DaemonLink:
                 lost = error
             if self.connected:
                 self.connected = False
-                # A daemon that was restarted by somebody else is back at once.
+                # A daemon that another program restarted is back at once.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), 0.3)
                 if await self._answers():
@@ -91,7 +91,7 @@ class DaemonLink:
         return True
 
     async def _connect(self) -> None:
-        """Tell the models; starts the daemon where it does not answer. Raises `ClientError`."""
+        """Report the models; starts the daemon if it does not answer. Raises `ClientError`."""
         try:
             models = (await self._client.models()).models
         except DaemonUnreachable:
@@ -142,7 +142,7 @@ class DaemonLink:
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""
-        # A failure is told when somebody asks the model; until then it disturbs nobody.
+        # A failure is reported by the first prompt.
         with suppress(ClientError):
             await self._client.request_json("POST", "/ingle/v1/load", {"model": model})
 

@@ -9,7 +9,7 @@ from ingle.daemon.client.model_types import ModelEntry
 
 
 class ModelOffer(NamedTuple):
-    """A model for somebody who has none yet, and in a few words why this one."""
+    """A model for a user without one, and in a few words why this one."""
 
     model: ModelEntry
     reason: str
@@ -40,7 +40,7 @@ def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | Non
 def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
     """Up to three that chat and fit into this machine's memory: the best one first.
 
-    Beside it the smallest one, and the best for code; none where nobody told what fits.
+    Beside it the smallest one, and the best for code; none if it is unknown what fits.
     """
     fitting = [
         model

@@ -10,7 +10,7 @@ from ingle.daemon.client.model_types import ModelEntry, ModelFit
 from ..text import number_format
 
 ASSUMED_RATE = 100e6 / 8
-"""Bytes a second of a download that nobody has measured yet: 100 Mbit/s, and it is said so."""
+"""Bytes a second of a download before one was measured: 100 Mbit/s, which is shown."""
 WARM = frozenset({"ready", "starting", "draining", "stopping"})
 
 
@@ -46,7 +46,7 @@ def _order(model: ModelEntry) -> tuple[bool, bool, bool]:
 
 
 def fit_words(fit: ModelFit | None) -> str:
-    """`fits in RAM`, in few words; "" where nobody told."""
+    """`fits in RAM`, in few words; "" if unknown."""
     if fit is None:
         return ""
     memory = "VRAM" if fit.device == "cuda" else "RAM"

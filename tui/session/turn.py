@@ -31,7 +31,7 @@ SPEED_WINDOW = 2.0
 LOCAL = "⌂ local"
 
 
-class AnswerWriter(Protocol):
+class AnswerSink(Protocol):
     """Shows an answer as it grows."""
 
     def append(self, text: str) -> None: ...
@@ -53,8 +53,8 @@ class AnswerWriter(Protocol):
 class Turn:
     """Follows one generation into its message and writer; `changed` is called after every event.
 
-    What the answer holds already is not asked for again: a generation is taken up behind it. One
-    that `is_watched` belongs to another program, as far as is known.
+    A generation is resumed behind the text that the answer has already. One that `is_watched`
+    belongs to another program, as far as is known.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Turn:
         client: AsyncDaemonClient,
         history: ChatRecorder,
         message: Message,
-        writer: AnswerWriter,
+        writer: AnswerSink,
         changed: Callable[[], None],
     ) -> None:
         self._client = client
@@ -98,7 +98,7 @@ class Turn:
 
     @property
     def first_token_seconds(self) -> float | None:
-        """From the request to the first text, as the user waited; None where nobody did."""
+        """From the request to the first text, None if the user did not wait for it."""
         if self._first_at is None or self._asked_at is None:
             return None
         return self._first_at - self._asked_at
@@ -122,7 +122,7 @@ class Turn:
     async def run(self, request: TurnRequest) -> None:
         """Ask and follow to the end; how it ended is in `ending` and `error`."""
         self._asked_at = time.monotonic()
-        # Noted before it is asked for: the daemon goes on also where its reply reaches nobody.
+        # Recorded before the request: the daemon goes on even if its reply is lost.
         chosen = new_generation_id()
         self._name(chosen)
         try:
@@ -167,23 +167,23 @@ class Turn:
                 self._changed()
 
     def keep_in(self, history: ChatRecorder) -> None:
-        """Write down from now on; an end that was not written is."""
+        """Record from now on, and an end that was not recorded."""
         self.is_watched = False
         self._history = history
         if self.ending is not None:
             history.end_message(self.message.id, self.ending, self.message.facts)
 
     def give_up(self) -> None:
-        """End where nobody has the rest."""
+        """End as interrupted: the rest is lost."""
         self._end("interrupted")
 
     def stop(self) -> None:
-        """End here and now, with what is there; `cancel` then tells the daemon."""
+        """End now, with the part that is there; `cancel` then stops the daemon."""
         if self.ending is None:
             self._end("stopped")
 
     async def cancel(self) -> ClientError | None:
-        """Tell the daemon to stop; returns why it could not be told."""
+        """Stop the generation in the daemon; returns why that failed."""
         if self._generation is None:
             return None
         try:
@@ -288,7 +288,7 @@ class Turn:
         )
 
     def _seconds_of_text(self) -> float:
-        """How long text came, where the engine did not say."""
+        """How long text came, if the engine did not report it."""
         return self._samples[-1][0] - self._first_at if self._first_at and self._samples else 0.0
 
     def _end(self, ending: Ending, error: ClientError | None = None) -> None:

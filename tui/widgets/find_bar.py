@@ -1,4 +1,4 @@
-"""`FindBar`: what to look for in this chat, and how often it is there."""
+"""`FindBar`: the words to find in this chat, and the number of hits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FindBar(Horizontal):
 
     @on(Input.Changed)
     def changed(self, event: Input.Changed) -> None:
-        """Look while somebody types."""
+        """Search while the user types."""
         event.stop()
         self._finder.changed(event.value)
 

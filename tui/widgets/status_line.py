@@ -83,7 +83,7 @@ class StatusLine(Widget):
         return len(f"ctx {number_format.tokens(use.used)} / {number_format.tokens(use.context)}")
 
     def _use(self) -> ContextUse:
-        """The roles, or the numbers of the last answer where nobody told the roles."""
+        """The roles, or the numbers of the last answer if the roles are unknown."""
         if self.use.used or not self.status.context:
             return (
                 self.use

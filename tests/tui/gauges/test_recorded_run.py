@@ -20,7 +20,7 @@ from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.daemon_types import PagesEvent, Status
 from ingle.tui.gauges.gauge_state import GaugeState
 from ingle.tui.gauges.page_map_cells import PageState, chat_of, page_counts
-from ingle.tui.widgets.gauges.page_map import PageMap
+from ingle.tui.widgets.gauges.page_map import PageMapView
 
 pytestmark = pytest.mark.model
 
@@ -102,10 +102,10 @@ async def answer(client: AsyncDaemonClient, label: str, *texts: str) -> str:
 
 
 class MapApp(App[None]):
-    CSS = "PageMap { width: 16; }"
+    CSS = "PageMapView { width: 16; }"
 
     def compose(self) -> ComposeResult:
-        yield PageMap(rows=40)
+        yield PageMapView(rows=40)
 
 
 def expanded(event: PagesEvent, label: str) -> str:
@@ -142,7 +142,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonCl
     following.cancel()
     assert len(recording.pages) >= 4  # at most four a second, however quick the machine
     async with MapApp().run_test(size=(40, 45)) as pilot:
-        drawn = pilot.app.query_one(PageMap)
+        drawn = pilot.app.query_one(PageMapView)
         for event in recording.pages:
             assert sum(count for _, count in event.runs) == event.pages
             for label in ("kyoto", "kyoto@c1", "tea"):

@@ -73,7 +73,7 @@ class ComposingFeature(Feature):
         try:
             chats = await asyncio.to_thread(store.recent)
         except HistoryError:
-            return ()  # /open tells what is wrong with the history
+            return ()  # /open reports what is wrong with the history
         titles = {chat.title: chat for chat in reversed(chats) if chat.id != self.host.chat.id}
         return [
             CompletionItem(

@@ -1,4 +1,4 @@
-"""`CompactionFeature`: sums up what was said earlier, in time and undoably."""
+"""`CompactionFeature`: summarises earlier messages before the context is full."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOTICE_SECONDS = 6
 
 
 class CompactionFeature(Feature):
-    """Commands about summaries, and the one line that says what is going on."""
+    """Commands about summaries, and the line that shows their progress."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -178,7 +178,7 @@ class CompactionFeature(Feature):
 
     @property
     def _is_asking(self) -> bool:
-        """Whether somebody is asked already what to do with a prompt that does not fit."""
+        """Whether the user is being asked what to do with a prompt that does not fit."""
         return self._asked is not None and self._asked[1] in self.host.chat_app.screen_stack
 
     def on_closing(self) -> None:
@@ -188,7 +188,7 @@ class CompactionFeature(Feature):
     # Compacting
 
     def start(self, request: SummaryRequest) -> None:
-        """Make a summary in the background; a `batch` gives way to what the user does."""
+        """Make a summary in the background; a `batch` is cancelled by a prompt."""
         self._stop_notice()
         state = self.host.state
         if self.running or self.host.turn is not None:
@@ -320,5 +320,5 @@ class CompactionFeature(Feature):
 
 
 def _texts(prompt: QueuedPrompt) -> list[str]:
-    """Everything in a prompt that takes room."""
+    """All texts of a prompt."""
     return [prompt.text, *(attachment.text for attachment in prompt.attachments)]

@@ -1,4 +1,4 @@
-"""`GaugesFeature`: the engine's inside, live, beside the chat or on the whole screen."""
+"""`GaugesFeature`: live gauges of the engine, beside the chat or on the whole screen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Mode = Literal["side", "full", "off"]
 
 
 class GaugesFeature(Feature):
-    """Hears figures, and draws them at most twice a second and only where they are seen."""
+    """Draws figures at most twice a second, and only if they are on the screen."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -85,7 +85,7 @@ class GaugesFeature(Feature):
         self._apply_mode()
 
     def on_preferences(self, preferences: Preferences) -> None:
-        """The person wants them beside the chat, or does not."""
+        """Show or hide the panel beside the chat."""
         if preferences.gauges != self._beside:
             self._beside = preferences.gauges
             self.mode = "side" if self._beside else "off"
@@ -139,7 +139,7 @@ class GaugesFeature(Feature):
         self._request_drawing()
 
     def on_state(self) -> None:
-        """Figures of a daemon that is gone, and the map of another model, are no figures."""
+        """Drop the figures of a daemon that is gone and the map of another model."""
         host, state = self.host, self.state
         if not host.state.connected and state.gauges is not None:
             state.gauges = state.pages = None
@@ -154,7 +154,7 @@ class GaugesFeature(Feature):
                 timer.stop()
 
     def _changed(self) -> None:
-        """What is sent next is another thing: count anew, exactly once it is quiet."""
+        """What is sent next has changed: count again, exactly once it is quiet."""
         self._stale = True
         self._request_drawing()
         if self._counting is not None:
@@ -256,7 +256,7 @@ class GaugesFeature(Feature):
             self.host.run_worker(self._read_titles(store), group="titles")
 
     async def _read_titles(self, store: HistoryStore) -> None:
-        # What goes wrong with the history is told by the history itself; here a title is missing.
+        # A failure of the history is reported elsewhere; here a title is missing.
         with suppress(HistoryError):
             chats = await asyncio.to_thread(store.recent)
             self._titles = {chat.id: clean(chat.title) for chat in chats}
@@ -274,7 +274,7 @@ class GaugesFeature(Feature):
         self._request_drawing()
 
     def _watch(self) -> None:
-        """Have the page map told while somebody looks at it."""
+        """Subscribe to the page map while it is on the screen."""
         seen = self._screen is not None or (self._panel is not None and self._panel.display)
         self.host.link.watch_pages(self.state.model if seen and self._is_ready else None)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CompareFeature(Feature):
-    """Opens the comparison, and goes on with the branch that was picked."""
+    """Opens the comparison, and continues the branch that was picked."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""

@@ -1,4 +1,4 @@
-"""`PullsFeature`: downloads, which belong to the daemon and are only watched from here."""
+"""`PullsFeature`: shows downloads, which the daemon runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class PullsFeature(Feature):
     """Begins downloads and shows all that run, also those of other clients and earlier chats.
 
-    One that this chat waits for is followed to its end; of the others the shared stream tells.
+    One that this chat waits for is followed to its end, others by the shared event stream.
     """
 
     def __init__(self, host: ChatHost) -> None:
@@ -65,7 +65,7 @@ class PullsFeature(Feature):
     async def _follow(self, name: str) -> None:
         def moved(progress: DownloadProgress) -> None:
             nonlocal name
-            if progress.model != name:  # a short name or an alias: the daemon tells the full one
+            if progress.model != name:  # a short name or an alias of the full one
                 self._rename(name, progress.model)
                 name = progress.model
             self.on_pull_moved(progress)
@@ -73,7 +73,7 @@ class PullsFeature(Feature):
         try:
             entry = await self.host.client.pull(name, moved)
         except DaemonUnreachable:
-            # The link tells that the daemon is gone, and `on_connected` goes on.
+            # The link reports that the daemon is gone; `on_connected` resumes.
             self._interrupted = name
             self._forget(name)
         except ClientError as error:
@@ -119,7 +119,7 @@ class PullsFeature(Feature):
             self.host.return_queue()
         self.host.show_state()
 
-    # What the daemon tells
+    # Events of the daemon
 
     def on_connected(self) -> None:
         """See `Feature`."""
@@ -137,7 +137,7 @@ class PullsFeature(Feature):
         try:
             listing = await self.host.client.models()
         except ClientError:
-            return  # the link tells, if the daemon is gone
+            return  # the link reports it if the daemon is gone
         self.host.welcome.disk_free = listing.disk_free
         for progress in listing.pulls:
             self.on_pull_moved(progress)
@@ -157,8 +157,8 @@ class PullsFeature(Feature):
             self._show()
             self.host.run_worker(self._tell_end(progress), group="pulls")
 
-    async def _tell_end(self, progress: DownloadProgress) -> None:
-        """A download that somebody else followed is over."""
+    async def _tell_end(self, progress: PullProgress) -> None:
+        """Report the end of a download that another client follows."""
         if progress.status == "failed":
             name = progress.model
             self.host.tell(f"The download of {name} ended without it; /pull {name} goes on.")

@@ -17,7 +17,7 @@ from ...widgets.gauges.gauge_panel import ContextFacts, ModelLines, RouteLines
 from ...widgets.gauges.lines_widget import LinesWidget
 from ...widgets.gauges.memory_bar import MemoryBar
 from ...widgets.gauges.page_legend import PageLegend, PageTitle
-from ...widgets.gauges.page_map import PageMap
+from ...widgets.gauges.page_map import PageMapView
 from ...widgets.gauges.speed_chart import SpeedChart
 
 Closed = Literal["side", "off"]
@@ -45,7 +45,7 @@ class _MapScreen(Screen[Closed]):
 
     def on_mount(self) -> None:
         """Begin on the map."""
-        pages = self.query_one(PageMap)
+        pages = self.query_one(PageMapView)
         pages.can_focus = True
         pages.focus()
 
@@ -53,15 +53,15 @@ class _MapScreen(Screen[Closed]):
         """Draw what changed; `now` is of the clock with which the state was updated."""
         if not self.is_mounted:
             return
-        self.query_one(PageMap).show(state)
+        self.query_one(PageMapView).show(state)
         for lines in self.query(LinesWidget):
             lines.show(state, now)
 
-    def on_page_map_pointed(self, event: PageMap.Pointed) -> None:
+    def on_page_map_view_pointed(self, event: PageMapView.Pointed) -> None:
         """Explain the cell under the cursor."""
         self._tell(event.text or MAP_HINT, "$foreground" if event.text else "$muted")
 
-    def on_page_map_owner_asked(self, event: PageMap.OwnerAsked) -> None:
+    def on_page_map_view_owner_asked(self, event: PageMapView.OwnerAsked) -> None:
         """Say whose it is."""
         self._tell(event.text, "$primary")
 
@@ -81,7 +81,7 @@ class PageMapScreen(_MapScreen):
         yield Static(Content.styled("KV cache", "bold $primary"), id="head")
         with Vertical(id="body"):
             yield PageTitle()
-            yield PageMap()
+            yield PageMapView()
             yield PageLegend()
             yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
         yield Static("esc: back to the chat", id="foot", markup=False)
@@ -122,7 +122,7 @@ class GaugesScreen(_MapScreen):
                 yield ModelLines()
             with Vertical(id="cache"):
                 yield PageTitle()
-                yield PageMap()
+                yield PageMapView()
                 yield PageLegend()
                 yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
         yield ContextRibbon()

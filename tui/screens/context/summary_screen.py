@@ -1,4 +1,4 @@
-"""`SummaryScreen`: read, edit, redo or undo the summary that stands for what was said earlier."""
+"""`SummaryScreen`: read, edit, redo or undo the summary of earlier messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOCUS = "Take special care of … (enter sums up again)"
 
 
 class SummaryScreen(ModalScreen[SummaryAction | None]):
-    """Shows one compaction; ends with a wish, or None where everything stays."""
+    """Shows one compaction; ends with an action, or None if everything stays."""
 
     DEFAULT_CSS = """
     SummaryScreen TextArea, SummaryScreen TextArea:focus {
@@ -95,11 +95,11 @@ class SummaryScreen(ModalScreen[SummaryAction | None]):
 
     @on(Input.Submitted, "#focus")
     def redo(self, event: Input.Submitted) -> None:
-        """End with the wish for another summary."""
+        """End with a request for another summary."""
         self.dismiss(SummaryAction("redo", event.value.strip()))
 
     def action_undo(self) -> None:
-        """End with the wish for the originals."""
+        """End with a request for the originals."""
         self.dismiss(SummaryAction("undo"))
 
     def action_cancel(self) -> None:

@@ -112,7 +112,7 @@ class ChipEditor(TextArea):
     # How it looks
 
     def get_line(self, line_index: int) -> Text:
-        """The line, with chips, files and places to fill in told apart."""
+        """The line, with chips, files and places to fill in styled."""
         line = super().get_line(line_index)
         text = line.plain
         for span in self.chips.spans(text):

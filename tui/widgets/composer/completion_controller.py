@@ -1,4 +1,4 @@
-"""`CompletionController`: offers what could be meant while a word is typed, and puts it in."""
+"""`CompletionController`: offers completions while a word is typed, and inserts one."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class CompletionController:
         if popup is None or not popup.display:
             return False
         if self._find() != self._trigger:
-            # Typed faster than this was told: what is listed is about less than what stands there.
+            # Typed faster than the list was updated.
             self.update(typed=True)
             if not popup.display or self._trigger is None or self._trigger.kind != "command":
                 return False

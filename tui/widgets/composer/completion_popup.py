@@ -1,4 +1,4 @@
-"""`CompletionPopup`: the list above the composer of what could be meant."""
+"""`CompletionPopup`: the list of completions above the composer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CompletionPopup(Widget):
 
     @property
     def chosen(self) -> CompletionItem | None:
-        """The marked completion, None where none is."""
+        """The marked completion, None if none is."""
         return None if self._index is None else self._items[self._index]
 
     @property

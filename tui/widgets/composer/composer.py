@@ -102,7 +102,7 @@ class Composer(ChipEditor):
         return self._walk is not None and not self._walk.is_at_draft
 
     def kept_draft(self, waiting: Iterable[str] = ()) -> str:
-        """The draft behind what waits, with what chips stand for; `replace_text` takes it back."""
+        """The waiting prompts and the draft with its chips, which `replace_text` restores."""
         return self.chips.pack("\n\n".join(filter(None, (*waiting, self.text))))
 
     def remember(self, text: str) -> None:
@@ -189,7 +189,7 @@ class Composer(ChipEditor):
         parent.mount(widget, before=self)
 
     def escape(self, *, clears: bool) -> bool:
-        """Escape was pressed; whether it meant something here. Twice clears the draft if allowed.
+        """Handle escape; whether it was handled. Twice clears the draft if allowed.
 
         What is cleared can be had again by undoing, and as an earlier prompt.
         """
@@ -325,7 +325,7 @@ class Composer(ChipEditor):
         if not paths:
             self.add_paste(text)
             return
-        # The path as text comes first, so that undoing gives it to who meant just that.
+        # The path as text comes first, so that undoing restores it.
         start = min(self.selection)
         self.replace(text, *self.selection, maintain_selection_offset=False)
         self.history.checkpoint()

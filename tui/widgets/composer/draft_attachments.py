@@ -55,7 +55,7 @@ class DraftAttachments:
             lambda: [preview_mention(mention, folder) for mention in mentions.values()]
         )
         self._glances = {seen.path: seen for seen in found if seen is not None}
-        # A file that was there once stays promised: that it vanished is told, not passed over.
+        # A file that was there once stays expected: its loss is reported.
         composer.mentioned = frozenset(self._glances) | (composer.mentioned & mentions.keys())
         composer.notify_style_update()
         composer.show_facts()

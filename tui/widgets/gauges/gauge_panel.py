@@ -14,7 +14,7 @@ from .glyph_text import StyledText, columns, signs
 from .lines_widget import LinesWidget
 from .memory_bar import MemoryBar
 from .page_legend import PageLegend, PageTitle
-from .page_map import PageMap
+from .page_map import PageMapView
 from .speed_chart import SpeedChart
 
 PULL_BAR = 8
@@ -93,9 +93,9 @@ class GaugePanel(VerticalScroll, can_focus=False):
         padding: 0 0 0 1;
         border-left: solid $edge;
         scrollbar-size-vertical: 0;
-        & > LinesWidget, & > PageMap { margin: 0 1 0 0; }
+        & > LinesWidget, & > PageMapView { margin: 0 1 0 0; }
         & > ContextFacts, & > PageLegend, & > SpeedChart, & > RouteLines { margin: 0 1 1 0; }
-        & > PageMap:hover { background: $panel; }
+        & > PageMapView:hover { background: $panel; }
     }
     """
 
@@ -115,7 +115,7 @@ class GaugePanel(VerticalScroll, can_focus=False):
         yield MemoryBar()
         yield ContextFacts()
         yield PageTitle()
-        yield PageMap(rows=6)
+        yield PageMapView(rows=6)
         yield PageLegend()
         yield SpeedChart()
         yield RouteLines()
@@ -123,11 +123,11 @@ class GaugePanel(VerticalScroll, can_focus=False):
 
     def show(self, state: GaugeState, now: float) -> None:
         """Draw what changed; `now` is of the clock with which the state was updated."""
-        self.query_one(PageMap).show(state)
+        self.query_one(PageMapView).show(state)
         for lines in self.query(LinesWidget):
             lines.show(state, now)
 
-    def on_page_map_pointed(self, event: PageMap.Pointed) -> None:
+    def on_page_map_view_pointed(self, event: PageMapView.Pointed) -> None:
         """Explain the cell under the pointer beside it."""
         event.stop()
-        self.query_one(PageMap).tooltip = Content(event.text) if event.text else None
+        self.query_one(PageMapView).tooltip = Content(event.text) if event.text else None

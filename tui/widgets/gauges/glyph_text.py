@@ -25,7 +25,7 @@ def signs(pieces: Iterable[StyledText], *, ascii: bool = ASCII) -> Content:  # n
 
 
 def columns(left: Content, right: Content, width: int) -> Content:
-    """`left` and `right` at the ends of a line of `width` cells; `left` gives way."""
+    """`left` and `right` at the ends of a line of `width` cells; `left` is cut."""
     room = max(0, width - right.cell_length - 1)
     left = left.truncate(room, ellipsis=True)
     gap = " " * max(1, width - left.cell_length - right.cell_length)

@@ -11,7 +11,7 @@ from ...gauges.page_map_cells import PageState, page_counts, pages_per_cell
 from ...text import number_format
 from .glyph_text import columns, in_columns, signs
 from .lines_widget import LinesWidget
-from .page_map import EVICTED, STYLES, PageMap
+from .page_map import EVICTED, STYLES, PageMapView
 
 LEGEND = (PageState.SHARED, PageState.MINE, PageState.UNDO, PageState.REUSABLE, PageState.FREE)
 
@@ -25,7 +25,7 @@ class PageTitle(LinesWidget):
         if event is None:
             return [title]
         assert self.parent is not None
-        per_cell = pages_per_cell(event.pages, self.parent.query_one(PageMap).room)
+        per_cell = pages_per_cell(event.pages, self.parent.query_one(PageMapView).room)
         cell = f" · cell = {per_cell}" if per_cell > 1 else ""
         facts = signs([(f"{event.page_tokens} tok each{cell}", "$muted")])
         return [columns(title, facts, width)]

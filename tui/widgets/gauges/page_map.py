@@ -1,4 +1,4 @@
-"""`PageMap`: whose each page of the KV cache is, as a map with a cursor."""
+"""`PageMapView`: whose each page of the KV cache is, as a map with a cursor."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ BELOW = 8
 """Lines that title, legend and explanation of a map take."""
 
 
-class PageMap(Widget, can_focus=False):
+class PageMapView(Widget, can_focus=False):
     """The map alone; `PageLegend` says what its signs mean.
 
     `rows` is how high it may become, None for all but `BELOW` lines of what it lies in; fewer pages
     take fewer rows.
     """
 
-    DEFAULT_CSS = "PageMap { height: auto; width: 100%; }"
+    DEFAULT_CSS = "PageMapView { height: auto; width: 100%; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "move(-1)", "Left", show=False),
         Binding("right,l", "move(1)", "Right", show=False),
@@ -211,7 +211,7 @@ class PageMap(Widget, can_focus=False):
         self._point_at(move.x, move.y)
 
     def on_click(self, click: events.Click) -> None:
-        """The same for who has no pointer that hovers."""
+        """The same in terminals without hovering."""
         self._point_at(click.x, click.y)
 
     def on_leave(self) -> None:

@@ -38,7 +38,7 @@ def chart(values: Sequence[float], width: int, height: int) -> list[str]:
 
 
 def _sign(eighths: int, is_ground: bool) -> str:
-    """A block of some eighths; the ground line shows even where nothing is."""
+    """A block of some eighths; the ground line always shows."""
     return SPARKS[max(0, eighths - 1)] if eighths or is_ground else " "
 
 

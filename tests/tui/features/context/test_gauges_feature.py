@@ -13,7 +13,7 @@ from ingle.tui.screens.context.gauges_screen import GaugesScreen, PageMapScreen
 from ingle.tui.screens.context.statistics_screen import StatisticsScreen
 from ingle.tui.widgets.gauges.gauge_panel import GaugePanel
 from ingle.tui.widgets.gauges.lines_widget import LinesWidget
-from ingle.tui.widgets.gauges.page_map import PageMap
+from ingle.tui.widgets.gauges.page_map import PageMapView
 from ingle.tui.widgets.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ async def test_the_map_explains_its_cells(open_chat: OpenChat, fake_daemon: Fake
         await chat.until_shown("this chat: 690 tokens in all")
         await chat.pilot.press("end")
         await chat.until_shown("page 255: free")
-        await chat.pilot.hover(PageMap, offset=(30, 0))
+        await chat.pilot.hover(PageMapView, offset=(30, 0))
         await chat.until_shown("page 30: another chat")
         await chat.pilot.press("escape")
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
@@ -232,9 +232,11 @@ async def test_pages_that_give_way_flash_once_and_are_counted(
         runs = [[0, 4], [1, 22], [-1, 4], [2, 6], [-1, 220]]
         fake_daemon.broadcast("pages", fake_daemon.pages | {"runs": runs, "evicted_pages_total": 4})
         await chat.until_shown("× evicted 4")
-        await chat.until(lambda: "×" in str(chat.screen.query_one("GaugePanel PageMap").render()))
         await chat.until(
-            lambda: "×" not in str(chat.screen.query_one("GaugePanel PageMap").render())
+            lambda: "×" in str(chat.screen.query_one("GaugePanel PageMapView").render())
+        )
+        await chat.until(
+            lambda: "×" not in str(chat.screen.query_one("GaugePanel PageMapView").render())
         )
         assert feature.state.evicted == 4
 
@@ -392,8 +394,8 @@ async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
     async with open_chat(size=(140, 45)) as chat:
         await told(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
-        await chat.pilot.hover("GaugePanel PageMap", offset=(1, 0))
-        side = chat.screen.query_one("GaugePanel PageMap")
+        await chat.pilot.hover("GaugePanel PageMapView", offset=(1, 0))
+        side = chat.screen.query_one("GaugePanel PageMapView")
         await chat.until(lambda: "pages 2–3: the beginning of 2 other chats" in str(side.tooltip))
 
 
