@@ -129,7 +129,7 @@ def open_chat(client: AsyncDaemonClient) -> OpenChat:
         app = ChatApp(client, **options)
         async with app.run_test(size=size, notifications=True) as pilot:
             chat = Chat(app, pilot)
-            await chat.until(lambda: chat.screen.features.is_complete)
+            await chat.until(lambda: chat.screen.is_complete)
             yield chat
 
     return opened

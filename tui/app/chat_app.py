@@ -63,8 +63,8 @@ class ChatApp(App[None]):
             temporary=temporary,
             preferences=preferences,
             start_daemon=start_daemon,
-            on_live=self._live,
         )
+        self._chat.on_live = self._live
         for own in THEMES:
             self.register_theme(own)
         if not self.no_color and "TEXTUAL_THEME" not in os.environ:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import events, on
 from textual.binding import Binding, BindingType
 
-from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.daemon_types import GaugesEvent
 
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.chat_host import ChatHost
-from ..features.feature import Feature
+from ..features.feature import Feature, Handler
 from ..session.chat_events import (
     DaemonConnected,
     DaemonLost,
@@ -27,8 +26,6 @@ from ..session.chat_events import (
     PagesMoved,
     PullMoved,
 )
-from ..settings.chat_folders import ChatFolders
-from ..settings.preferences import Preferences
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..transcript.view.transcript import Transcript
 from ..widgets.composer.composer import Composer
@@ -42,12 +39,12 @@ DRAFT_SECONDS = 1.0
 
 
 class ChatScreen(ChatHost):
-    """A chat with a model of the daemon behind `client`.
+    """A chat with a model of a daemon; `on_live` is called when the composer can be typed in."""
 
-    `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
-    if none answers and later if the user asks for it. `on_live` is called once, when the composer
-    can be typed in.
-    """
+    on_live: Callable[[], object] | None = None
+    _warmed: str | None = None
+    _interrupted_at = 0.0
+    _gauges: GaugesEvent | None = None
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -61,60 +58,41 @@ class ChatScreen(ChatHost):
         for command in COMMANDS
     ]
 
-    def __init__(
-        self,
-        client: AsyncDaemonClient,
-        *,
-        model: str | None = None,
-        folders: ChatFolders | None = None,
-        temporary: bool = False,
-        preferences: Preferences | None = None,
-        start_daemon: Callable[[], None] | None = None,
-        on_live: Callable[[], object] | None = None,
-    ) -> None:
-        super().__init__(
-            client,
-            {
-                "stop": lambda _: self._stop_or_cancel(),
-                "interrupt": lambda _: self._interrupt(),
-                "quit": lambda _: self.chat_app.exit(),
-            },
-            model=model,
-            folders=folders,
-            temporary=temporary,
-            preferences=preferences or Preferences(),
-            start_daemon=start_daemon,
-        )
-        self._on_live = on_live
-        self._warmed: str | None = None
-        self._interrupted_at = 0.0
-        self._gauges: GaugesEvent | None = None
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `ChatLayout`."""
+        return {
+            "stop": lambda _: self._stop_or_cancel(),
+            "interrupt": lambda _: self._interrupt(),
+            "quit": lambda _: self.chat_app.exit(),
+        }
 
     def on_mount(self) -> None:
         """Be ready to type; everything else is loaded afterwards."""
         self.transcript.can_focus = False
         self.set_focus(self.composer)
         self.show_state()
-        if self._on_live is not None:
-            self.call_after_refresh(self._on_live)
+        if self.on_live is not None:
+            self.call_after_refresh(self.on_live)
         self.run_worker(self.link.run(), group="link", exclusive=True)
         self.set_interval(DRAFT_SECONDS, self.save_draft)
         self.call_after_refresh(self.run_worker, self._load_features, group="features")
 
     async def _load_features(self) -> None:
         """Import and make the features, then run what was asked of them meanwhile."""
-        kinds = await asyncio.to_thread(_import_features)
-        for name, argument in await self.features.load(kinds, self, self._greet):
-            self.run_command(name, argument)
+        for kind in await asyncio.to_thread(_import_features):
+            self.add_feature(kind(self))
+            await asyncio.sleep(0)  # keys are handled between two of them
+        for feature in self.features:
+            feature.on_ready()
+            # The events that came before.
+            if self.state.connected:
+                feature.on_connected()
+            if self._gauges is not None:
+                feature.on_gauges(self._gauges)
+            await asyncio.sleep(0)
+        self.complete()
         self.show_state()
         self.send_next()
-
-    def _greet(self, feature: Feature) -> None:
-        """Repeat the events that came before the feature was made."""
-        if self.state.connected:
-            feature.on_connected()
-        if self._gauges is not None:
-            feature.on_gauges(self._gauges)
 
     def close(self) -> None:
         """Save what is unsaved."""
@@ -189,7 +167,7 @@ class ChatScreen(ChatHost):
 
     def _run_slash(self, typed: str, name: str, argument: str) -> None:
         command = find_slash(name)
-        if command is None or (self.features.is_complete and not self.can_run(command.name)):
+        if command is None or (self.is_complete and not self.can_run(command.name)):
             self.tell(f"There is no command /{name}. F1 lists them.", "warning")
             return
         self.composer.clear_sent(typed)

@@ -79,14 +79,7 @@ class ScreenFront:
 
     async def _ask(self, screen: Screen[R]) -> R | None:
         """The result of a screen over the chat."""
-        answer: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
-
-        def answered(result: R | None) -> None:
-            if not answer.done():
-                answer.set_result(result)
-
-        self._host.chat_app.push_screen(screen, answered)
-        return await answer
+        return await self._host.chat_app.push_screen_wait(screen)
 
     # Questions
 
@@ -143,13 +136,13 @@ class ScreenFront:
 
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None:
         """A prompt to edit."""
-        from ..screens.rewind_screen import RewindScreen
+        from ..screens.choices import RewindScreen
 
         return await self._ask(RewindScreen(prompts))
 
     async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None:
         """`go` or `unpin`, and the id of the message."""
-        from ..screens.context.pins_screen import PinsScreen
+        from ..screens.choices import PinsScreen
 
         return await self._ask(PinsScreen(pinned))
 

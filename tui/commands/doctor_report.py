@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from ingle.daemon.client.model_types import LoadedModel
 from ..chats.message import Message
 from ..settings.chat_folders import ChatFolders
 from ..terminal import clipboard
+from ..terminal.run_program import run_program
 from ..text import number_format
 from .chat_session import ChatSession
 
@@ -75,7 +75,8 @@ def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
     said = [f"{name}={env[name]}" for name in _TERMINAL if env.get(name)]
     between: list[str] = []
     if "TMUX" in env:
-        between.append(_version_of(["tmux", "-V"]) or "tmux")
+        version = run_program(["tmux", "-V"], PATIENCE) or b""
+        between.append(version.decode(errors="replace").strip() or "tmux")
     if "STY" in env:
         between.append("screen")
     if clipboard.is_remote(env):
@@ -193,21 +194,6 @@ def report(facts: Sequence[Fact]) -> str:
     """The facts as text to paste into an issue."""
     width = max(len(name) for name, _ in facts)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in facts)
-
-
-def _version_of(command: list[str]) -> str | None:
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode(errors="replace").strip() or None
 
 
 def interpreter() -> str:

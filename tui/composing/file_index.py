@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..terminal.run_program import run_program
 from .file_mentions import resolve
 
 MAX_FILES = 50_000
@@ -46,21 +46,10 @@ def _from_git(folder: Path) -> list[str] | None:
     # A repository's own settings may name programs to run; listing must not run them.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files"]
     command += ["--cached", "--others", "--exclude-standard", "-z"]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=GIT_SECONDS,
-            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    listed = run_program(command, GIT_SECONDS, GIT_OPTIONAL_LOCKS="0")
+    if listed is None:
         return None
-    if done.returncode != 0:
-        return None
-    names = dict.fromkeys(done.stdout.decode("utf-8", "surrogateescape").split("\0"))
+    names = dict.fromkeys(listed.decode("utf-8", "surrogateescape").split("\0"))
     return sorted(name for name in names if name and name.isprintable())
 
 

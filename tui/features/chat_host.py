@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -17,14 +17,12 @@ from ..session.chat_entries import answer_failed, entry_of, failure, path_entrie
 from ..session.chat_events import HistoryStatusChanged
 from ..session.chat_state import ChatState, ChatStatus
 from ..session.daemon_link import DaemonLink
-from ..session.turn import LOCAL, Turn
-from ..session.turn_messages import add_answer, add_prompt
+from ..session.turn import LOCAL, Turn, add_answer, add_prompt
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
 from ..terminal.render_throttle import RenderThrottle
 from ..transcript.entries.answer_entry import AnswerEntry
 from .chat_layout import ChatLayout
-from .feature import Handler
 
 Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 
@@ -33,21 +31,25 @@ class ChatHost(ChatLayout):
     """What features see of the chat screen; everything is used on the event loop.
 
     One prompt is answered at a time; what is sent meanwhile waits in the queue.
+
+    `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
+    if none answers and later if the user asks for it.
     """
 
     def __init__(
         self,
         client: AsyncDaemonClient,
-        handlers: Mapping[str, Handler],
         *,
-        model: str | None,
-        folders: ChatFolders | None,
-        temporary: bool,
-        preferences: Preferences,
-        start_daemon: Callable[[], None] | None,
+        model: str | None = None,
+        folders: ChatFolders | None = None,
+        temporary: bool = False,
+        preferences: Preferences | None = None,
+        start_daemon: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(handlers, preferences, ChatState(wanted=model), Chat(temporary=temporary))
+        super().__init__(preferences or Preferences())
         self.client = client
+        self.state = ChatState(wanted=model)
+        self.chat = Chat(temporary=temporary)
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.folders = folders
         self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
@@ -153,7 +155,7 @@ class ChatHost(ChatLayout):
         """Send the first waiting prompt, or bring about what it waits for."""
         state = self.state
         self._mark_waiting()
-        if self.turn is not None or not self.features.is_complete:
+        if self.turn is not None or not self.is_complete:
             return
         if self._later is not None and state.can_ask:
             later, self._later = self._later, None

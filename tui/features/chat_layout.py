@@ -31,13 +31,12 @@ from ..widgets.status_line import StatusLine
 from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
 from .feature import Feature, Handler
-from .feature_set import FeatureSet
 
 F = TypeVar("F", bound=Feature)
 
 
 class ChatLayout(PromptScreen[None]):
-    """Lays the widgets out and runs commands; `handlers` are those of the screen itself."""
+    """Lays the widgets out, shows the state, and runs commands."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
@@ -54,23 +53,25 @@ class ChatLayout(PromptScreen[None]):
     status_line = getters.query_one(StatusLine)
     pill = getters.query_one("#pill", Static)
 
-    def __init__(
-        self,
-        handlers: Mapping[str, Handler],
-        preferences: Preferences,
-        state: ChatState,
-        chat: Chat,
-    ) -> None:
+    def __init__(self, preferences: Preferences) -> None:
         super().__init__()
-        self.features = FeatureSet(handlers)
+        self.features: list[Feature] = []
+        self.is_complete = False
+        """Whether the features are loaded; until then prompts and their commands wait."""
+        self._handlers = dict(self.handlers())
+        self._early: list[tuple[str, str]] = []
         self.preferences = preferences
-        self.state = state
-        self.chat = chat
+        self.state = ChatState()
+        self.chat = Chat()
         self.store: HistoryStore | None = None
         self.turn: Turn | None = None
         """The answer that is generated."""
         self.edits: Message | None = None
         """The prompt that the draft will replace."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The commands that work before the features are loaded."""
+        return {}
 
     @property
     def typed_in(self) -> Composer:
@@ -144,13 +145,24 @@ class ChatLayout(PromptScreen[None]):
 
     # Commands and features
 
+    def add_feature(self, feature: Feature) -> None:
+        """Add a feature; its commands replace those of earlier features."""
+        self.features.append(feature)
+        self._handlers.update(feature.handlers())
+
+    def complete(self) -> None:
+        """Run the commands that were given before all features were added."""
+        self.is_complete = True
+        for name, argument in self._early:
+            self.run_command(name, argument)
+
     def feature(self, kind: type[F]) -> F:
         """The feature of this class."""
-        return self.features.find(kind)
+        return next(feature for feature in self.features if isinstance(feature, kind))
 
     def can_run(self, name: str) -> bool:
         """Whether the command of this name works here."""
-        return self.features.can_run(name)
+        return name in self._handlers
 
     def action_command(self, name: str) -> None:
         """Run the command a key is bound to."""
@@ -158,7 +170,12 @@ class ChatLayout(PromptScreen[None]):
 
     def run_command(self, name: str, argument: str = "") -> None:
         """Run a command; one that waits goes on in the background."""
-        result = self.features.run(name, argument)
+        handler = self._handlers.get(name)
+        if handler is None:
+            if not self.is_complete:
+                self._early.append((name, argument))
+            return
+        result = handler(argument)
         if result is not None:
             self.run_worker(_awaited(result), group=f"command-{name}")
 

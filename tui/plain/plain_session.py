@@ -21,8 +21,7 @@ from ..commands.privacy_commands import routing_of
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import request_with_consent, route_to
 from ..session.chat_state import ChatState
-from ..session.turn import Turn
-from ..session.turn_messages import add_answer, add_prompt
+from ..session.turn import Turn, add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
 from ..transcript.entries.answer_entry import AnswerEntry
@@ -260,11 +259,11 @@ class PlainSession:
 
     def ask_again(self, parent: Message) -> None:
         """Generate another answer to a prompt; the others stay as branches."""
-        self.then(self._ask_again(parent))
+        self.then(self._answer_from(parent, parent.id))
 
     def continue_answer(self, message: Message) -> None:
         """Continue an interrupted answer, as another branch that begins alike."""
-        self.then(self._continue(message))
+        self.then(self._answer_from(message, message.parent, message))
 
     async def _send(
         self, text: str, attachments: tuple[Attachment, ...], *, edits: Message | None = None
@@ -282,15 +281,12 @@ class PlainSession:
         prompt = add_prompt(self.chat, self.history, text, attachments, edits)
         await self._answer(prompt.id)
 
-    async def _ask_again(self, prompt: Message) -> None:
+    async def _answer_from(
+        self, end: Message, parent: str | None, begun: Message | None = None
+    ) -> None:
         if await self.models.can_ask():
-            self.chat.end_path_at(prompt)
-            await self._answer(prompt.id)
-
-    async def _continue(self, message: Message) -> None:
-        if await self.models.can_ask():
-            self.chat.end_path_at(message)
-            await self._answer(message.parent, message)
+            self.chat.end_path_at(end)
+            await self._answer(parent, begun)
 
     async def _answer(self, parent: str | None, begun: Message | None = None) -> None:
         """Have the end of the path answered, or the answer `begun` continued."""

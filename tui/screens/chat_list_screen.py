@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.cells import cell_len
 from textual import events, on
@@ -50,10 +50,10 @@ class ChatListScreen(ModalScreen[str | None]):
         Binding("pagedown", "move(10)", "Page down", show=False, priority=True),
         Binding("tab", "folder(1)", "Next folder", show=False, priority=True),
         Binding("shift+tab", "folder(-1)", "Folder before", show=False, priority=True),
-        Binding("f2", "rename", "Rename", show=False, priority=True),
-        Binding("f3", "pin", "Pin", show=False, priority=True),
-        Binding("f4", "move_to", "Folder", show=False, priority=True),
-        Binding("f8", "delete", "Delete", show=False, priority=True),
+        Binding("f2", "change('rename')", "Rename", show=False, priority=True),
+        Binding("f3", "change('pin')", "Pin", show=False, priority=True),
+        Binding("f4", "change('move')", "Folder", show=False, priority=True),
+        Binding("f8", "change('delete')", "Delete", show=False, priority=True),
         Binding("ctrl+r", "search", "Search", show=False, priority=True),
     ]
 
@@ -134,64 +134,39 @@ class ChatListScreen(ModalScreen[str | None]):
         self._folder = places[(here + step) % len(places)]
         self._show(None)
 
-    def action_rename(self) -> None:
-        """Give the highlighted chat another title."""
-        self._act(self._rename)
+    def action_change(self, how: Literal["rename", "pin", "move", "delete"]) -> None:
+        """Change the highlighted chat, asking for its title, folder or confirmation."""
+        chat = self._highlighted()
+        if chat is not None:
+            self.run_worker(self._change(chat, how), group="act")
 
-    async def _rename(self, chat: ChatSummary) -> None:
-        title = await self._session.front.line("Title", clean(chat.title))
-        if title is not None:
-            await change_chat(self._session, chat.id, title=title)
-
-    def action_move_to(self) -> None:
-        """Put the highlighted chat into a folder."""
-        self._act(self._move)
-
-    async def _move(self, chat: ChatSummary) -> None:
-        folder = await self._session.front.line(
-            "Folder", chat.folder, legend=FOLDER_LEGEND, suggestions=self._folders
-        )
-        if folder is not None:
-            await change_chat(self._session, chat.id, folder=folder)
-
-    def action_pin(self) -> None:
-        """Keep the highlighted chat at the top, or no longer."""
-        self._act(self._pin)
-
-    async def _pin(self, chat: ChatSummary) -> None:
-        if chat.messages:
-            await change_chat(self._session, chat.id, pinned=not chat.pinned)
-
-    def action_delete(self) -> None:
-        """Delete the highlighted chat, after asking."""
-        self._act(self._delete)
-
-    async def _delete(self, chat: ChatSummary) -> str | None:
-        done = await delete_chat(self._session, chat.id, chat.title, chat.messages)
-        self._session.front.present(done)
-        return self._neighbour(chat)
+    async def _change(self, chat: ChatSummary, how: str) -> None:
+        session, front, then = self._session, self._session.front, chat.id
+        try:
+            if how == "rename":
+                title = await front.line("Title", clean(chat.title))
+                if title is not None:
+                    await change_chat(session, chat.id, title=title)
+            elif how == "pin" and chat.messages:
+                await change_chat(session, chat.id, pinned=not chat.pinned)
+            elif how == "move":
+                folder = await front.line(
+                    "Folder", chat.folder, legend=FOLDER_LEGEND, suggestions=self._folders
+                )
+                if folder is not None:
+                    await change_chat(session, chat.id, folder=folder)
+            elif how == "delete":
+                front.present(await delete_chat(session, chat.id, chat.title, chat.messages))
+                then = self._neighbour(chat) or then
+        except HistoryError as error:
+            self.notify(error.message, severity="warning", markup=False)
+        await self._read(then)
 
     def action_search(self) -> None:
         """Search inside the chats for what is typed."""
         text = self.query_one(Input).value
         self.dismiss(None)
         self._on_search(text)
-
-    def _act(self, action: Callable[[ChatSummary], Awaitable[str | None]]) -> None:
-        """Do something with the highlighted chat, and highlight the chat that it returns, or it."""
-        chat = self._highlighted()
-        if chat is not None:
-            self.run_worker(self._done(action, chat), group="act")
-
-    async def _done(
-        self, action: Callable[[ChatSummary], Awaitable[str | None]], chat: ChatSummary
-    ) -> None:
-        try:
-            then = await action(chat)
-        except HistoryError as error:
-            self.notify(error.message, severity="warning", markup=False)
-            then = None
-        await self._read(then or chat.id)
 
     async def _read(self, highlight: str | None) -> None:
         try:
@@ -244,14 +219,11 @@ class ChatListScreen(ModalScreen[str | None]):
         if not self._folders:
             return Content(chats if self._chats else "No chats yet.")
         names = [("All", self._folder is None), *((n, n == self._folder) for n in self._folders)]
-        parts = [
-            (f"[{clean(name)}]" if here else clean(name), "bold $primary" if here else "$muted")
-            for name, here in names
-        ]
-        line = Content.assemble(f"{chats}  ")
-        for part in parts:
-            line = Content.assemble(line, part, "  ")
-        return line
+        parts: list[str | tuple[str, str]] = [f"{chats}  "]
+        for name, here in names:
+            parts.append((f"[{clean(name)}]", "bold $primary") if here else (clean(name), "$muted"))
+            parts.append("  ")
+        return Content.assemble(*parts)
 
     def _line(self, chat: ChatSummary, now: datetime) -> Content:
         width = max(20, (self.size.width or 80) - (6 if self.has_class("-short") else 8))

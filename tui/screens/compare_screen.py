@@ -22,8 +22,7 @@ from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
 from ..privacy.chat_route import route_to
 from ..session.chat_entries import answer_failed, entry_of, path_entries
-from ..session.turn import Turn
-from ..session.turn_messages import add_answer, add_prompt
+from ..session.turn import Turn, add_answer, add_prompt
 from ..terminal.render_throttle import RenderThrottle
 from ..text import number_format
 from ..text.terminal_safe_text import clean

@@ -1,4 +1,4 @@
-"""`Turn`: one prompt and its answer, from the request to the last token."""
+"""`Turn`: one prompt and its answer, from the messages and the request to the last token."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from ingle.daemon.client.generation_types import (
     StartedEvent,
 )
 
+from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder
-from ..chats.message import Ending, Message, MessageFacts
+from ..chats.message import Attachment, Ending, Message, MessageFacts
 from ..chats.turn_request import TurnRequest
 from ..privacy.chat_route import route_to
 from ..text import number_format
@@ -325,3 +326,41 @@ def ending_note(message: Message) -> str:
         "interrupted": "■ interrupted: the program or the daemon ended",
     }
     return notes.get(message.ending or "", "")
+
+
+def add_prompt(
+    chat: Chat,
+    history: ChatRecorder,
+    text: str,
+    attachments: tuple[Attachment, ...] = (),
+    edits: Message | None = None,
+) -> Message:
+    """The prompt as the last message, or beside the one it edits; keeps the chat if it is new."""
+    leaf = chat.leaf
+    parent = edits.parent if edits is not None else leaf.id if leaf is not None else None
+    message = Message(role="user", content=text, attachments=attachments, parent=parent)
+    if not chat.messages:
+        history.add_chat(chat)
+    chat.add(message)
+    history.add_message(chat.id, message)
+    return message
+
+
+def add_answer(
+    chat: Chat,
+    history: ChatRecorder,
+    model: str,
+    parent: str | None,
+    begun: Message | None = None,
+) -> Message:
+    """An open answer to the message `parent`, with the text of the interrupted answer `begun`."""
+    answer = Message(
+        role="assistant",
+        parent=parent,
+        model=model,
+        content=begun.content if begun is not None else "",
+        reasoning=begun.reasoning if begun is not None else "",
+    )
+    chat.add(answer)
+    history.add_message(chat.id, answer)
+    return answer

@@ -6,13 +6,13 @@ import base64
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ..text import number_format
+from .run_program import run_program
 
 TIMEOUT = 2.0
 """Seconds before a hanging program is abandoned."""
@@ -80,8 +80,12 @@ def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.
     env = os.environ if env is None else env
     content = text.encode("utf-8", "replace").decode()
     for program in writers(env, which):
-        if _write(program, content):
-            return Copied(_copied_by(program), confirmed=True)
+        command = (program.name, *program.arguments)
+        if run_program(command, TIMEOUT, sent=content.encode(program.encoding)) is not None:
+            done = f"Copied ({program.name})."
+            if program is _TMUX_WRITER:
+                done = "Copied (tmux buffer, which tmux passes on where set-clipboard allows it)."
+            return Copied(done, confirmed=True)
     sequence = osc_52(content, env)
     size = len(content.encode())
     if size > OSC_52_LIMIT:
@@ -99,30 +103,29 @@ def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> 
     """Return the clipboard's text, None if no program can read it; blocks up to a few seconds."""
     env = os.environ if env is None else env
     for program in readers(env, which):
-        text = _read(program)
-        if text is not None:
-            return text
+        read = run_program((program.name, *program.arguments), TIMEOUT)
+        if read is not None:
+            return read.decode(program.encoding, "replace")
     return None
 
 
 def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
-    """Return the programs that can copy here, in the order in which they are tried.
-
-    Over SSH the remote clipboard is not the user's own: only tmux is of use.
-    """
-    programs = [] if is_remote(env) else [_WRITERS[name] for name in _local(env)]
-    if "TMUX" in env:
-        programs.append(_TMUX_WRITER)
-    return [program for program in programs if which(program.name) is not None]
+    """Return the programs that can copy here, in the order in which they are tried."""
+    return _programs(env, which, _WRITERS, _TMUX_WRITER)
 
 
 def readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
-    """Return the programs that can read the clipboard here, in the order in which they are
-    tried.
-    """
-    programs = [] if is_remote(env) else [_READERS[name] for name in _local(env)]
+    """Return the programs that can read the clipboard here, in the order of trial."""
+    return _programs(env, which, _READERS, _TMUX_READER)
+
+
+def _programs(
+    env: Mapping[str, str], which: Which, local: Mapping[str, Program], tmux: Program
+) -> list[Program]:
+    # Over SSH the remote clipboard is not the user's own: only tmux is of use.
+    programs = [] if is_remote(env) else [local[name] for name in _local(env)]
     if "TMUX" in env:
-        programs.append(_TMUX_READER)
+        programs.append(tmux)
     return [program for program in programs if which(program.name) is not None]
 
 
@@ -142,45 +145,6 @@ def _local(env: Mapping[str, str]) -> list[str]:
 @lru_cache(maxsize=1)
 def _is_wsl() -> bool:
     return "microsoft" in platform.release().lower()
-
-
-def _copied_by(program: Program) -> str:
-    if program is _TMUX_WRITER:
-        return "Copied (tmux buffer, which tmux passes on where set-clipboard allows it)."
-    return f"Copied ({program.name})."
-
-
-def _write(program: Program, text: str) -> bool:
-    try:
-        # xclip and wl-copy stay in the background to serve the selection: a pipe that they hold
-        # open would never end, and a signal to our group would clear the clipboard.
-        done = subprocess.run(
-            [program.name, *program.arguments],
-            input=text.encode(program.encoding),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT,
-            start_new_session=True,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
-
-
-def _read(program: Program) -> str | None:
-    try:
-        done = subprocess.run(
-            [program.name, *program.arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode(program.encoding, "replace") if done.returncode == 0 else None
 
 
 def osc_52(text: str, env: Mapping[str, str]) -> str:

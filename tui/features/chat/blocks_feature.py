@@ -6,16 +6,40 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from ...transcript.view.block_navigation import Action, BlockStop, actions, is_compaction
+from textual.app import RenderResult
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ...transcript.view.block_navigation import KEYS, Action, BlockStop, actions, is_compaction
 from ...transcript.view.transcript import Transcript
 from ..feature import Feature, Handler
 
-if TYPE_CHECKING:
-    from ...widgets.block_keys import BlockKeys
-
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+class BlockKeys(Widget):
+    """Leaves out keys for which there is no room."""
+
+    DEFAULT_CSS = "BlockKeys { height: 1; padding: 0 2; color: $muted; }"
+    at: reactive[BlockStop | None] = reactive(None)
+
+    def render(self) -> RenderResult:
+        at = self.at
+        if at is None:
+            return Content("")
+        able = actions(at)
+        parts = [f"{key} {action}" for key, action in KEYS.items() if action in able]
+        words = Content("")
+        for part in [*parts, "alt+↑↓ walk", "esc leaves"]:
+            key, _, word = part.partition(" ")
+            more = Content.assemble((key, "$primary"), f" {word}")
+            longer = more if not words.plain else Content.assemble(words, " · ", more)
+            if longer.cell_length > self.size.width:
+                break
+            words = longer
+        return words
 
 
 class BlocksFeature(Feature):
@@ -67,8 +91,6 @@ class BlocksFeature(Feature):
                 self._keys.display = False
             return
         if self._keys is None:
-            from ...widgets.block_keys import BlockKeys
-
             self._keys = BlockKeys()
             self.host.mount(self._keys, after="#main")
         self._keys.styles.padding = (0, 1, 0, self.host.transcript.margin)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ...chats.message import CompactionRecord, QueuedPrompt
     from ...compaction.compaction_planner import Choice
     from ...compaction.compactor import CompactionProgress
-    from ...screens.context.compact_choice import CompactChoice
+    from ...screens.choices import CompactChoice
     from ...session.turn import Turn
     from ..chat_host import ChatHost
 
@@ -167,7 +167,7 @@ class CompactionFeature(Feature):
         if self.running:
             self._by_itself = False  # it is needed now, and no longer done in passing
             return False
-        from ...screens.context.compact_choice import CompactChoice
+        from ...screens.choices import CompactChoice
 
         self._stop_notice()
         self._say(None)

@@ -22,10 +22,9 @@ from ...composing.file_mentions import as_mention, find_mentions, shown_path
 from ...composing.input_history import InputHistory
 from ...composing.token_estimate import estimate_tokens, tokens_of
 from ...text import number_format
-from .attachment_line import AttachmentFacts
 from .chip_editor import ChipEditor
 from .completion_controller import CompletionController
-from .draft_attachments import DraftAttachments
+from .draft_attachments import AttachmentFacts, DraftAttachments
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6

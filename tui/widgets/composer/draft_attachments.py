@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from textual.app import RenderResult
+from textual.content import Content
+from textual.widget import Widget
+
 from ...chats.message import Attachment
 from ...composing.file_mentions import find_mentions
-from .attachment_line import AttachmentFacts, AttachmentLine
+from ...text import number_format
+from ...text.terminal_safe_text import clean
 
 if TYPE_CHECKING:
     from ...composing.attachment_reader import AttachmentPreview, AttachmentReading
@@ -19,6 +25,53 @@ READ_SECONDS = 10.0
 """How long the files of a prompt may take to be read."""
 PAUSE = 0.15
 """Seconds without a key after which files are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFacts:
+    """One thing that is sent along; `size` in characters, or in bytes where it is on disk."""
+
+    name: str
+    size: int
+    files: int = 1
+    on_disk: bool = False
+    problem: str = ""
+
+
+class AttachmentLine(Widget):
+    """Names, sizes and troubles above the composer; hidden while nothing is sent along."""
+
+    DEFAULT_CSS = """
+    AttachmentLine { height: auto; max-height: 4; width: 100%; padding: 0 2; display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._facts: Sequence[AttachmentFacts] = ()
+
+    def show(self, facts: Sequence[AttachmentFacts]) -> None:
+        """Show these; nothing hides the line."""
+        if facts != self._facts:
+            self._facts = facts
+            self.display = bool(facts)
+            self.refresh(layout=True)
+
+    def render(self) -> RenderResult:
+        parts = [self._part(facts) for facts in self._facts]
+        return Content("  ·  ").stylize("$edge").join(parts)
+
+    @staticmethod
+    def _part(facts: AttachmentFacts) -> Content:
+        if facts.problem:
+            return Content(f"! {clean(facts.problem)}").stylize("$warning")
+        size = (
+            number_format.size(facts.size)
+            if facts.on_disk
+            else f"{number_format.tokens(facts.size)} characters"
+        )
+        count = f"{facts.files} files, " if facts.files != 1 else ""
+        name = Content(f"+ {clean(facts.name)} ").stylize("$secondary")
+        return Content.assemble(name, (count + size, "$muted"))
 
 
 class DraftAttachments:

@@ -15,8 +15,7 @@ from ingle.tui.commands.chat_session import SummaryRequest
 from ingle.tui.compaction.summary_notes import HEADINGS
 from ingle.tui.features.context import compaction_feature
 from ingle.tui.features.context.compaction_feature import CompactionFeature
-from ingle.tui.screens.context.compact_choice import CompactChoice
-from ingle.tui.screens.context.pins_screen import PinsScreen
+from ingle.tui.screens.choices import CompactChoice, PinsScreen
 from ingle.tui.screens.context.summary_screen import SummaryScreen
 from ingle.tui.session.chat_events import DaemonConnected
 from ingle.tui.settings.chat_folders import ChatFolders

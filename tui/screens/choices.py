@@ -1,0 +1,89 @@
+"""Choices of the chat: a prompt to go back to, a pinned message, a way out of a full context."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import OptionList
+
+from ..chats.message import Message
+from ..compaction.compaction_planner import CHOICES, Choice, full_sentence
+from ..text.terminal_safe_text import clean
+from ..transcript.markdown.markdown_preview import preview
+from .dialog import ChoiceDialog
+
+REWIND_LEGEND = "enter edits it, as a branch; what came later stays  ·  esc closes"
+PINS_LEGEND = "enter goes there  ·  delete unpins  ·  esc closes"
+NO_PINS = "Nothing is pinned. /pin keeps the last message word for word, p the block you are on."
+SHOWN = 200
+"""Characters of a message that its line shows."""
+
+
+class RewindScreen(ChoiceDialog[Message | None]):
+    """Ends with the chosen prompt, or None."""
+
+    def __init__(self, prompts: Sequence[Message]) -> None:
+        choices = [(prompt, _prompt_line(prompt)) for prompt in prompts]
+        super().__init__(
+            "Back to a prompt",
+            choices,
+            REWIND_LEGEND,
+            at=len(choices) - 1,
+        )
+
+
+def _prompt_line(prompt: Message) -> Content:
+    words = " ".join(clean(prompt.content[:SHOWN]).split())
+    when = time.strftime("%H:%M", time.localtime(prompt.created))
+    return Content.assemble((f"{when}  ", "$muted"), words)
+
+
+class PinsScreen(ChoiceDialog[tuple[str, str] | None]):
+    """Ends with what to do, `go` or `unpin`, and a message's id; or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("delete,backspace", "unpin", "Unpin", show=False)
+    ]
+
+    def __init__(self, pinned: Sequence[Message]) -> None:
+        self._ids = [message.id for message in pinned]
+        super().__init__(
+            "Kept word for word",
+            [(("go", message.id), _pin_line(message)) for message in pinned],
+            PINS_LEGEND if pinned else "esc closes",
+            note="" if pinned else NO_PINS,
+            at=len(pinned) - 1,
+        )
+
+    def action_unpin(self) -> None:
+        """Unpin the message on the line."""
+        index = self.query_one(OptionList).highlighted
+        if index is not None:
+            self.dismiss(("unpin", self._ids[index]))
+
+
+def _pin_line(message: Message) -> Content:
+    if message.role == "user":
+        who, words = "you", " ".join(clean(message.content[:SHOWN]).split())
+    else:
+        who, words = message.model or "model", preview(message.content, SHOWN)
+    return Content.assemble(("◆ ", "$secondary"), (f"{clean(who)}  ", "$muted"), words)
+
+
+class CompactChoice(ChoiceDialog[Choice | None]):
+    """Ends with a choice, or None if the prompt is not to be sent; counts are tokens."""
+
+    def __init__(self, used: int, prompt: int, context: int) -> None:
+        super().__init__(
+            "The context is full",
+            [
+                (choice, Content.assemble(f"{title:<20}", (what, "$muted")))
+                for choice, title, what in CHOICES
+            ],
+            "enter chooses  ·  esc gives the prompt back",
+            note=full_sentence(used, prompt, context),
+        )
