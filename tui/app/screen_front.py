@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
 
-from ..commands.chat_session import KEEPS, DraftPart, ModelPick, SummaryAction, SummaryRequest
+from ..commands.chat_session import (
+    KEEPS,
+    DraftPart,
+    LineQuestion,
+    ModelPick,
+    SummaryAction,
+    SummaryRequest,
+)
 from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
 from ..compaction.context_prefill import warm_up
 from ..features.chat.composing_feature import ComposingFeature
@@ -91,26 +98,11 @@ class ScreenFront:
 
     accept_cost = confirm
 
-    async def line(
-        self,
-        label: str,
-        text: str = "",
-        *,
-        note: str = "",
-        legend: str = "",
-        suggestions: Sequence[str] = (),
-    ) -> str | None:
+    async def line(self, question: LineQuestion) -> str | None:
         """What was typed."""
         from ..screens.questions import LineInputScreen
 
-        screen = LineInputScreen(label, text, note=note, legend=legend, suggestions=suggestions)
-        return await self._ask(screen)
-
-    async def secret(self, label: str, *, note: str = "", legend: str = "") -> str | None:
-        """What was typed unseen."""
-        from ..screens.questions import LineInputScreen
-
-        return await self._ask(LineInputScreen(label, note=note, legend=legend, secret=True))
+        return await self._ask(LineInputScreen(question))
 
     async def long_text(self, title: str, text: str) -> str | None:
         """The text as it was changed."""

@@ -72,6 +72,20 @@ class DraftPart(NamedTuple):
     replace: Callable[[str], object]
 
 
+class LineQuestion(NamedTuple):
+    """Asks for a line of text, with `text` to begin with; a secret is not shown when typed.
+
+    `legend` names the keys of a screen, if they do not mean what they usually mean.
+    """
+
+    label: str
+    text: str = ""
+    note: str = ""
+    legend: str = ""
+    suggestions: Sequence[str] = ()
+    is_secret: bool = False
+
+
 class LongTask(Protocol):
     """A task whose progress is shown; any thread may report."""
 
@@ -97,20 +111,8 @@ class FrontEnd(Protocol):
         """Ask before something that costs time or memory; True if no user can answer."""
         ...
 
-    async def line(
-        self,
-        label: str,
-        text: str = "",
-        *,
-        note: str = "",
-        legend: str = "",
-        suggestions: Sequence[str] = (),
-    ) -> str | None:
-        """One line of text, with `text` to begin with."""
-        ...
-
-    async def secret(self, label: str, *, note: str = "", legend: str = "") -> str | None:
-        """A line that is not shown while it is typed."""
+    async def line(self, question: LineQuestion) -> str | None:
+        """One line of text."""
         ...
 
     async def long_text(self, title: str, text: str) -> str | None:

@@ -10,7 +10,7 @@ from ..chats.automatic_title import shorten
 from ..history.database.history_errors import HistoryError, WrongPassphrase
 from ..text import number_format
 from ..text.terminal_safe_text import clean
-from .chat_session import ChatSession, keep_settings
+from .chat_session import ChatSession, LineQuestion, keep_settings
 from .command_results import CommandRefused, Done, Facts
 
 if TYPE_CHECKING:
@@ -84,9 +84,11 @@ def find(session: ChatSession, text: str) -> Facts:
 async def rename(session: ChatSession, title: str) -> Done:
     """Give the open chat a title."""
     chat = session.chat
-    new = title or await session.front.line("Title", chat.title)
+    new = title or await session.front.line(LineQuestion("Title", chat.title))
     if new is None:
-        return Done() if session.front.is_person else _refuse("Say how: /rename TITLE.")
+        if session.front.is_person:
+            return Done()
+        raise CommandRefused("Say how: /rename TITLE.")
     await change_chat(session, chat.id, title=new)
     return Done(f"This chat is called {chat.title}.", "state", is_visible=True)
 
@@ -97,12 +99,9 @@ async def folder(session: ChatSession, name: str) -> Done:
     wanted: str | None = "" if name == "off" else name
     if not name:
         names = await _folder_names(session.store)
+        note = "In use: " + ", ".join(names) if names else ""
         wanted = await session.front.line(
-            "Folder",
-            settings.folder,
-            note="In use: " + ", ".join(names) if names else "",
-            legend=FOLDER_LEGEND,
-            suggestions=names,
+            LineQuestion("Folder", settings.folder, note, FOLDER_LEGEND, names)
         )
     if wanted is not None:
         await change_chat(session, session.chat.id, folder=wanted)
@@ -198,13 +197,12 @@ async def import_(session: ChatSession, argument: str) -> Done:
     from ..history.imports.import_chats import KNOWN
 
     store = await readable_store(session)
-    name = argument or await session.front.line(
-        "Import chats", note=KNOWN, legend="enter imports this file  ·  esc"
-    )
+    question = LineQuestion("Import chats", "", KNOWN, "enter imports this file  ·  esc")
+    name = argument or await session.front.line(question)
     if not name:
-        return (
-            Done() if session.front.is_person else _refuse("Say which file: /import FILE.", KNOWN)
-        )
+        if session.front.is_person:
+            return Done()
+        raise CommandRefused("Say which file: /import FILE.", KNOWN)
     path = Path(name.strip("\"'"))
     is_cancelled = False
 
@@ -255,14 +253,16 @@ async def _encrypt(session: ChatSession, store: HistoryStore) -> Done:
     )
 
     await asyncio.to_thread(load_sqlcipher)
-    first = await session.front.secret(
-        "New passphrase", note=NO_WAY_BACK, legend="enter goes on  ·  esc"
+    question = LineQuestion(
+        "New passphrase", note=NO_WAY_BACK, legend="enter goes on  ·  esc", is_secret=True
     )
+    first = await session.front.line(question)
     if first is None:
         return Done("Nothing was changed.", is_visible=True)
     problem = passphrase_problem(first)
     if problem is None:
-        second = await session.front.secret("The same once more", legend="enter encrypts  ·  esc")
+        again = LineQuestion("The same once more", legend="enter encrypts  ·  esc", is_secret=True)
+        second = await session.front.line(again)
         if second is None:
             return Done("Nothing was changed.", is_visible=True)
         problem = None if second == first else "The two are not the same."
@@ -292,11 +292,13 @@ async def unlock(session: ChatSession) -> None:
     """Ask for the passphrase until it is right; raises `CommandRefused` if none is given."""
     store, complaint = session.store, ""
     while store is not None and store.database.is_locked:
-        passphrase = await session.front.secret(
+        question = LineQuestion(
             "Passphrase of your chats",
             note=complaint or LOCKED,
             legend="enter unlocks  ·  esc later",
+            is_secret=True,
         )
+        passphrase = await session.front.line(question)
         if not passphrase:
             raise CommandRefused(LATER)
         try:
@@ -316,7 +318,3 @@ async def readable_store(session: ChatSession) -> HistoryStore:
             raise CommandRefused("The chats are locked.", "/encrypt asks for the passphrase.")
         await unlock(session)
     return store
-
-
-def _refuse(message: str, hint: str | None = None) -> Done:
-    raise CommandRefused(message, hint)

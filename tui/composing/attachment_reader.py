@@ -127,7 +127,7 @@ def _matches(pattern: str, folder: Path) -> list[Path]:
     plain = next(index for index, part in enumerate(parts) if Mention(part, 0, 0).is_glob)
     base = resolve("/".join(parts[:plain]) + "/" * (plain > 0), folder)
     regex = _glob_regex("/".join(parts[plain:]))
-    names = index_files(base).paths
+    names = index_files(base)
     return [base / name for name in names if not name.endswith("/") and regex.fullmatch(name)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..terminal.run_program import run_program
@@ -17,24 +16,17 @@ GIT_SECONDS = 5.0
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "build", "dist"})
 
 
-@dataclass(frozen=True, slots=True)
-class FileIndex:
-    """Paths relative to the folder, with `/`, folders ending in it; `complete` unless truncated."""
+def index_files(folder: Path) -> tuple[str, ...]:
+    """Return the files that git does not ignore, else those of a walk; blocks for seconds.
 
-    paths: tuple[str, ...]
-    complete: bool = True
-
-
-def index_files(folder: Path) -> FileIndex:
-    """Return the files that git does not ignore, else those of a walk; blocks for seconds."""
+    Paths are relative to the folder, with `/`; folders come first and end in it.
+    """
     files = _from_git(folder)
-    complete = True
     if files is None:
-        files, complete = _from_walk(folder)
-    if len(files) > MAX_FILES:
-        files, complete = files[:MAX_FILES], False
+        files = _from_walk(folder)
+    files = files[:MAX_FILES]
     folders = {f"{parent}/" for name in files for parent in _parents(name)}
-    return FileIndex((*sorted(folders), *files), complete)
+    return (*sorted(folders), *files)
 
 
 def _parents(name: str) -> list[str]:
@@ -53,14 +45,14 @@ def _from_git(folder: Path) -> list[str] | None:
     return sorted(name for name in names if name and name.isprintable())
 
 
-def _from_walk(folder: Path) -> tuple[list[str], bool]:
+def _from_walk(folder: Path) -> list[str]:
     """Return the files below a folder, the nearest first, within the time limit."""
     deadline = time.monotonic() + WALK_SECONDS
     files: list[str] = []
     waiting = deque([(str(folder), "")])
     while waiting:
         if len(files) > MAX_FILES or time.monotonic() > deadline:
-            return files, False
+            return files
         path, prefix = waiting.popleft()
         try:
             with os.scandir(path) as entries:
@@ -75,7 +67,7 @@ def _from_walk(folder: Path) -> tuple[list[str], bool]:
                     waiting.append((entry.path, f"{prefix}{entry.name}/"))
             else:
                 files.append(prefix + entry.name)
-    return files, True
+    return files
 
 
 def list_folder(typed: str, folder: Path, limit: int = 2_000) -> list[str]:

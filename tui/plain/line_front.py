@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..chats.automatic_title import shorten
-from ..commands.chat_session import KEEPS, DraftPart, ModelPick, SummaryAction, SummaryRequest
+from ..commands.chat_session import (
+    KEEPS,
+    DraftPart,
+    LineQuestion,
+    ModelPick,
+    SummaryAction,
+    SummaryRequest,
+)
 from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
 from ..compaction.compaction_planner import last_size
 from ..composing.file_mentions import find_mentions
@@ -103,27 +110,15 @@ class LineFront:
         self._output.line(details)
         return True
 
-    async def line(
-        self,
-        label: str,
-        text: str = "",
-        *,
-        note: str = "",
-        legend: str = "",
-        suggestions: Sequence[str] = (),
-    ) -> str | None:
-        """What a user types; None from a pipe."""
+    async def line(self, question: LineQuestion) -> str | None:
+        """What a user types; None from a pipe, and for an empty secret."""
         if not self.is_person:
             return None
-        if note:
-            self._output.line(note)
-        return self._reader.edit(f"{label}: ", text)
-
-    async def secret(self, label: str, *, note: str = "", legend: str = "") -> str | None:
-        """What is typed unseen, None for nothing."""
-        if note:
-            self._output.line(note)
-        return self._reader.secret(f"{label} (empty: not now): ") or None
+        if question.note:
+            self._output.line(question.note)
+        if question.is_secret:
+            return self._reader.secret(f"{question.label} (empty: not now): ") or None
+        return self._reader.edit(f"{question.label}: ", question.text)
 
     async def long_text(self, title: str, text: str) -> str | None:
         """Write the text; it is changed by the command's argument."""
@@ -132,7 +127,7 @@ class LineFront:
 
     async def pick_hit(self, store: HistoryStore, text: str) -> SearchHit | None:
         """One of the best hits."""
-        text = text or (await self.line("Search for") or "")
+        text = text or (await self.line(LineQuestion("Search for")) or "")
         if not text:
             raise CommandRefused("Say what to look for: /search TEXT.")
         hits = store.search(text, SHOWN_CHATS)

@@ -18,6 +18,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..chats.automatic_title import shorten
+from ..commands.chat_session import LineQuestion
 from ..commands.history_commands import FOLDER_LEGEND, change_chat, delete_chat
 from ..history.database.history_errors import HistoryError
 from ..text.relative_dates import day_group, moment
@@ -144,15 +145,14 @@ class ChatListScreen(ModalScreen[str | None]):
         session, front, then = self._session, self._session.front, chat.id
         try:
             if how == "rename":
-                title = await front.line("Title", clean(chat.title))
+                title = await front.line(LineQuestion("Title", clean(chat.title)))
                 if title is not None:
                     await change_chat(session, chat.id, title=title)
             elif how == "pin" and chat.messages:
                 await change_chat(session, chat.id, pinned=not chat.pinned)
             elif how == "move":
-                folder = await front.line(
-                    "Folder", chat.folder, legend=FOLDER_LEGEND, suggestions=self._folders
-                )
+                question = LineQuestion("Folder", chat.folder, "", FOLDER_LEGEND, self._folders)
+                folder = await front.line(question)
                 if folder is not None:
                     await change_chat(session, chat.id, folder=folder)
             elif how == "delete":

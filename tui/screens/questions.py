@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -14,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static, TextArea
 
-from ..commands.chat_session import KEEPS
+from ..commands.chat_session import KEEPS, LineQuestion
 from .dialog import Dialog
 
 
@@ -44,33 +43,23 @@ class ConfirmScreen(ModalScreen[bool | None]):
 
 
 class LineInputScreen(Dialog[str | None]):
-    """Ends with what was typed, or None; with `secret` it is not shown."""
+    """Ends with what was typed, or None."""
 
-    def __init__(
-        self,
-        title: str,
-        text: str = "",
-        *,
-        note: str = "",
-        legend: str = "",
-        secret: bool = False,
-        suggestions: Sequence[str] = (),
-    ) -> None:
-        super().__init__(title, legend or "enter keeps it  ·  esc leaves it as it was")
-        self._text = text
-        self._note = note
-        self._secret = secret
-        self._suggestions = suggestions
+    def __init__(self, question: LineQuestion) -> None:
+        legend = question.legend or "enter keeps it  ·  esc leaves it as it was"
+        super().__init__(question.label, legend)
+        self._question = question
 
     def body(self) -> ComposeResult:
         """The note, and the line."""
-        if self._note:
-            yield Static(Content(self._note), classes="dialog-title")
-        suggester = SuggestFromList(self._suggestions, case_sensitive=False)
+        question = self._question
+        if question.note:
+            yield Static(Content(question.note), classes="dialog-title")
+        suggester = SuggestFromList(question.suggestions, case_sensitive=False)
         yield Input(
-            self._text,
-            password=self._secret,
-            suggester=suggester if self._suggestions else None,
+            question.text,
+            password=question.is_secret,
+            suggester=suggester if question.suggestions else None,
             compact=True,
         )
 
@@ -83,7 +72,7 @@ class LineInputScreen(Dialog[str | None]):
     @on(Input.Submitted)
     def keep(self, event: Input.Submitted) -> None:
         """End with what is written."""
-        self.dismiss(event.value if self._secret else event.value.strip())
+        self.dismiss(event.value if self._question.is_secret else event.value.strip())
 
 
 class TextEditor(Dialog[str | None]):

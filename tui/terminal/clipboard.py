@@ -40,7 +40,6 @@ class Copied:
     """
 
     sentence: str
-    confirmed: bool
     sequence: str = ""
 
 
@@ -85,7 +84,7 @@ def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.
             done = f"Copied ({program.name})."
             if program is _TMUX_WRITER:
                 done = "Copied (tmux buffer, which tmux passes on where set-clipboard allows it)."
-            return Copied(done, confirmed=True)
+            return Copied(done)
     sequence = osc_52(content, env)
     size = len(content.encode())
     if size > OSC_52_LIMIT:
@@ -96,7 +95,7 @@ def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.
         )
     else:
         sentence = "Sent to the terminal, which does not confirm it (OSC 52)."
-    return Copied(sentence, confirmed=False, sequence=sequence)
+    return Copied(sentence, sequence)
 
 
 def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> str | None:

@@ -7,16 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...commands.command_table import COMMANDS, Command
 from ...composing.completion_trigger import CompletionTrigger
 from ...composing.file_mentions import as_mention
 from ...composing.prompt_templates import Template
 from ...text.fuzzy_match import rank
-
-if TYPE_CHECKING:
-    from ...composing.file_index import FileIndex
 
 LIMIT = 40
 INDEX_SECONDS = 10.0
@@ -53,9 +49,9 @@ class Completer:
         self._can_run = can_run
         self.templates: Sequence[Template] = ()
         self.find_chats: Callable[[str], Awaitable[Sequence[CompletionItem]]] | None = None
-        self._index: FileIndex | None = None
+        self._index: tuple[str, ...] | None = None
         self._indexed_at = 0.0
-        self._indexing: asyncio.Task[FileIndex] | None = None
+        self._indexing: asyncio.Task[tuple[str, ...]] | None = None
 
     def commands(self, query: str) -> list[CompletionItem]:
         """Return commands whose name begins with the query, then those that contain its letters."""
@@ -89,9 +85,9 @@ class Completer:
         index = await self._files()
         if any(mark in query for mark in "*?["):
             return []
-        return await asyncio.to_thread(_files, query, query, index.paths)
+        return await asyncio.to_thread(_files, query, query, index)
 
-    async def _files(self) -> FileIndex:
+    async def _files(self) -> tuple[str, ...]:
         """Return the list of files; an outdated one at once, while a new one is built."""
         from ...composing.file_index import index_files
 
@@ -104,7 +100,7 @@ class Completer:
             return await asyncio.shield(self._indexing)
         return self._index
 
-    def _indexed(self, task: asyncio.Task[FileIndex]) -> None:
+    def _indexed(self, task: asyncio.Task[tuple[str, ...]]) -> None:
         self._indexing = None
         if not task.cancelled() and task.exception() is None:
             self._index = task.result()
