@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from .command_table import COMMANDS, Command
 
 FILE = "keys.toml"
@@ -104,15 +106,12 @@ def load_keys(file: Path) -> KeyTable:
 
 def _keys(value: object) -> tuple[str, ...] | None:
     """The keys of an entry in their usual spelling; None where it is of another form."""
-    if isinstance(value, str):
-        parts: list[object] = list(value.split(",")) if value.strip() else []
-    elif isinstance(value, list):
-        parts = [*value]  # pyright: ignore[reportUnknownArgumentType]
-    else:
+    try:
+        said = msgspec.convert(value, str | list[str])
+    except msgspec.ValidationError:
         return None
-    if not all(isinstance(part, str) for part in parts):
-        return None
-    return tuple(dict.fromkeys(normalize(str(part)) for part in parts if str(part).strip()))
+    parts = said.split(",") if isinstance(said, str) else said
+    return tuple(dict.fromkeys(normalize(part) for part in parts if part.strip()))
 
 
 def normalize(key: str) -> str:

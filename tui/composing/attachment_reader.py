@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from ..chats.message import Attachment
 from ..text import number_format
 from .file_index import index_files
-from .file_mentions import Mention, find_mentions, resolve, shown_path
+from .file_mentions import Mention, exists, find_mentions, resolve, shown_path
 
 MAX_FILE = 1_000_000
 """Bytes of one file."""
@@ -58,7 +58,7 @@ def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> At
     reading = AttachmentReading()
     total = 0
     seen: set[Path] = set()
-    for mention in _once(find_mentions(text)):
+    for mention in {found.path: found for found in find_mentions(text)}.values():
         if not _means_files(mention, folder, promised):
             continue
         try:
@@ -79,16 +79,12 @@ def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> At
     return reading
 
 
-def _once(mentions: Iterable[Mention]) -> list[Mention]:
-    return list({mention.path: mention for mention in mentions}.values())
-
-
 def _means_files(mention: Mention, folder: Path, promised: Collection[str]) -> bool:
     if mention.path in promised:
         return True
-    if mention.is_glob and not _exists(resolve(mention.path, folder)):
+    if mention.is_glob and not exists(resolve(mention.path, folder)):
         return bool(_matches(mention.path, folder))
-    return _exists(resolve(mention.path, folder))
+    return exists(resolve(mention.path, folder))
 
 
 def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
@@ -111,7 +107,7 @@ def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
 def paths_of(mention: Mention, folder: Path) -> list[Path]:
     """Return the mentioned file or folder, or the files of a pattern, in order."""
     path = resolve(mention.path, folder)
-    if not mention.is_glob or _exists(path):
+    if not mention.is_glob or exists(path):
         return [path]
     found = _matches(mention.path, folder)
     if not found:
@@ -143,13 +139,6 @@ def _glob_regex(pattern: str) -> re.Pattern[str]:
         else:
             parts.append(re.escape(token))
     return re.compile("".join(parts))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def read_file(path: Path, name: str) -> Attachment:

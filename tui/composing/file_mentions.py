@@ -56,13 +56,13 @@ def mentions_of(argument: str, folder: Path) -> tuple[list[str], list[str]]:
         words = shlex.split(argument)
     except ValueError:
         words = [argument]
-    if len(words) > 1 and resolve(argument, folder).exists():
+    if len(words) > 1 and exists(resolve(argument, folder)):
         words = [argument]
     mentions: list[str] = []
     missing: list[str] = []
     for word in words:
         path = resolve(word, folder)
-        if path.exists():
+        if exists(path):
             mentions.append(as_mention(shown_path(path, folder)))
         elif any(mark in word for mark in "*?["):
             mentions.append(f'@"{word}"' if " " in word else f"@{word}")
@@ -74,6 +74,14 @@ def mentions_of(argument: str, folder: Path) -> tuple[list[str], list[str]]:
 def resolve(path: str, folder: Path) -> Path:
     """Return the file that a mention refers to, relative to the folder; it need not exist."""
     return Path.home() / path[2:] if path.startswith("~/") else folder / path
+
+
+def exists(path: Path) -> bool:
+    """Return whether there is such a file; a name that no file can have is none."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def shown_path(path: Path, folder: Path) -> str:

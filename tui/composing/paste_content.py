@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..text.terminal_safe_text import clean
+from .file_mentions import exists
 
 LONG_LINES = 10
 LONG_CHARACTERS = 1_000
@@ -41,7 +42,7 @@ def dropped_paths(text: str) -> list[Path]:
     if not 0 < len(words) <= MAX_DROPPED:
         return []
     paths = [_path(word) for word in words]
-    found = [path for path in paths if path is not None and _exists(path)]
+    found = [path for path in paths if path is not None and exists(path)]
     return found if len(found) == len(words) else []
 
 
@@ -59,10 +60,3 @@ def _path(word: str) -> Path | None:
         word = unquote(parts.path)
     path = Path.home() / word[2:] if word.startswith("~/") else Path(word)
     return path if path.is_absolute() and "\0" not in word else None
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False

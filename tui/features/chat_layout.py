@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from textual import events, getters, on
 from textual.app import App, ComposeResult
@@ -177,7 +177,7 @@ class ChatLayout(PromptScreen[None]):
             return
         result = handler(argument)
         if result is not None:
-            self.run_worker(_awaited(result), group=f"command-{name}")
+            self.run_worker(result, group=f"command-{name}")
 
     async def present(self, running: Awaitable[Result]) -> None:
         """Wait for a command, and show what it did or why it was refused."""
@@ -198,7 +198,3 @@ class ChatLayout(PromptScreen[None]):
         self.preferences = preferences
         for feature in self.features:
             feature.on_preferences(preferences)
-
-
-async def _awaited(result: Any) -> None:
-    await result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..chats.automatic_title import shorten
 from ..commands.chat_session import (
@@ -300,7 +300,7 @@ class LineFront:
 
     def history_unlocked(self) -> None:
         """Complete what a chat that ended has left."""
-        self._then(self._session.read_history())
+        self._session.then(self._session.read_history())
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
         """Unknown."""
@@ -317,7 +317,7 @@ class LineFront:
 
     def fetch(self, name: str, *, use: bool = False) -> None:
         """Download a model after the command."""
-        self._then(self._session.models.pull(name))
+        self._session.then(self._session.models.pull(name))
 
     def shown_pull(self) -> str | None:
         """None: downloads are waited for."""
@@ -331,17 +331,14 @@ class LineFront:
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
         """Offer to download a missing model; the next prompt loads one that is here."""
         if is_missing:
-            self._then(self._session.models.offer_pull())
+            self._session.then(self._session.models.offer_pull())
 
     def prefill(self) -> None:
         """Have the daemon prefill the new view."""
         from ..compaction.context_prefill import begin_warm_up
 
         session = self._session
-        self._then(begin_warm_up(session.client, session.chat, session.state.model_name))
-
-    def _then(self, task: Coroutine[Any, Any, object]) -> None:
-        self._session.then(task)
+        self._session.then(begin_warm_up(session.client, session.chat, session.state.model_name))
 
 
 def _one_line(text: str) -> str:

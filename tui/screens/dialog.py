@@ -22,14 +22,14 @@ class Dialog(ModalScreen[ScreenResultType]):
         Binding("escape", "dismiss", "Close", show=False, priority=True)
     ]
 
-    def __init__(self, heading: str, legend: str | Content) -> None:
+    def __init__(self, heading: str, legend: str | Content, style: str = "bold $primary") -> None:
         super().__init__()
-        self._heading = heading
+        self._heading = Content(heading).stylize(style)
         self._legend = Content(legend).stylize("$muted") if isinstance(legend, str) else legend
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content(self._heading).stylize("bold $primary"), classes="dialog-title")
+            yield Static(self._heading, classes="dialog-title")
             yield from self.body()
             yield Static(self._legend, classes="dialog-hint")
 

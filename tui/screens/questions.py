@@ -7,9 +7,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static, TextArea
 
@@ -17,8 +15,8 @@ from ..commands.chat_session import KEEPS, LineQuestion
 from .dialog import Dialog
 
 
-class ConfirmScreen(ModalScreen[bool | None]):
-    """Ends with True for enter, False or None for escape; `yes` and `no` say what they do."""
+class ConfirmScreen(Dialog[bool | None]):
+    """Ends with True for enter, False for escape; `yes` and `no` say what they do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,y", "dismiss(True)", "Yes", show=False),
@@ -26,20 +24,15 @@ class ConfirmScreen(ModalScreen[bool | None]):
     ]
 
     def __init__(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> None:
-        super().__init__()
-        self._question = question
-        self._details = details
-        self._yes = yes
-        self._no = no
-
-    def compose(self) -> ComposeResult:
         keys = Content.assemble(
-            ("enter", "bold $primary"), f" {self._yes}   ", ("esc", "bold $primary"), f" {self._no}"
+            ("enter", "bold $primary"), f" {yes}   ", ("esc", "bold $primary"), f" {no}"
         )
-        with Vertical(classes="dialog"):
-            yield Static(Content(self._question).stylize("bold"), classes="dialog-title")
-            yield Static(Content(self._details))
-            yield Static(keys, classes="dialog-hint")
+        super().__init__(question, keys, "bold")
+        self._details = details
+
+    def body(self) -> ComposeResult:
+        """What yes means."""
+        yield Static(Content(self._details))
 
 
 class LineInputScreen(Dialog[str | None]):

@@ -41,14 +41,13 @@ class TitleBar(Widget):
         chat = self.view.chat
         chat_title, branch = clean(chat.title), branch_of(chat)
         place = f" ⎇ {branch}" if branch else ""
+        right, room = Content(""), width
         for parts in self._choices(width):
             right = _joined(parts)
             room = width - head.cell_length - right.cell_length - 4
             least = min(LEAST_TITLE, len(chat_title)) + len(place)
-            if room >= least or parts is _LAST:
+            if room >= least:
                 break
-        else:  # pragma: no cover - the choices end with an empty one
-            right, room = Content(""), width
         title = Content(chat_title).truncate(max(0, room - len(place)), ellipsis=True)
         left = Content.assemble(head, "  ", title, (place, "$secondary"))
         gap = " " * max(1, width - left.cell_length - right.cell_length - 1)
@@ -61,13 +60,13 @@ class TitleBar(Widget):
         route = [Content(f"{self.route.mark} {self.route.word.lower()}").stylize("$muted")]
         long_model, model = self._model(with_state=True), self._model(with_state=False)
         if width < NARROW:
-            return [kept + pulls + route, kept + pulls, kept, _LAST]
+            return [kept + pulls + route, kept + pulls, kept, []]
         return [
             long_model + route + kept + pulls,
             model + route + kept + pulls,
             route + kept + pulls,
             kept + pulls,
-            _LAST,
+            [],
         ]
 
     def _model(self, *, with_state: bool) -> list[Content]:
@@ -106,7 +105,6 @@ class TitleBar(Widget):
         return f"↓ {self.pulls} download{'' if self.pulls == 1 else 's'} running"
 
 
-_LAST: list[Content] = []
 _EDGE = Content(" │ ").stylize("$edge")
 
 

@@ -35,22 +35,18 @@ def ribbon_line(use: ContextUse, room: int, *, widest: int = WIDEST) -> Content:
     about = "" if use.exact else "≈ "
     style = number_style(use)
     used, whole = number_format.tokens(use.used), number_format.tokens(use.context)
-    numbers: list[StyledText] = [
-        (f"{about}{used}", style),
-        f" / {whole}",
-        (f"  {percent(use)}", style),
-    ]
-    thousands: list[StyledText] = [
-        (f"{about}{_short(use.used)}", style),
-        f" / {_short(use.context)}",
-    ]
-    brief: list[StyledText] = [(percent(use), style)]
-    for tail in (numbers, thousands, brief):
+    part = percent(use)
+    tails: tuple[list[StyledText], ...] = (
+        [(f"{about}{used}", style), f" / {whole}", (f"  {part}", style)],
+        [(f"{about}{_short(use.used)}", style), f" / {_short(use.context)}"],
+        [(part, style)],
+    )
+    for tail in tails:
         words = signs([("ctx ", "$muted"), *tail])
         width = min(widest, room - words.cell_length - 2)
         if width >= NARROWEST:
             return signs([("ctx ", "$muted"), *ribbon(use, width), "  ", *tail])
-    for tail in (numbers, thousands, brief):
+    for tail in tails:
         words = signs([("ctx ", "$muted"), *tail])
         if words.cell_length <= room:
             return words
@@ -95,15 +91,9 @@ class ContextRibbon(Widget):
             return signs([("ctx  not known before a model is chosen", "$muted")])
         legend = role_legend(use)
         if use.reserve:
-            legend.append(
-                signs(
-                    [("╌", "$edge"), " reply", (f" {number_format.tokens(use.reserve)}", "$muted")]
-                )
-            )
-        legend.append(
-            signs(
-                [("┆", "$edge"), (f" compacting at {number_format.percent(SUGGEST_AT)}", "$muted")]
-            )
-        )
+            tokens = number_format.tokens(use.reserve)
+            legend.append(signs([("╌", "$edge"), " reply", (f" {tokens}", "$muted")]))
+        share = number_format.percent(SUGGEST_AT)
+        legend.append(signs([("┆", "$edge"), (f" compacting at {share}", "$muted")]))
         below = Content("   ").join(legend).truncate(width, ellipsis=True)
         return Content("\n").join([ribbon_line(use, width, widest=width), below])
