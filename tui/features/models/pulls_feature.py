@@ -157,7 +157,7 @@ class PullsFeature(Feature):
             self._show()
             self.host.run_worker(self._tell_end(progress), group="pulls")
 
-    async def _tell_end(self, progress: PullProgress) -> None:
+    async def _tell_end(self, progress: DownloadProgress) -> None:
         """Report the end of a download that another client follows."""
         if progress.status == "failed":
             name = progress.model
