@@ -148,6 +148,8 @@ async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Cha
         await chat.until_shown("on disk")
         await chat.send("how do I bake bread?")
         await chat.until_shown("Hello there.")
+        assert chat.screen.store is not None
+        chat.screen.store.flush()
     async with open_chat(folders=folders) as chat:
         await chat.until_shown("on disk")
         await chat.pilot.press(*"BREAD", "up")
