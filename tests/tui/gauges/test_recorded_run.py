@@ -147,7 +147,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonCl
             assert sum(count for _, count in event.runs) == event.pages
             for label in ("kyoto", "kyoto@c1", "tea"):
                 drawn.show(GaugeState(pages=event, label=label))
-                await pilot.pause()
+                await pilot.pause(0.1)
                 text = str(drawn.render()).replace("\n", "")
                 assert text == expanded(event, label)
                 counts = page_counts(event, label)
