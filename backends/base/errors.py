@@ -4,6 +4,7 @@ BackendError
 ├── LoadFailed            the worker could not make the model ready
 │   └── OutOfMemory       … for lack of memory
 ├── WorkerDied            the model's process ended while it was needed
+├── UnsupportedSampling   the engine's sampler does not implement an option
 └── RequestRejected       this one request cannot be served
     ├── InputTooLong      … because a text is longer than the model can see at once
     ├── WrongTask         … because the model was made for something else
@@ -11,6 +12,8 @@ BackendError
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ingle.models.model_task import ModelTask
 
@@ -48,6 +51,15 @@ class WorkerDied(BackendError):
     def __init__(self, message: str, *, hint: str | None = None, stderr_tail: str = "") -> None:
         super().__init__(message, hint=hint)
         self.stderr_tail = stderr_tail
+
+
+class UnsupportedSampling(BackendError):
+    """A sampler lacks an active option; raised before it samples, so that none is ignored."""
+
+    code = "unsupported_sampling"
+
+    def __init__(self, options: Iterable[str]) -> None:
+        super().__init__(f"The engine cannot sample with {', '.join(sorted(options))}.")
 
 
 class RequestRejected(BackendError):

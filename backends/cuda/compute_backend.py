@@ -1,21 +1,19 @@
-"""What a model is computed with on a device."""
+"""The operations, the graph recorder and the kernel library that a model is computed with."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 
-from ingle.kernels.attention.attention_variant import QueryType
 from ingle.kernels.attention.triton_build import CompilableAttention
 from ingle.kernels.build.kernel_source import kernel_sources
 from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.gpu_library import GPULibrary
+from ingle.kernels.launch.kernel_arguments import DTYPE_NAMES
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.operations import Operations
@@ -25,24 +23,19 @@ from ingle.models.config.model_config import ModelConfig
 from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
 from .device import ComputeDevice
-from .graphs.graph_recorder import GraphRecorder
-from .graphs.step_graphs import Recorder
+from .graphs.step_graphs import GraphRecorder, Record
 from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
-
-_TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
-    {torch.float16: "f16", torch.bfloat16: "bf16"}
-)
 
 
 @dataclass(frozen=True)
 class ComputeBackend:
-    """Operations for layers; what records steps, and kernels for drawing, where there are any.
+    """The operations of layers, and on a GPU what records steps and the kernels for sampling.
 
-    `warning` tells why it is a slower one than the device could have.
+    `warning` is why it is slower than the device allows.
     """
 
     operations: Operations
-    recorder: Recorder | None = None
+    record: Record | None = None
     library: KernelLibrary | None = None
     warning: str | None = None
 
@@ -52,7 +45,7 @@ def open_compute_backend(
 ) -> ComputeBackend:
     """Kernels on a GPU that has them for such a model, else plain torch.
 
-    Raises `LoadFailed` for what llama.cpp does faster than plain torch, where it may.
+    Raises `LoadFailed` if there are no kernels and llama.cpp may take over.
     """
     if not where.is_gpu:
         return ComputeBackend(ReferenceOperations(where.dtype))
@@ -70,10 +63,10 @@ def open_compute_backend(
 
 
 def _why_without(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> str | None:
-    """A sentence, or None."""
+    """Why kernels cannot be used, as a sentence; None if they can."""
     if torch.cuda.get_device_capability(where.device) < OLDEST_GPU:
         return f"{where.name} is older than they are."
-    if where.dtype not in _TYPES:
+    if where.dtype not in DTYPE_NAMES:
         return f"they do not compute in {spec.dtype}."
     unknown = why_no_kernels(config, spec.kv_type)
     return None if unknown is None else f"they do not know such a model, since {unknown}."
@@ -82,10 +75,27 @@ def _why_without(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> s
 def _with_kernels(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> ComputeBackend:
     folder = Path(spec.kernel_cache or tempfile.mkdtemp(prefix="ingle-kernels-"))
     library = GPULibrary.open(folder, device=where.device.index or 0)
-    variants = attention_kernels(config, spec.kv_type, _TYPES[where.dtype])
+    variants = attention_kernels(config, spec.kv_type, DTYPE_NAMES[where.dtype])
     library.prepare(kernel_sources(), [CompilableAttention(variant) for variant in variants])
     table = MatmulTuning.read(MatmulTuning.path_for(folder, where.name))
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
     return ComputeBackend(operations, GraphRecorder(), library)
+
+
+def load_warnings(
+    spec: LoadSpec, where: ComputeDevice, backend: ComputeBackend, layers: int
+) -> list[str]:
+    """A sentence for each setting that has no effect; `layers` is the number of the model's."""
+    warnings = [each for each in (where.warning, backend.warning) if each is not None]
+    if 0 < spec.gpu_layers < layers:
+        warnings.append(
+            f"gpu_layers is {spec.gpu_layers}, but ingle's own engine computes all {layers} layers "
+            "on one device."
+        )
+    if spec.mlock:
+        warnings.append("The weights are not locked in memory: only llama.cpp does that.")
+    if spec.flash_attention == "off":
+        warnings.append("ingle's own engine has no other attention than flash attention.")
+    return warnings

@@ -13,7 +13,7 @@ _TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class ComputeDevice:
-    """A device, what people call it, and what to say where it is not the one they expect."""
+    """A device, its name for users, the dtype of activations, and a warning about the choice."""
 
     device: torch.device
     name: str
@@ -27,14 +27,14 @@ class ComputeDevice:
 
     @property
     def free_bytes(self) -> int:
-        """Memory of a GPU that nobody has, but for what PyTorch keeps."""
+        """Free memory of a GPU, without what PyTorch caches."""
         return torch.cuda.mem_get_info(self.device)[0]
 
 
 def choose_device(spec: LoadSpec, threads: str) -> ComputeDevice:
-    """The GPU where there is one, unless the specification says the CPU; `threads` describes it.
+    """The GPU if there is one, unless the specification says the CPU; `threads` describes the CPU.
 
-    Who asks for a GPU on a machine without one gets the CPU and is told: slow beats not at all.
+    Without a GPU, the CPU is used with a warning, even if a GPU was requested.
     """
     if spec.device != "cpu" and torch.cuda.is_available():
         usual = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16

@@ -1,4 +1,4 @@
-"""A second, smaller model on the same device that guesses for the first."""
+"""A draft model: a second, smaller model on the same device that drafts for the first."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..engine.batch import Batch
 from ..engine.speculation.draft_pairing import pair_drafter
 from ..engine.speculation.model_drafter import ModelDrafter
 from ..engine.speculation.step_costs import StepCosts
+from .model_files import ModelSource
 from .model_runner import CudaModelRunner
-from .model_source import ModelSource
 
 
 class CudaDraftRunner(CudaModelRunner):
-    """The runner of a draft model: greedy, and it tells how sure it is."""
+    """The runner of a draft model: greedy, with the probability of each token."""
 
     def __init__(self, spec: LoadSpec, vocab_size: int, source: ModelSource | None = None) -> None:
-        """Tokens from `vocab_size` on are unknown to the other model, and never guessed."""
+        """Tokens from `vocab_size` on are unknown to the other model, and never drafted."""
         super().__init__(spec, source=source)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
 
     def launch(self, batch: Batch) -> None:
-        """See `ModelRunner.launch`; what nobody collected but by `collect_likeliest` is dropped."""
+        """See `ModelRunner.launch`; uncollected samples are dropped."""
         self._launched.clear()
         super().launch(batch)
 

@@ -1,4 +1,4 @@
-"""Which models ingle's kernels for GPUs know: a pure decision, without PyTorch."""
+"""Which models the GPU kernels support: a pure decision, without PyTorch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAGES: Mapping[KVType, PageType] = MappingProxyType(
 
 
 def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
-    """What of a model the kernels do not know, in words for a sentence, or None."""
+    """What of a model the kernels do not support, as a clause; None if they support it."""
     if config.hidden_size > _WIDEST or config.hidden_size % 32:
         return f"its width is {config.hidden_size}"
     if not attention_kernels(config, kv_type, "bf16"):

@@ -1,4 +1,4 @@
-"""The pages of memory that hold keys and values."""
+"""The memory of keys and values: pages of a pool, and how attention layers reach them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Sequence as Numbers
 
 import torch
 
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
+from ingle.kernels.operations import Operations
+from ingle.models.config.model_config import ModelConfig
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
+
+from .graphs.step_inputs import StepInputs
 
 _FLOATS = {
     KVType.F32: torch.float32,
@@ -18,7 +24,7 @@ _FLOATS = {
 
 
 class KVPool:
-    """Keys and values of all layers in pages of `PAGE_SIZE` tokens; others know which is whose.
+    """Keys and values of all layers in pages of `PAGE_SIZE` tokens, which a `PagedCache` allocates.
 
     One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it, or two of that kind
     hold codes and scales. There is one page more than `num_blocks`: padding tokens are written
@@ -51,7 +57,7 @@ class KVPool:
 
     @property
     def padding_slot(self) -> int:
-        """Where tokens go that nobody reads."""
+        """The slot of padding tokens, which is never read."""
         return self.num_blocks * PAGE_SIZE
 
     @property
@@ -85,16 +91,16 @@ class KVPool:
         return together.cpu().numpy().tobytes()
 
     def write(self, pages: Numbers[int], count: int, data: bytes | memoryview) -> bool:
-        """Put the first `count` tokens that `read` gave into pages; False where it has fewer."""
+        """Put the first `count` tokens that `read` gave into pages; False if `data` has fewer."""
         size = self.token_bytes
         if len(data) < count * size or len(data) % size:
             return False
         raw = torch.frombuffer(bytearray(data[: count * size]), dtype=torch.uint8)
-        rows, behind = raw.view(count, size), 0
+        rows, end = raw.view(count, size), 0
         for plane in self._planes:
             layers, _, _, page, kv_heads, width = plane.shape
-            first, behind = behind, behind + _token_bytes(plane)
-            part = rows[:, first:behind].contiguous().view(plane.dtype)
+            first, end = end, end + _token_bytes(plane)
+            part = rows[:, first:end].contiguous().view(plane.dtype)
             tokens = part.view(count, layers, 2, kv_heads, width).to(self._device)
             for start in range(0, count, page):
                 some = tokens[start : start + page].permute(1, 2, 0, 3, 4)
@@ -118,3 +124,27 @@ def _planes(kv_type: KVType, head_size: int) -> list[tuple[torch.dtype, int]]:
 def _token_bytes(plane: torch.Tensor) -> int:
     layers, _, _, _, kv_heads, width = plane.shape
     return layers * 2 * kv_heads * width * plane.element_size()
+
+
+class PagedContext:
+    """An `AttentionContext` over a `KVPool`, for the step in `StepInputs`."""
+
+    def __init__(
+        self, config: ModelConfig, operations: Operations, pool: KVPool, inputs: StepInputs
+    ) -> None:
+        self._config = config
+        self._operations = operations
+        self._pool = pool
+        self._inputs = inputs
+
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        """See `AttentionContext.attend`."""
+        config = self._config
+        return self._operations.attend(
+            x,
+            *self._pool.layer(layer),
+            self._inputs.attention,
+            scale=config.attention_scale,
+            window=config.layers[layer].window,
+            soft_cap=config.attention_soft_cap,
+        )

@@ -1,4 +1,4 @@
-"""What a model's files hold for the engine, whatever kind of files they are."""
+"""Open a model's files, GGUF or safetensors: hyperparameters, tensors and tokenizer."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ingle.models.weights.safetensors_weights import SafetensorsWeights
 from ingle.models.weights.weights import Weight, Weights
 
 from ..base.load_spec import Quantize
+from ..text.tokenization.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,8 @@ class ModelFiles:
     ) -> LoadedWeights:
         """The model on a device, which computes with `operations`.
 
-        With `quantize` the matrices of linear layers that are plain numbers become `NF4Tensor`s. On
-        a CPU weights are dequantised once where the memory allows that, for operations that would
-        do it anew in every step; else they stay as they are.
+        With `quantize` dense matrices of linear layers become `NF4Tensor`s. On a CPU weights are
+        dequantised once if there is enough memory, rather than in every step.
         """
         weights = self.weights
         if quantize == "nf4":
@@ -96,18 +96,39 @@ def open_model(path: Path) -> ModelFiles:
 
     Raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
     """
-    return _open_folder(path) if path.is_dir() else _open_gguf(path)
-
-
-def _open_gguf(path: Path) -> ModelFiles:
+    if path.is_dir():
+        folder = read_folder(path)
+        weights = HFTensorNames(BitsandbytesWeights(SafetensorsWeights(path)), folder.config)
+        return ModelFiles(folder.config, weights, folder.parameters, folder.tensor_bytes)
     raw = GGUFWeights(path)
     config = config_from_gguf(raw.header)
     weights, header = GGUFTensorNames(raw, config), raw.header
     return ModelFiles(config, weights, header.parameters, header.tensor_bytes)
 
 
-def _open_folder(path: Path) -> ModelFiles:
-    folder = read_folder(path)
-    raw = BitsandbytesWeights(SafetensorsWeights(path))
-    weights = HFTensorNames(raw, folder.config)
-    return ModelFiles(folder.config, weights, folder.parameters, folder.tensor_bytes)
+@dataclass(frozen=True)
+class ModelSource:
+    """A model's files and its tokenizer."""
+
+    files: ModelFiles
+    tokenizer: Tokenizer
+
+
+def open_source(path: Path) -> ModelSource:
+    """Open a GGUF file or a folder of safetensors; raises `ModelError` if it cannot be used."""
+    files = open_model(path)
+    return ModelSource(files, open_tokenizer(path, files.config.vocab_size))
+
+
+def open_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
+    """The tokenizer in a folder, or in a GGUF file, for a model with so many rows of logits.
+
+    Raises `LoadFailed`, `InvalidModel` and `UnsupportedModel`.
+    """
+    if path.is_dir():
+        from ..text.tokenization.hf_tokenizer import HFTokenizer
+
+        return HFTokenizer(path, vocab_size)
+    from ..llama_cpp.llama_tokenizer import LlamaVocabulary
+
+    return LlamaVocabulary(path)

@@ -1,4 +1,4 @@
-"""The `PagedRunner` of our own engine: an architecture over the pages of a KV pool."""
+"""The `PagedRunner` of our own engine: a transformer over the pages of a KV pool."""
 
 from __future__ import annotations
 
@@ -31,28 +31,26 @@ from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..hardware.cpu_inventory import read_inventory
 from ..hardware.thread_plan import plan_threads
-from .compute_backend import ComputeBackend, open_compute_backend
+from .compute_backend import ComputeBackend, load_warnings, open_compute_backend
 from .device import choose_device
 from .graphs.step_graphs import StepGraphs
 from .graphs.step_inputs import StepInputs
 from .graphs.step_shape import StepShapes, rounded_up
-from .kv_pool import KVPool
-from .load_warnings import load_warnings
-from .model_source import ModelSource, open_source
+from .kv_pool import KVPool, PagedContext
+from .model_files import ModelSource, open_source
 from .page_budget import PageBudget
-from .paged_context import PagedContext
 from .sampling.batch_sampler import BatchSampler, PendingSamples
 
 _MAX_DRAFTS = 15
 _GRAPH_TOKENS = 64
 """Larger steps take long enough for their launches to be ready in time."""
 _LAYOUT = "ingle pages 1"
-"""Changes with whatever makes stored keys and values mean something else."""
+"""Changes whenever stored keys and values become incompatible."""
 
 
 @dataclass(frozen=True)
 class _Launched:
-    """A step on its way; `done` tells where nothing was drawn in it."""
+    """A launched step; `done` marks its end if nothing was sampled in it."""
 
     samples: PendingSamples | None
     done: torch.cuda.Event | None = None
@@ -61,9 +59,9 @@ class _Launched:
 class CudaModelRunner:
     """One model on one device; used from one thread.
 
-    A step is one forward pass and one draw, both started by `launch`; only `collect` waits for the
-    device. Everything is on the device's current stream, and therefore in order. On a CPU `launch`
-    computes, so that nothing could be gained by running ahead.
+    A step is one forward pass and one sampling pass, both started by `launch`; only `collect` waits
+    for the device. Everything is on the device's current stream, and therefore in order. On a CPU
+    `launch` itself computes, so that running ahead would gain nothing.
     """
 
     block_size = PAGE_SIZE
@@ -79,8 +77,7 @@ class CudaModelRunner:
     ) -> None:
         """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing.
 
-        `backend` is what computes, if not the best that the device has; `source` is the model,
-        where it is none of files.
+        `backend` replaces the best one of the device, `source` the model's files.
         """
         self._spec = spec
         with ExitStack() as undo:
@@ -122,13 +119,13 @@ class CudaModelRunner:
         return self._pool.num_blocks
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
-        """The book of the pages; what is in flight belongs to no book any more."""
+        """The cache manager of the pages; batches in flight belong to none any more."""
         self._launched.clear()
         return PagedCache(self, store)
 
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
-        """Start computing the batch, and drawing from it; raises `KVCacheFull` without pages."""
+        """Start computing the batch and sampling from it; raises `KVCacheFull` without pages."""
         self._logits = self.compute(batch)
         chunks = batch.sampling
         if chunks:
@@ -140,7 +137,7 @@ class CudaModelRunner:
 
     @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
-        """Logits (rows, vocabulary) fp32 where the batch samples, a row for each draft as well."""
+        """Logits (rows, vocabulary) fp32 of all positions that sample, drafts included."""
         inputs = self._inputs
         try:
             inputs.fill(batch)
@@ -162,7 +159,7 @@ class CudaModelRunner:
 
     @torch.inference_mode()
     def collect(self) -> list[Sampled]:
-        """What the sampling chunks of the batch launched first got, in batch order."""
+        """See `ModelRunner`."""
         launched = self._launched.popleft()
         if launched.samples is not None:
             return self._sampler.finish(launched.samples)
@@ -171,7 +168,7 @@ class CudaModelRunner:
         return []
 
     def _mark(self) -> torch.cuda.Event | None:
-        """This point of the stream, to be waited for."""
+        """An event at this point of the stream."""
         if not self._where.is_gpu:
             return None
         event = torch.cuda.Event()
@@ -183,7 +180,7 @@ class CudaModelRunner:
         return self._sampler.can_follow(params)
 
     def is_eog(self, token_id: int) -> bool:
-        """Whether the model ends its answer with this token."""
+        """See `ModelRunner`."""
         return self.tokenizer.is_eog(token_id)
 
     @torch.inference_mode()
@@ -202,7 +199,7 @@ class CudaModelRunner:
         return self._pool.write(pages, count, data)
 
     def prepare(self, params: SamplingParams) -> None:
-        """Find ahead what sampling with these parameters takes long to find."""
+        """See `ModelRunner`."""
         self._sampler.prepare(params)
 
     def forget(self, sequence: Sequence) -> None:
@@ -210,8 +207,28 @@ class CudaModelRunner:
         self._sampler.forget(sequence)
 
     def info(self) -> ModelInfo:
-        """What the model really got."""
-        return self._describe()
+        """See `LocalRunner`."""
+        config, where, spec = self._config, self._where, self._spec
+        return ModelInfo(
+            engine="cuda",
+            device=where.name,
+            architecture=config.architecture,
+            parameters=self._parameters,
+            vocab_size=self.tokenizer.vocab_size,
+            trained_context=config.context,
+            context=self.context,
+            slots=self.slots,
+            kv_capacity=self.kv_capacity,
+            has_chat_template=self.tokenizer.chat_template is not None,
+            weights_bytes=self._weights_bytes,
+            kv_bytes=self._pool.nbytes,
+            compute_bytes=self._workspace,
+            layers=config.num_layers,
+            layers_on_gpu=config.num_layers if where.is_gpu else 0,
+            kv_type=spec.kv_type,
+            flash_attention=config.attention_soft_cap is None,
+            warnings=load_warnings(spec, where, self._backend, config.num_layers),
+        )
 
     def close(self) -> None:
         """Free weights, pages and buffers."""
@@ -280,13 +297,13 @@ class CudaModelRunner:
 
     @property
     def _recording_bytes(self) -> int:
-        """What recordings keep: the logits of the largest step, as computed and for the sampler."""
+        """Memory of recordings: the logits of the largest step, as computed and for the sampler."""
         width = self._logits.shape[1] * self._logits.element_size()
-        return 0 if self._backend.recorder is None else 2 * self._graph_tokens * width
+        return 0 if self._backend.record is None else 2 * self._graph_tokens * width
 
     @torch.inference_mode()
     def _check_kernels(self) -> None:
-        """See that they compute here what they did where they were made."""
+        """Compare the kernels with plain torch on this device; raises `KernelError`."""
         operations, config = self._backend.operations, self._config
         if isinstance(operations, KernelOperations) and self.num_blocks >= CHECKED_PAGES:
             heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_size)
@@ -294,8 +311,8 @@ class CudaModelRunner:
 
     @torch.inference_mode()
     def _make_graphs(self) -> None:
-        """Record decoding, where the device can do that."""
-        if self._backend.recorder is None:
+        """Record decoding steps, if the device can."""
+        if self._backend.record is None:
             return
         shapes = StepShapes(
             max_tokens=self._graph_tokens,
@@ -306,14 +323,14 @@ class CudaModelRunner:
         self._graphs = StepGraphs(
             self._inputs,
             self._forward,
-            self._backend.recorder,
+            self._backend.record,
             shapes,
             padding_slot=self._pool.padding_slot,
         )
         self._graphs.record_first()
 
     def _find_key_biases(self) -> list[KeyBias | None]:
-        """What quantised pages leave out of keys, up to the end of the last page."""
+        """The biases that quantised pages leave out of keys, up to the end of the last page."""
         if self._spec.kv_type.page_format(self._config.head_size) is None:
             return []
         pages = -(-self.context // PAGE_SIZE)
@@ -333,9 +350,9 @@ class CudaModelRunner:
         self._context = PagedContext(config, self._backend.operations, self._pool, self._inputs)
 
     def _try_out(self, tokens: int) -> None:
-        """A step of so many tokens for as many sequences as there may be, who all draw.
+        """Run a step of so many tokens in which as many sequences as possible sample.
 
-        The first requests find everything loaded and compiled then.
+        Afterwards everything that the first request needs is loaded and compiled.
         """
         count = min(self.slots, tokens)
         share = min(tokens // count, self.context)
@@ -350,26 +367,3 @@ class CudaModelRunner:
         self.collect()
         for chunk in batch.chunks:
             self._sampler.forget(chunk.sequence)
-
-    def _describe(self) -> ModelInfo:
-        config, where, spec = self._config, self._where, self._spec
-        return ModelInfo(
-            engine="cuda",
-            device=where.name,
-            architecture=config.architecture,
-            parameters=self._parameters,
-            vocab_size=self.tokenizer.vocab_size,
-            trained_context=config.context,
-            context=self.context,
-            slots=self.slots,
-            kv_capacity=self.kv_capacity,
-            has_chat_template=self.tokenizer.chat_template is not None,
-            weights_bytes=self._weights_bytes,
-            kv_bytes=self._pool.nbytes,
-            compute_bytes=self._workspace,
-            layers=config.num_layers,
-            layers_on_gpu=config.num_layers if where.is_gpu else 0,
-            kv_type=spec.kv_type,
-            flash_attention=config.attention_soft_cap is None,
-            warnings=load_warnings(spec, where, self._backend, config.num_layers),
-        )

@@ -1,4 +1,4 @@
-"""How many pages the KV pool gets."""
+"""The number of pages of the KV pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESERVE = 256 * 2**20
 
 
 class PageBudget:
-    """What is wanted, and on a GPU what really fits: it is measured, not worked out."""
+    """The wanted number of pages, and on a GPU the number that fits, by measurement."""
 
     def __init__(self, where: ComputeDevice, *, context: int, slots: int) -> None:
         self._where = where

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..base.events import TokenLogprobs
@@ -28,6 +29,19 @@ class ScheduledChunk:
         """Tokens the chunk computes."""
         return self.count + len(self.drafts)
 
+    @property
+    def num_rows(self) -> int:
+        """Rows of logits that it samples from: one for each draft, and one after them."""
+        return 1 + len(self.drafts)
+
+
+def sampling_rows(chunks: Iterable[ScheduledChunk]) -> Iterator[tuple[range, ScheduledChunk]]:
+    """Each of the chunks that sample, with its rows of the batch's logits."""
+    first = 0
+    for chunk in chunks:
+        yield range(first, first + chunk.num_rows), chunk
+        first += chunk.num_rows
+
 
 @dataclass
 class Batch:
@@ -46,14 +60,11 @@ class Batch:
 
     def mark_launched(self) -> None:
         """Record in the sequences that the batch was launched."""
-        row = 0
         for chunk in self.chunks:
-            sequence = chunk.sequence
-            sequence.num_in_flight += chunk.count
-            if chunk.samples:
-                sequence.num_awaited += 1
-                sequence.awaited_row = row
-                row += 1 + len(chunk.drafts)
+            chunk.sequence.num_in_flight += chunk.count
+        for rows, chunk in sampling_rows(self.sampling):
+            chunk.sequence.num_awaited += 1
+            chunk.sequence.awaited_row = rows.start
 
     def complete(self) -> None:
         """Record in the sequences that the batch was collected."""

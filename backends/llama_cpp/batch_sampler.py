@@ -13,6 +13,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.errors import UnsupportedSampling
 from ..base.events import TokenLogprobs
 from ..base.sampling_params import SamplingParams, active_options
 from ..engine.batch import Sampled, ScheduledChunk
@@ -201,7 +202,7 @@ class SamplerChain:
 
     def _samplers(self, params: SamplingParams, prompt: Prompt) -> Iterator[Sampler]:
         if unknown := active_options(params) - CHAIN_OPTIONS:
-            raise NotImplementedError(f"The sampler chain ignores {', '.join(sorted(unknown))}.")
+            raise UnsupportedSampling(unknown)
         if params.logit_bias:
             yield _logit_bias(params.logit_bias, self._vocab_size)
         if params.has_penalties:

@@ -6,7 +6,7 @@ import random
 
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.draft_model import CudaDraftRunner
-from ingle.backends.cuda.model_source import ModelSource
+from ingle.backends.cuda.model_files import ModelSource
 from ingle.backends.engine.batch import Batch
 
 

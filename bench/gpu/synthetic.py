@@ -9,8 +9,7 @@ from gpu.random_model import RandomWeights, llama_config
 from gpu.session import Session
 
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.backends.cuda.model_files import ModelFiles
-from ingle.backends.cuda.model_source import ModelSource
+from ingle.backends.cuda.model_files import ModelFiles, ModelSource
 from ingle.backends.text.tokenization.tokenizer import InfillToken
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.kv_type import KVType

@@ -1,53 +1,84 @@
-"""Whole forward passes, recorded by shape."""
+"""CUDA graphs of whole forward passes, recorded by shape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 
 from ...engine.batch import Batch
-from .graph_recorder import Recording
 from .step_inputs import StepInputs
 from .step_shape import StepShape, StepShapes
 
 
-class Recorder(Protocol):
-    """See `GraphRecorder`."""
+class Recording(NamedTuple):
+    """Recorded work; `replay` starts it again, and `output` is at the same address every time."""
 
-    def record(self, work: Callable[[], torch.Tensor]) -> Recording:
-        """Run the work, and keep it to be started again."""
-        ...
+    replay: Callable[[], None]
+    output: torch.Tensor
+
+
+Record = Callable[[Callable[[], torch.Tensor]], Recording]
+"""Runs work once, and records it; raises `torch.OutOfMemoryError`."""
+
+
+class GraphRecorder:
+    """Records on torch's current device; recordings share the memory of intermediate values.
+
+    The output of a recording keeps its memory for as long as the recording.
+    """
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        # Always the same one: libraries of torch keep memory for each stream that they ever saw.
+        self._side = torch.cuda.Stream()
+
+    def __call__(self, work: Callable[[], torch.Tensor]) -> Recording:
+        """Run `work` once, for what is allocated at first use, and record it.
+
+        Raises `torch.OutOfMemoryError`.
+        """
+        self._side.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(self._side):
+                work()
+        finally:  # kernels share memory, so what follows must wait for what has begun
+            torch.cuda.current_stream().wait_stream(self._side)
+        graph = torch.cuda.CUDAGraph()
+        # Another model's thread may be busy with the same GPU meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            output = work()
+        return Recording(graph.replay, output)
 
 
 class StepGraphs:
     """Runs decoding steps as recordings, which are made when a shape first comes up.
 
-    A step that computes a token at a time, or a few for each sequence whose drafts are checked, is
-    hundreds of launches that take longer to start than to run. As a recording it is one.
+    A step with one token a sequence, or a few with drafts to verify, is hundreds of launches that
+    take longer to start than to run. As a recording it is one launch.
     """
 
     def __init__(
         self,
         inputs: StepInputs,
         forward: Callable[[], torch.Tensor],
-        recorder: Recorder,
+        record: Record,
         shapes: StepShapes,
         *,
         padding_slot: int,
     ) -> None:
-        """`forward` computes what `inputs` hold; nobody reads what is stored at `padding_slot`."""
+        """`forward` computes what `inputs` hold; keys at `padding_slot` are never read."""
         self._inputs = inputs
         self._forward = forward
-        self._recorder = recorder
+        self._record = record
         self._shapes = shapes
         self._padding_slot = padding_slot
         self._recordings: dict[StepShape, Recording | None] = {}
         self._logits: torch.Tensor | None = None
 
     def fit(self) -> StepShape | None:
-        """Fill the inputs up to a shape that can be recorded, where the step is of that kind."""
+        """Pad the inputs to a shape that can be recorded; None if the step cannot be."""
         if self._inputs.num_rows != self._inputs.shape.tokens:
             return None
         shape = self._shapes.around(self._inputs.shape)
@@ -58,29 +89,29 @@ class StepGraphs:
     def run(self, shape: StepShape) -> torch.Tensor:
         """Logits for inputs of this shape, which have been sent; the next run overwrites them."""
         if shape not in self._recordings:
-            self._recordings[shape] = self._record()
+            self._recordings[shape] = self._try_record()
         recording = self._recordings[shape]
         if recording is None:
             return self._forward()
         recording.replay()
         return recording.output
 
-    def _record(self) -> Recording | None:
-        """None where memory is short: without a recording a step is slower, and that is all."""
+    def _try_record(self) -> Recording | None:
+        """None if memory is short: without a recording a step is only slower."""
         try:
-            return self._recorder.record(self._compute)
+            return self._record(self._compute)
         except torch.OutOfMemoryError:
             return None
 
     def _compute(self) -> torch.Tensor:
-        """Logits, where those of all recordings are: places of their own would be GiBs together."""
+        """Logits at one address for all recordings: separate ones would take GiBs."""
         found = self._forward()
         if self._logits is None:
             self._logits = found.new_empty((self._shapes.max_tokens, found.shape[1]))
         return self._logits[: len(found)].copy_(found)
 
     def record_first(self) -> None:
-        """Record what is wanted soon; the inputs are overwritten."""
+        """Record the shapes needed first; the inputs are overwritten."""
         for shape in self._shapes.first():
             self._inputs.fill(Batch())
             self._inputs.pad(shape, self._padding_slot)

@@ -1,4 +1,4 @@
-"""The tensors that tell a step what it computes, at addresses that never change."""
+"""The input tensors of a step, at addresses that never change."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _NOTHING = StepShape(0, 0, 0, 0)
 class StepInputs:
     """Filled on the host, then sent in one copy each of 64-bit and 32-bit numbers.
 
-    Tokens of all chunks lie one after the other, drafts behind the tokens they follow. Those that
-    only the device knows, since the step before draws them, it puts in place by itself. Rows behind
-    the step's own are left from before: every tensor is cut to what the step has.
+    The tokens of all chunks are consecutive, drafts after the token they follow. Tokens that only
+    the device knows, since the step before samples them, are put in place there. Rows after the
+    step's own are stale: every tensor is cut to the size of the step.
     """
 
     def __init__(
         self, *, tokens: int, sequences: int, max_pages: int, device: torch.device
     ) -> None:
         """Room for so many tokens and sequences in a step, and so many pages a sequence."""
-        # Compiled kernels are told that all they get begins at a multiple of 16 bytes.
+        # Kernels are compiled for pointers aligned to 16 bytes.
         sequences, max_pages = _multiple_of_four(sequences), _multiple_of_four(max_pages)
         ints = sequences * (max_pages + 2) + 1
-        # Behind what is sent lie the tokens that were drawn last: one index finds either.
+        # The tokens that were sampled last follow those that are sent: one index finds either.
         self._long = torch.zeros((_LONG_ROWS + 1, tokens), dtype=torch.int64, device=device)
         self._int = torch.zeros(ints, dtype=torch.int32, device=device)
         self._token_ids = torch.zeros(tokens, dtype=torch.int64, device=device)
@@ -49,7 +49,7 @@ class StepInputs:
         self._shape, self._num_rows = _NOTHING, 0
 
     def fill(self, batch: Batch) -> None:
-        """Lay a batch out; raises ValueError where a block table is too short for its chunk."""
+        """Fill in a batch; raises ValueError if a block table is too short for its chunk."""
         self._stages.append(self._stages.pop(0))
         stage = self._stage = self._stages[0]
         stage.wait()
@@ -68,7 +68,7 @@ class StepInputs:
         self._num_rows = rows
 
     def pad(self, shape: StepShape, slot: int) -> None:
-        """Fill up to the sizes of `shape` with tokens of nobody, who are stored at `slot`."""
+        """Pad to the sizes of `shape` with tokens of no sequence, whose keys go to `slot`."""
         stage, (tokens, sequences, _, _) = self._stage, self._shape
         given, positions, slots, rows, origins = stage.long
         given[tokens : shape.tokens] = 0
@@ -81,7 +81,7 @@ class StepInputs:
         self._shape, self._num_rows = shape, shape.tokens
 
     def upload(self) -> None:
-        """Send what was filled in, and put drawn tokens in their places; nothing waits for it."""
+        """Send the inputs, and put sampled tokens in their places; nothing waits for it."""
         self._stage.send(self._long, self._int)
         count = self._shape.tokens
         origins = self._long[_ORIGINS, :count]
@@ -98,7 +98,7 @@ class StepInputs:
 
     @property
     def shape(self) -> StepShape:
-        """What there is of everything."""
+        """The sizes of the step."""
         return self._shape
 
     @property
@@ -123,7 +123,7 @@ class StepInputs:
 
     @property
     def attention(self) -> AttentionMetadata:
-        """What the attention of every layer has to know."""
+        """The metadata of every layer's attention."""
         count = self._shape.sequences
         return AttentionMetadata(
             self.positions,
@@ -138,7 +138,7 @@ class StepInputs:
     def _fill_chunk(
         self, stage: _Stage, place: int, chunk: ScheduledChunk, start: int, end: int
     ) -> int:
-        """Lay one sequence's part out; gives its tokens with those of the step."""
+        """Fill in one sequence's chunk; returns its context length after the step."""
         sequence, first = chunk.sequence, chunk.sequence.num_launched
         last = first + chunk.num_tokens
         table = sequence.block_table

@@ -1,4 +1,4 @@
-"""The sizes that steps are rounded up to, so that few of them have to be recorded."""
+"""The shapes that steps are padded to, so that few of them have to be recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SMALLEST_CONTEXT = 1024
 
 
 class StepShape(NamedTuple):
-    """What a recorded step has of everything; what a smaller one lacks is filled up.
+    """The sizes of a recorded step, to which smaller steps are padded.
 
     Each token has its row of logits. `longest_query` is at least the most tokens of a sequence,
     `longest_context` the longest context: kernels and their grids depend on them.
@@ -21,7 +21,7 @@ class StepShape(NamedTuple):
 
 
 class StepShapes:
-    """Which shapes are recorded: those of steps of at most so much of everything."""
+    """The shapes that are recorded, up to the largest sizes."""
 
     def __init__(
         self, *, max_tokens: int, max_sequences: int, max_query: int, max_context: int
@@ -34,7 +34,7 @@ class StepShapes:
         return rounded_up(self._max.tokens)
 
     def around(self, wanted: StepShape) -> StepShape | None:
-        """The smallest shape that holds `wanted`, or None where there is none."""
+        """The smallest shape that holds `wanted`; None if it is too large."""
         most = self._max
         if wanted.tokens > most.tokens or wanted.longest_query > most.longest_query:
             return None
@@ -47,12 +47,12 @@ class StepShapes:
         )
 
     def first(self) -> list[StepShape]:
-        """Those of decoding alone while contexts are short: what is wanted soon."""
+        """The shapes of decoding without drafts while contexts are short."""
         sizes = sorted({rounded_up(count) for count in range(1, self._max.sequences + 1)})
         return [StepShape(size, size, 1, self._context(1)) for size in sizes]
 
     def _context(self, tokens: int) -> int:
-        """Four times as long each: how work is split hardly changes within."""
+        """Four times as long each: the split of work hardly changes within."""
         context = _SMALLEST_CONTEXT
         while context < tokens:
             context *= 4
@@ -60,7 +60,7 @@ class StepShapes:
 
 
 def rounded_up(count: int) -> int:
-    """To 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on, of which less than half is filled up."""
+    """To 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on: less than half of it is padding."""
     step = 1
     while count > 4 * step:
         step *= 2

@@ -1,23 +1,20 @@
-"""Draws the tokens of a whole batch on the device that computed its logits."""
+"""Sample the tokens of a whole batch on the device that computed its logits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB
 
 from ...base.events import TokenLogprobs
 from ...base.sampling_params import SamplingParams
-from ...engine.batch import Sampled, ScheduledChunk
+from ...engine.batch import Sampled, ScheduledChunk, sampling_rows
 from ...engine.sequence import Sequence
 from ...text.tokenization.tokenizer import Tokenizer
-from .deferred_penalties import AwaitedPenalties
 from .dry_penalties import DryPenalties
 from .fused_sampler import FusedDraw, FusedRows
 from .logit_adjustments import Adjustments
@@ -26,6 +23,7 @@ from .mirostat import first_mu, mirostat_draw
 from .row_sampler import RowSampler, SamplingPath
 from .sampling_state import SamplingPlan, SamplingState
 from .token_masks import TokenMasks
+from .upload import upload
 
 Mus = dict[Sequence, list[torch.Tensor]]
 
@@ -47,11 +45,11 @@ class PendingSamples:
 
 
 class BatchSampler:
-    """Keeps the sampling state of every sequence, and draws for all of them at once.
+    """Keeps the sampling state of every sequence, and samples for all of them at once.
 
-    What a sequence gets depends on its own logits, state and seed alone: its random numbers are
-    those of its seed and of a token's place in its answer, whoever else is in the batch, and
-    whether or not the token had been guessed. Nothing waits for the device but `finish`.
+    A sequence's tokens depend on its own logits, state and seed alone: its random numbers are those
+    of its seed and of a token's place in its answer, whatever else is in the batch, and whether or
+    not the token was drafted. Only `finish` waits for the device.
     """
 
     def __init__(
@@ -62,13 +60,13 @@ class BatchSampler:
         room: int,
         kernels: KernelLibrary | None = None,
     ) -> None:
-        """`room` is how many tokens a sequence may have; what `kernels` can, torch need not do."""
+        """`room` is the most tokens of a sequence; torch does what `kernels` cannot."""
         self._vocab_size = tokenizer.vocab_size
         self._device = device
         self._dry = DryPenalties(tokenizer, room=room)
         self._states: dict[Sequence, SamplingState] = {}
         fits = kernels is not None and tokenizer.vocab_size <= MAX_VOCAB
-        self._fused = FusedDraw(kernels, device, self._upload) if kernels and fits else None
+        self._fused = FusedDraw(kernels, device) if kernels and fits else None
 
     def prepare(self, params: SamplingParams) -> None:
         """Do ahead, from any thread, what takes long for sequences with these parameters."""
@@ -86,8 +84,8 @@ class BatchSampler:
         """Start drawing for chunks that sample, each position as if its drafts were right.
 
         `logits` (rows, vocabulary or more) float32 has 1 + drafts rows of each chunk in turn, and
-        may be overwritten. Grammars are asked for their masks here, on the host. What chunks await
-        is in `drawn`, the tokens of the launch before.
+        may be overwritten. Grammars compute their masks here, on the host. Awaited tokens are in
+        `drawn`, the tokens of the launch before.
         """
         logits = logits[:, : self._vocab_size]
         logprobs = LogprobRows(chunks)
@@ -95,12 +93,12 @@ class BatchSampler:
         keep = logprobs.wanted
         mus: Mus = {}
         if self._fused is None and all(c.sequence.sampling.is_plain_greedy for c in chunks):
-            tokens = masks.apply(logits, self._upload, keep=keep).argmax(-1)
+            tokens = masks.apply(logits, keep=keep).argmax(-1)
         else:
             tokens, mus = self._draw(chunks, logits, masks, drawn, keep=keep)
         rows = tokens[:, None]
         if logprobs.wanted:
-            rows = logprobs.append(logits, tokens, self._upload)
+            rows = logprobs.append(logits, tokens)
         return self._send(PendingSamples(chunks, tokens, rows, masks, mus))
 
     def finish(self, pending: PendingSamples) -> list[Sampled]:
@@ -109,14 +107,12 @@ class BatchSampler:
             pending.arrived.synchronize()
         rows = cast("list[list[float]]", pending.rows.tolist())  # pyright: ignore[reportUnknownMemberType]
         results: list[Sampled] = []
-        first = 0
-        for chunk in pending.chunks:
-            sampled = _accept(chunk, rows, first, pending.masks)
+        for places, chunk in sampling_rows(pending.chunks):
+            sampled = _accept(chunk, rows, places, pending.masks)
             if chunk.sequence in pending.mus:
                 mus = pending.mus[chunk.sequence]
                 self._state(chunk.sequence).mu = mus[len(sampled.token_ids) - 1]
             results.append(sampled)
-            first += 1 + len(chunk.drafts)
         return results
 
     def forget(self, sequence: Sequence) -> None:
@@ -143,20 +139,15 @@ class BatchSampler:
     ) -> tuple[torch.Tensor, Mus]:
         """Tokens of all rows; `logits` stay as they are if they are to `keep`."""
         states = [self._state(chunk.sequence) for chunk in chunks]
-        adjustments, awaited = Adjustments(chunks, states, self._dry), None
-        if self._fused is None and drawn is not None and adjustments.await_tokens:
-            rows = AwaitedPenalties(chunks, states)
-            awaited = rows.penalised(logits, drawn, self._upload)
+        adjustments = Adjustments(chunks, states, self._dry)
         tokens = torch.empty(len(logits), dtype=torch.int64, device=self._device)
         others = [state.fused is None or self._fused is None for state in states]
-        allowed = masks.apply(logits, self._upload, keep=keep) if any(others) else logits
+        allowed = masks.apply(logits, keep=keep) if any(others) else logits
         changes = None if adjustments.are_none else adjustments
         if keep and allowed is logits and changes is not None:
             allowed = logits.clone()
         if self._fused is None:
-            adjustments.apply(allowed, self._upload)
-            if awaited is not None:
-                awaited.write(allowed)
+            adjustments.apply(allowed, drawn)
         else:
             fused = FusedRows.find(chunks, states, None if any(others) else masks)
             self._fused.draw(allowed, fused, changes, tokens, drawn)
@@ -175,13 +166,13 @@ class BatchSampler:
         if not any(wanted):
             return mus
         plan = SamplingPlan(chunks, states, wanted)
-        random = self._upload(plan.randoms())
+        random = upload(plan.randoms(), self._device)
         for route, places in plan.places.items():
-            rows = self._upload(places)
+            rows = upload(places, self._device)
             if route is SamplingPath.GREEDY:
                 tokens[rows] = logits[rows].argmax(-1)
             elif route is not SamplingPath.MIROSTAT:
-                sampler = RowSampler(route, plan.numbers(places), self._upload)
+                sampler = RowSampler(route, plan.numbers(places), self._device)
                 tokens[rows] = sampler.draw(logits[rows], random[rows])
         for first, chunk, state in plan.mirostat:
             mus[chunk.sequence] = self._draw_mirostat(first, chunk, state, logits, random, tokens)
@@ -207,12 +198,6 @@ class BatchSampler:
             mu = drawn.mu_if_draft
         return mus
 
-    def _upload(self, array: NDArray[np.generic]) -> torch.Tensor:
-        tensor = torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
-        if self._device.type == "cuda":
-            tensor = tensor.pin_memory()
-        return tensor.to(self._device, non_blocking=True)
-
     def _state(self, sequence: Sequence) -> SamplingState:
         state = self._states.get(sequence)
         if state is None:
@@ -221,23 +206,23 @@ class BatchSampler:
 
 
 def _accept(
-    chunk: ScheduledChunk, rows: list[list[float]], first: int, masks: TokenMasks
+    chunk: ScheduledChunk, rows: list[list[float]], places: range, masks: TokenMasks
 ) -> Sampled:
-    """What was drawn along the chunk's drafts, up to the first that is not what was drawn."""
+    """The sampled tokens of a chunk, up to the first that differs from its draft."""
     wanted, constraint = chunk.sequence.logprobs, chunk.sequence.constraint
     tokens: list[int] = []
     logprobs: list[TokenLogprobs] | None = None if wanted is None else []
-    for offset in range(1 + len(chunk.drafts)):
-        row = rows[first + offset]
+    for place, draft in zip(places, (*chunk.drafts, None), strict=True):
+        row = rows[place]
         token = int(row[0])
         tokens.append(token)
         if logprobs is not None:
             logprobs.append(read_logprobs(row, wanted or 0))
         if constraint is not None:
-            if not masks.forbids_all(first + offset):
+            if not masks.forbids_all(place):
                 constraint.consume(token)
             if constraint.complete or constraint.error:
                 return Sampled(tokens, logprobs, complete=True, error=constraint.error)
-        if offset == len(chunk.drafts) or token != chunk.drafts[offset]:
+        if token != draft:
             break
     return Sampled(tokens, logprobs)

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 _IMPOSSIBLE = math.log(1e-30)
-"""Nobody can draw what is this much less likely than the likeliest token."""
+"""Tokens this much less likely than the likeliest one are never sampled."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""DRY: what would repeat a longer and longer piece of the text grows dearer and dearer."""
+"""DRY: penalties for tokens that would repeat a sequence, growing with its length."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SequenceBreakers:
 
 
 class DryPenalties:
-    """Works out what a sequence's next tokens cost; keeps the latest sets of breakers.
+    """Computes the penalties of a sequence's next tokens; caches the latest sets of breakers.
 
     Finding a breaker's tokens goes through the whole vocabulary. Safe from several threads.
     """

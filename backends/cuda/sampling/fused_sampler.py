@@ -1,8 +1,7 @@
-"""Draws of a whole batch by kernels: one copy to the device, and one or two launches."""
+"""Sample a whole batch by kernels: one copy to the device, and one or two launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +12,12 @@ from ingle.kernels.adjust_logits import AdjustLogits, LogitEntries
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel
 
-from ...engine.batch import ScheduledChunk
+from ...engine.batch import ScheduledChunk, sampling_rows
 from .logit_adjustments import Adjustments
 from .row_sampler import SamplingPath
 from .sampling_state import SamplingState
 from .token_masks import TokenMasks
-
-Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+from .upload import upload
 
 _ALIGNMENT = 16
 
@@ -39,34 +37,30 @@ class FusedRows:
         parameters: list[bytes] = []
         places: list[int] = []
         rows: list[int] = []
-        first = 0
-        for chunk, state in zip(chunks, states, strict=True):
-            count = 1 + len(chunk.drafts)
+        for (each, chunk), state in zip(sampling_rows(chunks), states, strict=True):
             if state.fused is not None:
-                parameters.append(state.fused * count)
-                # Who draws nothing has no place, so that the same table serves the next step.
+                parameters.append(state.fused * len(each))
+                # Greedy rows draw no random number: the same table serves the next step.
                 begin = 0 if state.route is SamplingPath.GREEDY else chunk.sequence.num_sampled
-                places += range(begin, begin + count)
-                rows += range(first, first + count)
-            first += count
+                places += range(begin, begin + len(each))
+                rows += each
         if not rows:
             return None
         table = np.frombuffer(bytearray(b"".join(parameters)), SAMPLE_ROW)
         table["place"], table["row"] = places, rows
         bits = None if masks is None else masks.bits()
         if masks is not None and bits is not None:
-            table["mask"] = masks.numbers(first)[rows]
+            table["mask"] = masks.numbers(sum(chunk.num_rows for chunk in chunks))[rows]
         return FusedRows(table, bits)
 
 
 class FusedDraw:
     """The kernels of the draw; what was sent to the device is kept until it changes."""
 
-    def __init__(self, library: KernelLibrary, device: torch.device, upload: Upload) -> None:
+    def __init__(self, library: KernelLibrary, device: torch.device) -> None:
         self._sample = SamplingKernel(library, device)
         self._adjust = AdjustLogits(library)
         self._device = device
-        self._upload = upload
         self._sent = b""
         self._on_device = torch.empty(0, dtype=torch.uint8, device=device)
 
@@ -111,7 +105,7 @@ class FusedDraw:
             end += len(data) + padding
         joined = b"".join(pieces)
         if joined != self._sent:
-            self._on_device = self._upload(np.frombuffer(bytearray(joined), np.uint8))
+            self._on_device = upload(np.frombuffer(bytearray(joined), np.uint8), self._device)
             self._sent = joined
         return [
             _view(self._on_device[begin : begin + part.nbytes], part)

@@ -1,46 +1,39 @@
-"""Log-probabilities of drawn tokens, computed beside the draw and sent along with it."""
+"""Log-probabilities of sampled tokens, copied to the host together with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ...base.events import TokenLogprobs
-from ...engine.batch import ScheduledChunk
+from ...engine.batch import ScheduledChunk, sampling_rows
 from ...engine.logprobs import LEAST
 from .candidates import likeliest
-
-Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+from .upload import upload
 
 
 class LogprobRows:
-    """The rows of a batch whose log-probabilities somebody wants, and how many likely ones."""
+    """The rows of a batch whose log-probabilities are reported, and how many likely tokens."""
 
     def __init__(self, chunks: list[ScheduledChunk]) -> None:
         self._rows: list[int] = []
         self._most = 0
-        first = 0
-        for chunk in chunks:
-            count = 1 + len(chunk.drafts)
+        for rows, chunk in sampling_rows(chunks):
             if chunk.sequence.logprobs is not None:
-                self._rows += range(first, first + count)
+                self._rows += rows
                 self._most = max(self._most, chunk.sequence.logprobs)
-            first += count
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody asked."""
+        """Whether there are any."""
         return bool(self._rows)
 
-    def append(self, logits: torch.Tensor, tokens: torch.Tensor, upload: Upload) -> torch.Tensor:
+    def append(self, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """One row each: the token, its log-probability, the likeliest ones, theirs; float64.
 
         Probabilities are those of the raw `logits` (rows, vocab).
         """
-        rows = upload(np.asarray(self._rows, np.int64))
+        rows = upload(np.asarray(self._rows, np.int64), logits.device)
         raw = logits[rows]
         peak = raw.amax(-1, keepdim=True)
         total = (raw - peak).exp().sum(-1, keepdim=True, dtype=torch.float64).log() + peak

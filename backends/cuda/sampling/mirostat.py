@@ -1,4 +1,4 @@
-"""Mirostat: cuts that follow how much the text surprised so far."""
+"""Mirostat: truncation by the surprise of the tokens so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLOPE_TOKENS = 100
 class MirostatDraw:
     """A token, and `mu` after it; `mu_if_draft` is what it is where the draft was right.
 
-    All are tensors without dimensions on the logits' device: nobody waits for them.
+    All are tensors without dimensions on the logits' device, so that nothing waits for them.
     """
 
     token: torch.Tensor
@@ -35,7 +35,7 @@ def first_mu(params: SamplingParams, device: torch.device) -> torch.Tensor:
 def mirostat_draw(
     logits: torch.Tensor, params: SamplingParams, mu: torch.Tensor, random: torch.Tensor, draft: int
 ) -> MirostatDraw:
-    """Draw from `logits` (vocab,) by a number in (0, 1]; `draft` is the guess at it, if any."""
+    """Draw from `logits` (vocab,) by a number in (0, 1]; `draft` is its draft token, or -1."""
     values, ids = likeliest(logits, logits.shape[-1])
     values = values.double()
     alive = values >= values[0] + _IMPOSSIBLE

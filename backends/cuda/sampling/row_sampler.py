@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 
 import numpy as np
@@ -11,9 +10,7 @@ from numpy.typing import NDArray
 
 from ...base.sampling_params import SamplingParams
 from .candidates import Candidates, leave_out_by_sigma, likeliest
-
-Upload = Callable[[NDArray[np.generic]], torch.Tensor]
-
+from .upload import upload
 
 _WIDEST_TOP = 1024
 """With a larger `top_k` it is cheaper to sort the whole vocabulary."""
@@ -56,25 +53,27 @@ def sampling_path(params: SamplingParams) -> SamplingPath:
 
 
 class RowSampler:
-    """The samplers of `SamplingParams` from `top_n_sigma` to the draw, for rows of one route.
+    """The samplers of `SamplingParams` from `top_n_sigma` to the draw, for rows of one path.
 
-    What no row asks for is left out; a row that does not ask stays as it is. Both are known on the
-    host, so that nothing has to be read back.
+    Options that no row sets are skipped; rows that do not set an option stay as they are. Both are
+    known on the host, so that nothing has to be read back.
     """
 
-    def __init__(self, route: SamplingPath, numbers: NDArray[np.float64], upload: Upload) -> None:
+    def __init__(
+        self, route: SamplingPath, numbers: NDArray[np.float64], device: torch.device
+    ) -> None:
         """`numbers` (rows, parameters) are in the order of `NUMBERS`."""
         self._route = route
         self._host = {name: numbers[:, i] for i, name in enumerate(NUMBERS)}
-        device = upload(numbers)
-        self._device = {name: device[:, i : i + 1] for i, name in enumerate(NUMBERS)}
+        uploaded = upload(numbers, device)
+        self._device = {name: uploaded[:, i : i + 1] for i, name in enumerate(NUMBERS)}
 
     def draw(self, logits: torch.Tensor, random: torch.Tensor) -> torch.Tensor:
         """One token for each row of `logits` (rows, vocab); two random numbers a row."""
         return self.reduce(logits, random).draw(random[:, :1])
 
     def reduce(self, logits: torch.Tensor, random: torch.Tensor) -> Candidates:
-        """What is left to draw from, scaled by the temperature."""
+        """The candidates that remain, scaled by the temperature."""
         numbers = self._device
         left = self._candidates(logits)
         if self._any("typical_p", below=1):

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from ingle.kernels.token_sampling import sample_row
 
+from ...base.errors import UnsupportedSampling
 from ...base.sampling_params import SamplingParams, active_options
-from ...engine.batch import ScheduledChunk
+from ...engine.batch import ScheduledChunk, sampling_rows
 from ...engine.sequence import Sequence
 from .philox import uniforms
 from .row_sampler import NUMBERS, SamplingPath, sampling_path
-from .token_counts import TokenCounts
+from .token_counts import GeneratedTokenCounts
 
 _SEEDS = 2**64
 FUSED_OPTIONS = frozenset({"temperature", "top_k", "top_p", "min_p"})
@@ -30,10 +31,10 @@ class SamplingState:
     """The parameters of one sequence, its seed, and what its next draws depend on.
 
     Random numbers have no state: they are a function of the seed and of a token's place in the
-    answer, so that a preempted sequence goes on as if nothing had been.
+    answer, so that preemption does not change them.
 
-    `adjusts` tells whether logits are changed before anything is drawn; `fused` is the
-    `SAMPLE_ROW` of its draws, where the kernel knows its parameters.
+    `adjusts` is whether logits are adjusted before sampling; `fused` is the `SAMPLE_ROW` of its
+    draws, if the kernel implements its options.
     """
 
     def __init__(self, sequence: Sequence) -> None:
@@ -45,9 +46,9 @@ class SamplingState:
         active = active_options(params)
         unknown = active - FUSED_OPTIONS - ADJUSTED_OPTIONS - set(NUMBERS) - {"mirostat"}
         if unknown:
-            raise NotImplementedError(f"The CUDA sampler ignores {', '.join(sorted(unknown))}.")
+            raise UnsupportedSampling(unknown)
         self.fused = _fused(params, active, self.seed)
-        self.counts = TokenCounts(params.repeat_last_n) if params.has_penalties else None
+        self.counts = GeneratedTokenCounts(params.repeat_last_n) if params.has_penalties else None
         self.adjusts = bool(params.logit_bias) or params.has_penalties or params.has_dry
         self.mu: torch.Tensor | None = None
 
@@ -70,7 +71,7 @@ def _fused(params: SamplingParams, active: frozenset[str], seed: int) -> bytes |
 
 
 class SamplingPlan:
-    """Rows by route; `mirostat` has the first row of each chunk that is drawn one by one."""
+    """Rows by path; `mirostat` has the first row of each chunk whose rows are drawn one by one."""
 
     def __init__(
         self, chunks: list[ScheduledChunk], states: list[SamplingState], wanted: list[bool]
@@ -81,17 +82,16 @@ class SamplingPlan:
         self._seeds: list[int] = []
         self._numbers: list[NDArray[np.float64]] = []
         self._positions: list[int] = []
-        for chunk, state, drawn in zip(chunks, states, wanted, strict=True):
-            first, count = len(self._seeds), 1 + len(chunk.drafts)
-            self._seeds += [state.seed] * count
-            self._numbers += [state.numbers] * count
+        for (rows, chunk), state, drawn in zip(sampling_rows(chunks), states, wanted, strict=True):
+            self._seeds += [state.seed] * len(rows)
+            self._numbers += [state.numbers] * len(rows)
             generated = chunk.sequence.num_sampled
-            self._positions += range(generated, generated + count)
+            self._positions += range(generated, generated + len(rows))
             if not drawn:
                 continue
-            places.setdefault(state.route, []).extend(range(first, first + count))
+            places.setdefault(state.route, []).extend(rows)
             if state.route is SamplingPath.MIROSTAT:
-                self.mirostat.append((first, chunk, state))
+                self.mirostat.append((rows.start, chunk, state))
         self.places = {route: np.asarray(rows, np.int64) for route, rows in places.items()}
 
     def randoms(self) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""How often the latest tokens of an answer were said, for the penalties."""
+"""How often the latest tokens of an answer occurred, for the penalties."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ...engine.sequence import Sequence
 _ROOM = 64
 
 
-class Said(NamedTuple):
-    """Tokens, each once, and how often they were said; both (n,).
+class TokenOccurrences(NamedTuple):
+    """Distinct tokens, and how often each occurred; both (n,).
 
-    Not to be changed, and of use until their sequence is asked for anew.
+    Read only, and valid until the next call for the same sequence.
     """
 
     tokens: NDArray[np.int32]
     counts: NDArray[np.int32]
 
 
-class TokenCounts:
+class GeneratedTokenCounts:
     """Counts the last `window` generated tokens of one sequence as it grows (-1: all of them).
 
-    A step costs as much as there are new tokens, however many were said before.
+    A step costs as much as there are new tokens, however many came before.
     """
 
     def __init__(self, window: int) -> None:
@@ -39,7 +39,7 @@ class TokenCounts:
         self._begin = 0
         self._end = 0
 
-    def of(self, sequence: Sequence) -> Said:
+    def of(self, sequence: Sequence) -> TokenOccurrences:
         """The counts up to the sequence's last token."""
         end = sequence.num_generated
         for token in _generated(sequence, self._end, end):
@@ -50,20 +50,20 @@ class TokenCounts:
             self._take(token)
         self._begin = max(begin, self._begin)
         count = len(self._places)
-        return Said(self._tokens[:count], self._counts[:count])
+        return TokenOccurrences(self._tokens[:count], self._counts[:count])
 
-    def with_awaited(self, sequence: Sequence) -> Said:
+    def with_awaited(self, sequence: Sequence) -> TokenOccurrences:
         """The counts of what stays in the window when one more token comes."""
-        said = self.of(sequence)
+        known = self.of(sequence)
         if self._window < 0 or self._end - self._begin < self._window:
-            return said
+            return known
         return self._changed(dict.fromkeys(self._oldest(sequence, 1), -1))
 
-    def with_drafts(self, sequence: Sequence, drafts: Tokens[int]) -> Said:
+    def with_drafts(self, sequence: Sequence, drafts: Tokens[int]) -> TokenOccurrences:
         """The counts as they are if these tokens come next."""
-        said = self.of(sequence)
+        known = self.of(sequence)
         if not drafts:
-            return said
+            return known
         changes = Counter(drafts)
         generated = self._end - self._begin
         excess = 0 if self._window < 0 else max(0, generated + len(drafts) - self._window)
@@ -74,7 +74,7 @@ class TokenCounts:
     def _oldest(self, sequence: Sequence, count: int) -> list[int]:
         return _generated(sequence, self._begin, self._begin + count)
 
-    def _changed(self, changes: Mapping[int, int]) -> Said:
+    def _changed(self, changes: Mapping[int, int]) -> TokenOccurrences:
         """The counts with some more or fewer; the kept ones stay."""
         count = len(self._places)
         fresh = [token for token in changes if token not in self._places]
@@ -84,7 +84,7 @@ class TokenCounts:
         for token, change in changes.items():
             counts[self._places.get(token, places.get(token, 0))] += change
         kept = counts > 0
-        return Said(tokens[kept], counts[kept])
+        return TokenOccurrences(tokens[kept], counts[kept])
 
     def _add(self, token: int) -> None:
         place = self._places.setdefault(token, len(self._places))

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...engine.batch import ScheduledChunk
-
-Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+from ...engine.batch import ScheduledChunk, sampling_rows
+from ...engine.constraint import Constraint
+from .upload import upload
 
 
 class TokenMasks:
-    """Masks of all rows of sequences that have a constraint, asked for on the host.
+    """Masks of all rows of sequences that have a constraint, computed on the host.
 
-    The row behind a draft has the mask that follows it; once a draft is not allowed the rows
-    behind have none, since nobody gets there.
+    The row after a draft has the mask that follows it. Rows after a draft that is not allowed have
+    none, since their tokens are discarded.
     """
 
     def __init__(self, chunks: list[ScheduledChunk]) -> None:
         self._rows: list[int] = []
         self._masks: list[NDArray[np.bool_]] = []
         self._nothing: set[int] = set()
-        first = 0
-        for chunk in chunks:
+        for rows, chunk in sampling_rows(chunks):
             if chunk.sequence.constraint is not None:
-                self._add(first, chunk)
-            first += 1 + len(chunk.drafts)
+                self._add(rows, chunk, chunk.sequence.constraint)
 
     def forbids_all(self, row: int) -> bool:
-        """Whether nothing may come in this row, so that what is drawn means nothing."""
+        """Whether no token is allowed in this row, so that the sampled one is meaningless."""
         return row in self._nothing
 
-    def apply(self, logits: torch.Tensor, upload: Upload, *, keep: bool) -> torch.Tensor:
+    def apply(self, logits: torch.Tensor, *, keep: bool) -> torch.Tensor:
         """The logits, without what is not allowed; they are overwritten unless to `keep`."""
         if not self._rows:
             return logits
-        rows = upload(np.asarray(self._rows, np.int64))
-        allowed = upload(np.stack(self._masks))
+        rows = upload(np.asarray(self._rows, np.int64), logits.device)
+        allowed = upload(np.stack(self._masks), logits.device)
         if keep:
             logits = logits.clone()
         logits[rows] = logits[rows].masked_fill(~allowed, -torch.inf)
@@ -59,17 +55,15 @@ class TokenMasks:
         numbers[self._rows] = np.arange(len(self._rows))
         return numbers
 
-    def _add(self, first: int, chunk: ScheduledChunk) -> None:
-        constraint = chunk.sequence.constraint
-        assert constraint is not None
+    def _add(self, rows: range, chunk: ScheduledChunk, constraint: Constraint) -> None:
         if chunk.drafts:
             constraint = constraint.fork()
-        for offset, draft in enumerate((*chunk.drafts, None)):
+        for row, draft in zip(rows, (*chunk.drafts, None), strict=True):
             mask = constraint.mask()
             if not mask.any():
-                self._nothing.add(first + offset)
+                self._nothing.add(row)
                 return
-            self._rows.append(first + offset)
+            self._rows.append(row)
             self._masks.append(mask)
             if draft is None or not mask[draft]:
                 return

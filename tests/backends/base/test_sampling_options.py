@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from ingle.backends.base.errors import UnsupportedSampling
 from ingle.backends.base.sampling_option import SamplingOption
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams, active_options
 from ingle.backends.cuda.sampling import sampling_state
@@ -113,5 +114,5 @@ def test_an_option_changes_what_is_sampled(name: str) -> None:
 
 def test_an_unknown_option_is_an_error_and_not_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling_state, "ADJUSTED_OPTIONS", frozenset[str]())
-    with pytest.raises(NotImplementedError, match="repeat_penalty"):
+    with pytest.raises(UnsupportedSampling, match="repeat_penalty"):
         SamplingState(Sequence("r", 0, [1], SamplingParams(repeat_penalty=1.5)))

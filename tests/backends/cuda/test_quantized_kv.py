@@ -11,10 +11,8 @@ import torch
 
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.graphs.step_inputs import StepInputs
-from ingle.backends.cuda.kv_pool import KVPool
-from ingle.backends.cuda.model_files import open_model
-from ingle.backends.cuda.model_source import open_tokenizer
-from ingle.backends.cuda.paged_context import PagedContext
+from ingle.backends.cuda.kv_pool import KVPool, PagedContext
+from ingle.backends.cuda.model_files import open_model, open_tokenizer
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.jobs.verification.scored_text import default_text

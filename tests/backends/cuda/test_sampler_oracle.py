@@ -95,12 +95,12 @@ class Samplers:
         sequence.token_ids += said
         state = SamplingState(sequence)
         rows = upload(logits[None].copy())
-        Adjustments([ScheduledChunk(sequence, 1, True)], [state], self.ours).apply(rows, upload)
+        Adjustments([ScheduledChunk(sequence, 1, True)], [state], self.ours).apply(rows)
         found = np.zeros(len(logits))
         if state.route is SamplingPath.GREEDY:
             found[int(rows.argmax())] = 1
             return found
-        sampler = RowSampler(state.route, state.numbers[None], upload)
+        sampler = RowSampler(state.route, state.numbers[None], rows.device)
         left = sampler.reduce(rows, torch.full((1, 2), 0.5, dtype=torch.float64))
         found[left.ids[0].numpy()] = left.probabilities()[0].numpy()
         return found

@@ -33,7 +33,7 @@ class Recorder:
         self.recorded: list[tuple[int, ...]] = []
         self.replays = 0
 
-    def record(self, work: Callable[[], torch.Tensor]) -> Any:
+    def __call__(self, work: Callable[[], torch.Tensor]) -> Any:
         recorder, output = self, work().clone()
         self.recorded.append(tuple(output.shape))
 
@@ -112,7 +112,7 @@ class Keeper:
     def __init__(self) -> None:
         self.outputs: list[torch.Tensor] = []
 
-    def record(self, work: Callable[[], torch.Tensor]) -> Any:
+    def __call__(self, work: Callable[[], torch.Tensor]) -> Any:
         kept = work()
         self.outputs.append(kept)
 
@@ -146,7 +146,7 @@ def test_what_there_is_no_memory_to_record_is_computed(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
     class Full(Recorder):
-        def record(self, work: Callable[[], torch.Tensor]) -> Any:
+        def __call__(self, work: Callable[[], torch.Tensor]) -> Any:
             work()
             self.recorded.append(())
             raise torch.OutOfMemoryError
@@ -200,7 +200,7 @@ def test_numbers_are_rounded_up_to_few() -> None:
 class Faulty:
     """A device that fails at its first recording, as after an access out of place."""
 
-    def record(self, work: Callable[[], torch.Tensor], *_: object) -> Any:
+    def __call__(self, work: Callable[[], torch.Tensor], *_: object) -> Any:
         raise torch.AcceleratorError("CUDA error: misaligned address")
 
 

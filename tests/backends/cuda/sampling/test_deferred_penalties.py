@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.backends.cuda.sampling.deferred_penalties import AwaitedPenalties
 from ingle.backends.cuda.sampling.dry_penalties import DryPenalties
 from ingle.backends.cuda.sampling.logit_adjustments import Adjustments
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
@@ -31,10 +29,6 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def upload(array: NDArray[np.generic]) -> torch.Tensor:
-    return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
-
-
 def answered(said: Items[int], fields: dict[str, Any]) -> Sequence:
     sequence = Sequence("r", 0, [3, 4], SamplingParams(seed=1, **fields))
     sequence.token_ids += said
@@ -45,12 +39,7 @@ def adjust(chunks: list[ScheduledChunk], logits: torch.Tensor, drawn: torch.Tens
     states = [SamplingState(chunk.sequence) for chunk in chunks]
     logits = logits.clone()
     adjustments = Adjustments(chunks, states, DryPenalties(ByteTokenizer(), room=100))
-    penalised = None
-    if adjustments.await_tokens:
-        penalised = AwaitedPenalties(chunks, states).penalised(logits, drawn, upload)
-    adjustments.apply(logits, upload)
-    if penalised is not None:
-        penalised.write(logits)
+    adjustments.apply(logits, drawn)
     return logits
 
 

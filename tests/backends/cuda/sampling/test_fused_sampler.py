@@ -13,6 +13,7 @@ from kernel_harness.host_library import CPUKernelLibrary
 from numpy.typing import NDArray
 
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.cuda.sampling import fused_sampler
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.cuda.sampling.fused_sampler import FusedDraw, FusedRows
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
@@ -252,14 +253,17 @@ def test_nothing_is_read_back_before_the_end() -> None:
         sampler.finish(pending)
 
 
-def test_what_the_device_has_is_not_sent_again(library: CPUKernelLibrary) -> None:
+def test_what_the_device_has_is_not_sent_again(
+    library: CPUKernelLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[int] = []
 
-    def upload(array: NDArray[Any]) -> torch.Tensor:
+    def upload(array: NDArray[Any], device: torch.device) -> torch.Tensor:
         sent.append(array.nbytes)
-        return torch.as_tensor(array)
+        return torch.as_tensor(array, device=device)
 
-    draw = FusedDraw(library, CPU, upload)
+    monkeypatch.setattr(fused_sampler, "upload", upload)
+    draw = FusedDraw(library, CPU)
     tokens = torch.zeros(1, dtype=torch.int64)
     for fields, uploads in ((FUSED[0], 1), (FUSED[2], 5)):
         sequence = start(0, fields)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.backends.cuda.sampling.token_counts import Said, TokenCounts
+from ingle.backends.cuda.sampling.token_counts import GeneratedTokenCounts, TokenOccurrences
 from ingle.backends.engine.sequence import Sequence
 
 
-def as_counter(said: Said) -> Counter[int]:
+def as_counter(said: TokenOccurrences) -> Counter[int]:
     assert len(said.tokens) == len(said.counts) == len(set(said.tokens.tolist()))
     return Counter(dict(zip(said.tokens.tolist(), said.counts.tolist(), strict=True)))
 
@@ -24,7 +24,7 @@ def last(tokens: list[int], window: int) -> list[int]:
 def test_counts_are_those_of_the_window(window: int, kinds: int) -> None:
     """Whatever was asked about drafts and tokens in flight before."""
     random = np.random.default_rng(kinds)
-    sequence, counts = Sequence("r", 0, [1, 1, 1], SamplingParams()), TokenCounts(window)
+    sequence, counts = Sequence("r", 0, [1, 1, 1], SamplingParams()), GeneratedTokenCounts(window)
     for _ in range(120):
         answer = sequence.token_ids[3:]
         assert as_counter(counts.of(sequence)) == Counter(last(answer, window))
@@ -37,6 +37,6 @@ def test_counts_are_those_of_the_window(window: int, kinds: int) -> None:
 
 
 def test_nothing_was_said() -> None:
-    sequence, counts = Sequence("r", 0, [4, 5], SamplingParams()), TokenCounts(3)
+    sequence, counts = Sequence("r", 0, [4, 5], SamplingParams()), GeneratedTokenCounts(3)
     assert as_counter(counts.of(sequence)) == as_counter(counts.with_awaited(sequence)) == Counter()
     assert as_counter(counts.with_drafts(sequence, (5, 5))) == Counter({5: 2})
