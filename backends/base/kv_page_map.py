@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 
-class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
+class KVPageGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Pages with one story: the same conversations ran through them, and left them together.
 
     Of `conversations`, those that run or ran last come first; "" stands for requests that named
@@ -21,7 +21,7 @@ class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float
 
 
-class PageMap(msgspec.Struct, frozen=True, kw_only=True):
+class KVPageMap(msgspec.Struct, frozen=True, kw_only=True):
     """A KV cache, page by page.
 
     `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
@@ -32,12 +32,12 @@ class PageMap(msgspec.Struct, frozen=True, kw_only=True):
 
     page_tokens: int
     pages: int
-    groups: list[PageGroup]
+    groups: list[KVPageGroup]
     runs: list[tuple[int, int]]
     memory_tokens: int
     disk_tokens: int
     evicted_pages_total: int
 
 
-PagesSink = Callable[[PageMap], None]
+PagesSink = Callable[[KVPageMap], None]
 """Takes each new page map; called on the event loop."""

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..base.events import FinishReason
-from ..base.kv_page_map import PageMap
+from ..base.kv_page_map import KVPageMap
 from ..base.model_info import Gauges
 from .batch import Batch
 from .kv_store.kv_store import KVStore
 from .model_runner import KVCacheFull, ModelRunner
 from .scheduling.scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
-from .speculation.speculator import Speculator
+from .speculation.draft import Speculator
 from .throughput_meter import ThroughputMeter
 
 
@@ -145,8 +145,8 @@ class Engine:
         return Gauges(
             running=len(self.scheduler.running),
             waiting=len(self.scheduler.waiting),
-            kv_used=self.scheduler.kv_used,
-            kv_kept=self.scheduler.kv_kept,
+            kv_used=self.scheduler.kv.used,
+            kv_kept=self.scheduler.kv.kept,
             kv_capacity=self.scheduler.kv.capacity,
             kv_memory_bytes=self._store.memory_bytes if self._store is not None else 0,
             kv_disk_bytes=self._store.disk_bytes if self._store is not None else 0,
@@ -162,7 +162,7 @@ class Engine:
             decode_rate=self._rates.answer.per_second,
         )
 
-    def page_map(self) -> PageMap:
+    def page_map(self) -> KVPageMap:
         """Return what each block of the KV cache holds."""
         return self.scheduler.kv.page_map()
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.kv_page_map import PageMap
+from ..base.kv_page_map import KVPageMap
 from .batch import Batch
+from .kv_store.kv_store import KVStore
 from .sequence import Sequence
 
 Tokens = NDArray[np.int32]
@@ -129,6 +131,29 @@ class KVCache(Protocol):
         """
         ...
 
-    def page_map(self) -> PageMap:
+    def page_map(self) -> KVPageMap:
         """Return what each block holds."""
         ...
+
+
+def store_missing(
+    store: KVStore | None,
+    tokens: Tokens,
+    read: Callable[[int, int], bytes],
+    deadline: float,
+    *,
+    to_disk: bool,
+) -> bool:
+    """Store the parts of the tokens that the store lacks; False if there was no time for all.
+
+    `read` copies the keys and values of tokens from one position to another. Stops early if the
+    disk is too slow.
+    """
+    if store is None or len(tokens) < MIN_SHARED:
+        return True
+    for start, end in store.missing(tokens, to_disk=to_disk):
+        if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
+            return False
+        if not store.put(tokens, start, end, read(start, end), to_disk=to_disk):
+            break  # the store has no memory for it
+    return True

@@ -1,4 +1,4 @@
-"""What the step loop needs from whatever holds weights and KV cache."""
+"""The interfaces of model runners: weights and KV memory, as the step loop uses them."""
 
 from __future__ import annotations
 
@@ -109,4 +109,85 @@ class ModelRunner(Protocol):
 
     def close(self) -> None:
         """Free weights and cache."""
+        ...
+
+
+class SlotRunner(ModelRunner, Protocol):
+    """Finds the cells of a sequence's tokens by itself: all it is told is the slot.
+
+    A slot is one sequence of the KV cache, numbered from 0 to `cache_slots` - 1. The book of its
+    cells is `CellCache`.
+    """
+
+    @property
+    def cache_slots(self) -> int:
+        """Sequences the cache can hold, running and ended ones; more than `slots`."""
+        ...
+
+    def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
+        """Let the empty slot `target` share the first `length` tokens of slot `source`.
+
+        Where the source is longer and `can_fork` is False, `checkpoint` has its state at `length`.
+        """
+        ...
+
+    def checkpoint(self, slot: int) -> bytes:
+        """What of the slot's state cannot be cut."""
+        ...
+
+    def trim(self, slot: int, length: int) -> None:
+        """Forget what the slot holds behind its first `length` tokens; only where `can_fork`."""
+        ...
+
+    def release(self, slot: int) -> None:
+        """Forget what the slot holds."""
+        ...
+
+    def snapshot(self, slot: int, start: int, end: int) -> bytes:
+        """A copy of the keys and values of the slot's tokens `start` to `end`."""
+        ...
+
+    def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
+        """Append a snapshot to the slot, which holds `start` tokens; False where it does not fit.
+
+        Takes the first `end` - `start` tokens of the snapshot, in as many free cells as it has.
+        """
+        ...
+
+
+class PagedRunner(ModelRunner, Protocol):
+    """Reads and writes keys and values in the blocks of `Sequence.block_table`.
+
+    Token n of a sequence is in block `block_table[n // block_size]`, at n % `block_size`. When a
+    batch is launched, the table covers all that the batch computes of the sequence, drafts too, and
+    `slot` is a row number below `slots` that no other running sequence has. Between two launches
+    any entry of a table may change: a page that another sequence has too is kept only once. Batches
+    and what is copied, read and written take effect in the order in which they were asked for,
+    whenever a batch is collected. The book of the pages is `PagedCache`.
+    """
+
+    @property
+    def block_size(self) -> int:
+        """Tokens of a page; the chunks in which keys and values are stored are whole pages."""
+        ...
+
+    @property
+    def num_blocks(self) -> int:
+        """Pages of the pool, numbered from 0; together they hold at least one whole context."""
+        ...
+
+    def copy_page(self, source: int, target: int, count: int) -> None:
+        """Copy the first `count` tokens of a page to another, after all batches launched so far."""
+        ...
+
+    def read_pages(self, pages: list[int], count: int) -> bytes:
+        """A copy of the keys and values of the first `count` tokens that lie in these pages."""
+        ...
+
+    def write_pages(self, pages: list[int], count: int, data: bytes | memoryview) -> bool:
+        """Put the first `count` tokens of what `read_pages` returned into these pages.
+
+        It may have been read for more tokens. False, with nothing of use in the pages, where
+        `data` cannot be that.
+        """
         ...

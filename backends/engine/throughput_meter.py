@@ -11,7 +11,7 @@ _ANSWER_MEMORY = 2.0
 """Seconds of work after which what was measured counts about a third."""
 
 
-class Rate:
+class TokenRate:
     """Tokens a second, of late."""
 
     def __init__(self, memory: float) -> None:
@@ -35,8 +35,8 @@ class ThroughputMeter:
     """Learns from steps that did one thing: read a prompt, or went on with one answer."""
 
     def __init__(self) -> None:
-        self.prompt = Rate(_PROMPT_MEMORY)
-        self.answer = Rate(_ANSWER_MEMORY)
+        self.prompt = TokenRate(_PROMPT_MEMORY)
+        self.answer = TokenRate(_ANSWER_MEMORY)
 
     def observe(self, batch: Batch, prompt_tokens: int, generated: int, seconds: float) -> None:
         """Learn from one step."""

@@ -10,7 +10,7 @@ import msgspec
 
 from ..base.events import Embedded, Event, Reranked, Tokenized
 from ..base.framing import frame
-from ..base.kv_page_map import PageMap
+from ..base.kv_page_map import KVPageMap
 from ..base.load_spec import LoadSpec
 from ..base.model_info import Gauges, ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
@@ -107,7 +107,7 @@ class GaugesReport(msgspec.Struct, frozen=True, tag="gauges"):
 class PagesReport(msgspec.Struct, frozen=True, tag="pages"):
     """Sent only while pages are watched: at most four times a second, and once when idle."""
 
-    pages: PageMap
+    pages: KVPageMap
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):

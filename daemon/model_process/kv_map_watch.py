@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.base.kv_page_map import PageMap
+from ingle.backends.base.kv_page_map import KVPageMap
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..client.daemon_types import KVPageGroup, PagesEvent
@@ -67,7 +67,7 @@ class KVMapWatch:
         watched = str(run.model.path) in self._watchers
         run.backend.watch_pages(partial(self._publish, run.model) if watched else None)
 
-    def _publish(self, model: StoredModel, pages: PageMap) -> None:
+    def _publish(self, model: StoredModel, pages: KVPageMap) -> None:
         fields: dict[str, Any] = msgspec.structs.asdict(pages)
         fields["groups"] = [KVPageGroup(**msgspec.structs.asdict(group)) for group in pages.groups]
         event = PagesEvent(**fields, model=model.name)

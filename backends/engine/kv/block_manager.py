@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from .conversation_trace import Trace, joined, remember
+from .page_map import Trace, joined, remember
 
 _TOKEN_BYTES = 4
 _NOWHERE = -1

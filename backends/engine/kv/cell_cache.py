@@ -10,15 +10,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base.kv_page_map import PageMap
+from ...base.kv_page_map import KVPageMap
 from ..batch import Batch
-from ..kv_cache import MIN_SHARED, Prefix, Tokens
+from ..kv_cache import MIN_SHARED, Prefix, Tokens, store_missing
 from ..kv_store.kv_store import KVStore
+from ..model_runner import SlotRunner
 from ..sequence import Sequence
-from .cell_page_map import PAGE_TOKENS, Stretch, cell_owners
-from .conversation_trace import Trace, remember
-from .page_groups import PageStories
-from .slot_runner import SlotRunner
+from .page_map import PAGE_TOKENS, PageGroups, Stretch, Trace, cell_owners, remember
 from .state_checkpoints import Checkpoint, Checkpoints
 
 _SPILL_SECONDS = 0.2
@@ -133,7 +131,8 @@ class CellCache:
     def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> CellPrefix:
         """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
         best = CellPrefix(length=max(minimum, 1) - 1)
-        for slot in self._sharable():
+        # The most recently used first, since the first of equally long prefixes is taken.
+        for slot in chain(reversed(self._kept.values()), self._held.values()):
             most = min(slot.length, len(tokens) - 1)
             if most <= best.length:
                 continue
@@ -279,40 +278,25 @@ class CellCache:
                     return
                 slot.unsaved = False
 
-    def page_map(self) -> PageMap:
+    def page_map(self) -> KVPageMap:
         """What is in each page of 32 consecutive cells, as the book has it now."""
-        stories = PageStories()
+        groups = PageGroups()
         held = [s for slot in self._held.values() for s in slot.stretches(running=True)]
         kept = [s for slot in self._kept.values() for s in slot.stretches(running=False)]
-        return stories.map(
-            cell_owners([*held, *kept], self.capacity, stories),
+        return groups.map(
+            cell_owners([*held, *kept], self.capacity, groups),
             PAGE_TOKENS,
             store=self._store,
             evicted=self._evicted_cells // PAGE_TOKENS,
             now=time.monotonic(),
         )
 
-    def _spill(self, slot: _Slot) -> None:
-        """Let memory have what the cache gives up."""
-        self._store_slot(slot, time.monotonic() + _SPILL_SECONDS, to_disk=False)
-
     def _store_slot(self, slot: _Slot, deadline: float, *, to_disk: bool) -> bool:
-        """Store what is not stored yet; False where there was no time, or no place, for all."""
-        store = self._store
-        if store is None or slot.public < MIN_SHARED:
-            return True
-        tokens = slot.tokens[: slot.public]
-        for start, end in store.missing(tokens, to_disk=to_disk):
-            if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
-                return False
-            data = self._runner.snapshot(slot.index, start, end)
-            if not store.put(tokens, start, end, data, to_disk=to_disk):
-                break  # there is no room for so much
-        return True
+        def read(start: int, end: int) -> bytes:
+            return self._runner.snapshot(slot.index, start, end)
 
-    def _sharable(self) -> Iterator[_Slot]:
-        """Slots to share from, the most recently used first, since the first of equals is taken."""
-        return chain(reversed(self._kept.values()), self._held.values())
+        tokens = slot.tokens[: slot.public]
+        return store_missing(self._store, tokens, read, deadline, to_disk=to_disk)
 
     def _hold(self, sequence: Sequence, slot: _Slot) -> None:
         cells = slot.cells[: slot.length]
@@ -336,7 +320,7 @@ class CellCache:
     def _evict_oldest(self, keep: _Slot | None = None) -> _Slot:
         index = next(index for index, slot in self._kept.items() if slot is not keep)
         slot = self._kept.pop(index)
-        self._spill(slot)
+        self._store_slot(slot, time.monotonic() + _SPILL_SECONDS, to_disk=False)
         before = self._num_free
         self._clear(slot)
         self._evicted_cells += self._num_free - before

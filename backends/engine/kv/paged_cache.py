@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...base.kv_page_map import PageMap
+from ...base.kv_page_map import KVPageMap
 from ..batch import Batch
-from ..kv_cache import MIN_SHARED, Prefix, Tokens
+from ..kv_cache import MIN_SHARED, Prefix, Tokens, store_missing
 from ..kv_store.kv_chunk_file import CHUNK_TOKENS
 from ..kv_store.kv_store import KVStore
+from ..model_runner import PagedRunner
 from ..sequence import Sequence
 from .block_manager import Block, BlockManager, common_tokens
-from .conversation_trace import Trace, remember
-from .page_groups import FREE, PageStories
-from .paged_runner import PagedRunner
+from .page_map import FREE, PageGroups, Trace, remember
 
 _SPILL_SECONDS = 0.2
 _TOKEN_BYTES = 4
@@ -72,7 +71,8 @@ class PagedCache:
             raise ValueError(f"{runner.num_blocks} pages of {self._size} tokens are no cache")
         self._runner = runner
         self._store = store
-        self._pages = BlockManager(runner.num_blocks, self._size, self._spill)
+        self.pages = BlockManager(runner.num_blocks, self._size, self._spill)
+        """The prefix cache of the pool."""
         self._running: dict[Sequence, _Running] = {}
         self._rows = list(reversed(range(runner.slots)))
         self._unsaved: dict[Block, None] = {}  # where sequences ended, the newest last
@@ -81,19 +81,14 @@ class PagedCache:
         """Tokens that came back from the store."""
 
     @property
-    def pages(self) -> BlockManager:
-        """The book of the pool."""
-        return self._pages
-
-    @property
     def used(self) -> int:
         """Room in pages of running sequences."""
-        return self._pages.num_used * self._size
+        return self.pages.num_used * self._size
 
     @property
     def kept(self) -> int:
         """Room in pages that are kept for nobody but a request to come."""
-        return self._pages.num_cached * self._size
+        return self.pages.num_cached * self._size
 
     @property
     def available(self) -> int:
@@ -117,7 +112,7 @@ class PagedCache:
     def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> PagedPrefix:
         """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
         wanted = tokens[:-1].tobytes()
-        page, source, count = self._pages.find(wanted)
+        page, source, count = self.pages.find(wanted)
         rest = wanted[page.end * _TOKEN_BYTES : (page.end + self._size) * _TOKEN_BYTES]
         found: Block | Sequence | None = source
         for sequence, book in self._running.items():
@@ -128,18 +123,18 @@ class PagedCache:
                     found, count = sequence, length
         if page.end + count < max(minimum, 1):
             return PagedPrefix()
-        active = self._pages.held(page) * self._size
+        active = self.pages.held(page) * self._size
         return PagedPrefix(page.end + count, active, page=page, source=found, count=count)
 
     def open(self, sequence: Sequence, prefix: Prefix) -> None:
         """Give the sequence pages that begin with the prefix and what was read for it."""
         assert isinstance(prefix, PagedPrefix)
         length = sequence.useful_prefix(prefix.length)
-        page = prefix.page or self._pages.root
+        page = prefix.page or self.pages.root
         while page.end > length:
             assert page.parent is not None
             page = page.parent
-        sequence.block_table = self._pages.acquire(page, sequence.conversation)
+        sequence.block_table = self.pages.acquire(page, sequence.conversation)
         label = sequence.conversation
         book = self._running[sequence] = _Running(page, page.end, (label,), label)
         if length > page.end:
@@ -153,7 +148,7 @@ class PagedCache:
         source = prefix.source
         if isinstance(source, Block):
             whole = source.is_evictable and source.count == prefix.count
-            index = None if whole else self._pages.allocate_beside(source)
+            index = None if whole else self.pages.allocate_beside(source)
             if index is not None:
                 self._runner.copy_page(source.index, index, prefix.count)
             elif source.is_evictable:
@@ -162,10 +157,10 @@ class PagedCache:
                 book.public = min(source.public, prefix.count)
                 book.trace = remember(source.trace, book.conversation)
                 self._unsaved.pop(source, None)
-                index = self._pages.take_over(source)
+                index = self.pages.take_over(source)
         else:
             assert source is not None
-            index = self._pages.allocate()
+            index = self.pages.allocate()
             if index is not None:
                 number = book.last.end // self._size
                 self._runner.copy_page(source.block_table[number], index, prefix.count)
@@ -200,7 +195,7 @@ class PagedCache:
     def _cover(self, sequence: Sequence, length: int) -> None:
         table = sequence.block_table
         while len(table) * self._size < length:
-            index = self._pages.allocate()
+            index = self.pages.allocate()
             if index is None:
                 raise RuntimeError("more pages were promised than there are")
             table.append(index)
@@ -215,7 +210,7 @@ class PagedCache:
             number = book.last.end // self._size
             tokens = _packed(sequence, book.last.end, end)
             index = table[number]
-            book.turn_page(self._pages.add(book.last, tokens, index, book.public, book.trace))
+            book.turn_page(self.pages.add(book.last, tokens, index, book.public, book.trace))
             table[number] = book.last.index
 
     def trim(self, sequence: Sequence) -> None:
@@ -223,7 +218,7 @@ class PagedCache:
         table = sequence.block_table
         pages = -(-self._running[sequence].length // self._size)
         while len(table) > pages:
-            self._pages.free(table.pop())
+            self.pages.free(table.pop())
 
     def until_checkpoint(self, sequence: Sequence) -> int:
         """All pending tokens: pages can be shared at any token."""
@@ -237,13 +232,13 @@ class PagedCache:
         if book.length > end.end:
             index = sequence.block_table[-1]
             if book.length < MIN_SHARED:
-                self._pages.free(index)
+                self.pages.free(index)
             else:
                 tokens = _packed(sequence, end.end, book.length)
                 public = book.public if sequence.private else len(tokens) // _TOKEN_BYTES
-                end = self._pages.add_partial(end, tokens, index, public, book.trace)
-        self._pages.release(book.last, public=not sequence.private)
-        if self._store is not None and end is not self._pages.root:
+                end = self.pages.add_partial(end, tokens, index, public, book.trace)
+        self.pages.release(book.last, public=not sequence.private)
+        if self._store is not None and end is not self.pages.root:
             self._unsaved.pop(end, None)
             self._unsaved[end] = None
         self._rows.append(sequence.slot)
@@ -253,7 +248,7 @@ class PagedCache:
 
     def evict_oldest(self) -> bool:
         """Forget the page that was kept longest without use; False where none is kept."""
-        return self._pages.evict_oldest()
+        return self.pages.evict_oldest()
 
     def make_light(self) -> None:
         """Nothing is in the way: attention reads a sequence's own pages and no others."""
@@ -274,10 +269,10 @@ class PagedCache:
                 return
             del self._unsaved[end]
 
-    def page_map(self) -> PageMap:
+    def page_map(self) -> KVPageMap:
         """What is in each page, as the book has it now."""
-        stories, owners = PageStories(), [FREE] * self._pages.num_blocks
-        number, last = FREE, self._pages.root
+        groups, owners = PageGroups(), [FREE] * self.pages.num_blocks
+        number, last = FREE, self.pages.root
         pages = list(last.children.values())
         while pages:
             page = pages.pop()
@@ -287,22 +282,22 @@ class PagedCache:
                 or page.left_at != last.left_at
                 or page.ref_count != last.ref_count
             ):
-                number = stories.number(page.trace, page.ref_count > 0, page.left_at)
+                number = groups.number(page.trace, page.ref_count > 0, page.left_at)
                 last = page
             owners[page.index] = number
-            stories.tokens[number] += len(page.tokens) // _TOKEN_BYTES
+            groups.tokens[number] += len(page.tokens) // _TOKEN_BYTES
             pages.extend(page.children.values())
         for sequence, book in self._running.items():
             if own := sequence.block_table[book.last.end // self._size :]:
-                number = stories.number(book.trace, True, 0.0)
-                stories.tokens[number] += book.length - book.last.end
+                number = groups.number(book.trace, True, 0.0)
+                groups.tokens[number] += book.length - book.last.end
                 for index in own:
                     owners[index] = number
-        return stories.map(
+        return groups.map(
             np.array(owners, np.int32),
             self._size,
             store=self._store,
-            evicted=self._pages.num_evicted,
+            evicted=self.pages.num_evicted,
             now=time.monotonic(),
         )
 
@@ -317,19 +312,12 @@ class PagedCache:
                 step.spilled = True
 
     def _store_path(self, path: list[Block], deadline: float, *, to_disk: bool) -> bool:
-        """Store what is not stored yet; False where there was no time, or no place, for all."""
-        tokens = _public_tokens(path)
-        store = self._store
-        if store is None or len(tokens) < MIN_SHARED:
-            return True
-        for start, end in store.missing(tokens, to_disk=to_disk):
-            if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
-                return False
+        def read(start: int, end: int) -> bytes:
             pages = path[start // self._size : -(-end // self._size)]
-            data = self._runner.read_pages([page.index for page in pages], end - start)
-            if not store.put(tokens, start, end, data, to_disk=to_disk):
-                break  # there is no room for so much
-        return True
+            return self._runner.read_pages([page.index for page in pages], end - start)
+
+        tokens = _public_tokens(path)
+        return store_missing(self._store, tokens, read, deadline, to_disk=to_disk)
 
 
 def _packed(sequence: Sequence, start: int, end: int) -> bytes:

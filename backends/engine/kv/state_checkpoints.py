@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..model_runner import SlotRunner
 from ..sequence import Sequence
-from .slot_runner import SlotRunner
 
 _BEFORE_END = 4
 """Tokens of a prompt behind its last checkpoint: what a template puts before an answer may be

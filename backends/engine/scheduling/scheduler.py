@@ -8,17 +8,14 @@ from dataclasses import dataclass
 
 from ...base.events import FinishReason, TokenLogprobs
 from ..batch import Batch, Sampled, ScheduledChunk
-from ..kv_cache import KVCache
 from ..kv_store.kv_store import KVStore
 from ..model_runner import ModelRunner
 from ..sequence import Sequence
-from ..speculation.speculator import Speculator
+from ..speculation.draft import Speculator
 from .admission_control import AdmissionControl
 from .kv_fetches import Fetches
-from .overlap_scheduling import can_be_followed
-from .prefill_budget import ChunkBudget
-from .prefill_split import split_prefill
-from .running_sequences import RunningSequences
+from .prefill_budget import ChunkBudget, split_prefill
+from .running_sequences import RunningSequences, can_be_followed
 from .waiting_queue import WaitingQueue
 
 
@@ -58,13 +55,14 @@ class Scheduler:
         """`wake` is called from another thread when there is work that `has_work` did not show."""
         self._runner = runner
         self._speculator = speculator
-        self._kv = runner.open_cache(store)
+        self.kv = runner.open_cache(store)
+        """The manager of the KV cache."""
         self._fetches = Fetches(store, wake) if store is not None else None
         self._chunks = ChunkBudget(runner.max_batch_tokens)
         self.waiting = WaitingQueue()
-        self._sequences = RunningSequences(runner, self._kv, self.waiting)
+        self._sequences = RunningSequences(runner, self.kv, self.waiting)
         self._admission = AdmissionControl(
-            runner, self._kv, self.waiting, self._sequences, self._fetches
+            runner, self.kv, self.waiting, self._sequences, self._fetches
         )
         self._in_flight = 0
 
@@ -96,21 +94,6 @@ class Scheduler:
         """The number of waiting sequences whose keys and values are being fetched."""
         return self._admission.fetching
 
-    @property
-    def kv_used(self) -> int:
-        """Tokens of running sequences in the KV cache."""
-        return self._kv.used
-
-    @property
-    def kv_kept(self) -> int:
-        """Cached, evictable tokens of finished sequences."""
-        return self._kv.kept
-
-    @property
-    def kv(self) -> KVCache:
-        """The manager of the KV cache."""
-        return self._kv
-
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence; raises ValueError if its prompt fills the context."""
         if not 0 < sequence.prompt_length < self._runner.context:
@@ -125,11 +108,11 @@ class Scheduler:
         """Return the next batch, while none is in flight; empty only if no sequence runs."""
         self._sequences.reserve_decode()
         if self.running:
-            self._kv.make_light()
+            self.kv.make_light()
         batch = self._fill()
         while self.running and not batch.chunks and self._sequences.preempt_one():
             batch = self._fill()
-        self._kv.reserve(batch)
+        self.kv.reserve(batch)
         return batch
 
     def schedule_ahead(self, previous: Batch) -> Batch | None:
@@ -139,14 +122,14 @@ class Scheduler:
         # New requests would wait for both; a gap between long steps costs little.
         if self._chunks.is_long(previous.num_tokens):
             return None
-        if self._sequences.decode_demand > self._kv.available:
+        if self._sequences.decode_demand > self.kv.available:
             return None
         if self._may_draft():
             return None
         batch = self._fill(drafts=False)
         if not batch.chunks:
             return None
-        self._kv.reserve(batch)
+        self.kv.reserve(batch)
         return batch
 
     def mark_launched(self, batch: Batch) -> None:
@@ -156,7 +139,7 @@ class Scheduler:
 
     def _fill(self, *, drafts: bool = True) -> Batch:
         batch = Batch()
-        room = self._add_decoding(batch, self._kv.available, drafts=drafts)
+        room = self._add_decoding(batch, self.kv.available, drafts=drafts)
         self._add_prompts(batch, room)
         return batch
 
@@ -166,34 +149,34 @@ class Scheduler:
         limit = self._runner.max_batch_tokens
         for sequence in self._sequences.decoding:
             if len(decoding) < limit:
-                taken = self._kv.growth(sequence, 1)
+                taken = self.kv.growth(sequence, 1)
                 if taken <= room:
                     room -= taken
                     decoding.append(sequence)
-        most = min(limit - len(decoding), self._kv.most(decoding, room))
+        most = min(limit - len(decoding), self.kv.most(decoding, room))
         proposed = self._drafts(decoding, most) if drafts else {}
         for sequence in decoding:
             tokens = proposed.get(sequence, ())
             if tokens:
-                taken = self._kv.growth(sequence, 1)
-                tokens = tokens[: self._kv.most((sequence,), room + taken) - 1]
-                room += taken - self._kv.growth(sequence, 1 + len(tokens))
+                taken = self.kv.growth(sequence, 1)
+                tokens = tokens[: self.kv.most((sequence,), room + taken) - 1]
+                room += taken - self.kv.growth(sequence, 1 + len(tokens))
             batch.add(sequence, 1, tokens)
         return room
 
     def _add_prompts(self, batch: Batch, room: int) -> None:
         """Divide the rest of the token budget among the prompts."""
-        prompts = {s: self._kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
+        prompts = {s: self.kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
         most = self._chunks.limit(decoding=batch.num_tokens > 0)
         if len(prompts) > 1:  # a nearly finished prompt need not wait for the others
             pause = self._chunks.limit(decoding=True)
             most = min(most, max(pause, min(s.num_pending for s in prompts)))
         most = min(most, self._runner.max_batch_tokens - batch.num_tokens)
-        most = min(most, self._kv.most(prompts, room))
+        most = min(most, self.kv.most(prompts, room))
         for sequence, share in split_prefill(prompts, most).items():
-            count = min(share, self._kv.most((sequence,), room))
+            count = min(share, self.kv.most((sequence,), room))
             if count > 0:
-                room -= self._kv.growth(sequence, count)
+                room -= self.kv.growth(sequence, count)
                 batch.add(sequence, count)
 
     def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
@@ -227,11 +210,11 @@ class Scheduler:
             result = next(results) if chunk.samples else None
             if sequence.finish_reason is not None:  # it ended while this was computed
                 if chunk.awaits is None:  # prefilled tokens are worth caching
-                    self._kv.grow(sequence, chunk.count)
+                    self.kv.grow(sequence, chunk.count)
                 self._sequences.release(sequence)
                 continue
             if result is None:
-                self._kv.grow(sequence, chunk.count)
+                self.kv.grow(sequence, chunk.count)
                 continue
             sequence.first_token_at = sequence.first_token_at or now
             sequence.last_token_at = now
@@ -257,12 +240,12 @@ class Scheduler:
             reason = FinishReason.CANCELLED
         elif sampled.complete and count == len(sampled.token_ids):
             reason = FinishReason.STOP
-        self._kv.grow(sequence, chunk.count + count - 1)
+        self.kv.grow(sequence, chunk.count + count - 1)
         if chunk.drafts:
             sequence.drafted_tokens += len(chunk.drafts)
             sequence.accepted_tokens += count - 1
             if count <= len(chunk.drafts):
-                self._kv.trim(sequence)
+                self.kv.trim(sequence)
         logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
         return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason, sampled.error)
 
@@ -304,7 +287,7 @@ class Scheduler:
 
     def evict_or_preempt(self) -> bool:
         """Evict the oldest cached tokens, else preempt one of several sequences."""
-        return self._kv.evict_oldest() or self._sequences.preempt_one()
+        return self.kv.evict_oldest() or self._sequences.preempt_one()
 
     def admit(self) -> list[Sequence]:
         """Admit waiting sequences; returns those that begin for the first time.

@@ -12,8 +12,7 @@ from ...base.sampling_params import SamplingParams
 from ..batch import Batch
 from ..model_runner import KVCacheFull, ModelRunner
 from ..sequence import Sequence
-from .acceptance_rates import AcceptanceRates
-from .draft import Draft
+from .draft import AcceptanceRates, Draft
 from .step_costs import StepCosts
 
 _LEAST_SURE = 0.4

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..sequence import Sequence
-from .acceptance_rates import AcceptanceRates
-from .draft import Draft
+from .draft import AcceptanceRates, Draft
 
 _SIZES = (4, 3, 2)
 _MULTIPLIERS = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F)

@@ -15,10 +15,9 @@ from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
-from ingle.backends.engine.speculation.draft import Draft
+from ingle.backends.engine.speculation.draft import Draft, Speculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
-from ingle.backends.engine.speculation.speculator import Speculator
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 REPLY = "the cat sat on the mat and the cat sat on the hat and " * 6
@@ -131,7 +130,7 @@ def play(runner: ScriptedModelRunner, speculator: Speculator | None, load: Load)
                 engine.finish(sequence, FinishReason.CANCELLED)
         if engine.has_work:
             engine.step()
-            held = engine.scheduler.kv_used + engine.scheduler.kv_kept
+            held = engine.scheduler.kv.used + engine.scheduler.kv.kept
             assert runner.free_cells == capacity - held
         elif all(sequence.finish_reason for sequence in sequences):
             break

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from ingle.backends.base.events import FinishReason
-from ingle.backends.base.kv_page_map import PageGroup, PageMap
+from ingle.backends.base.kv_page_map import KVPageGroup, KVPageMap
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.cell_cache import CellCache
-from ingle.backends.engine.kv.conversation_trace import MOST, joined, remember
+from ingle.backends.engine.kv.page_map import MOST, joined, remember
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
@@ -30,7 +30,7 @@ Prefix = tuple[int, ...]
 
 _STEMS = [[(seed * 31 + i * 7 + i * i * seed) % 40 + 1 for i in range(300)] for seed in (1, 2, 3)]
 _LABELS = ("", "a", "b", "b@1", "c")
-_FREE = PageGroup(conversations=[], running=False, tokens=0, idle_seconds=0.0)
+_FREE = KVPageGroup(conversations=[], running=False, tokens=0, idle_seconds=0.0)
 
 
 class Recording:
@@ -61,7 +61,7 @@ class Recording:
         """Those with room in the cache, also where they ended and something is in flight."""
         return [sequence for sequence in self.requests if sequence.slot >= 0]
 
-    def run(self, arrivals: int) -> Iterator[PageMap]:
+    def run(self, arrivals: int) -> Iterator[KVPageMap]:
         """The map after every step."""
         while arrivals or self.engine.has_work:
             if arrivals and self.chance.random() < 0.3:
@@ -102,7 +102,7 @@ class Recording:
             yield sequence
 
 
-def expanded(page_map: PageMap) -> list[PageGroup]:
+def expanded(page_map: KVPageMap) -> list[KVPageGroup]:
     """The group of each page; `_FREE` for free ones."""
     groups = [
         _FREE if number < 0 else page_map.groups[number]
@@ -126,7 +126,7 @@ def tree_of(page: Block, before: Prefix = ()) -> Iterator[tuple[Block, Prefix]]:
         yield from tree_of(child, tokens)
 
 
-def check_pages(recording: Recording, page_map: PageMap) -> None:
+def check_pages(recording: Recording, page_map: KVPageMap) -> None:
     """Every page of a pool, one by one."""
     cache, running = recording.cache, recording.present
     assert isinstance(cache, PagedCache)
@@ -181,7 +181,7 @@ def test_the_map_is_the_page_table_at_every_step(number_runner: MakeRunner, seed
     assert engine.page_map().evicted_pages_total > 0
 
 
-def check_cells(recording: Recording, page_map: PageMap) -> None:
+def check_cells(recording: Recording, page_map: KVPageMap) -> None:
     """Every page of cells, one by one, cell by cell."""
     assert isinstance(recording.cache, CellCache)
     cache: Any = recording.cache
@@ -250,7 +250,7 @@ def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: boo
 def test_an_empty_cache_is_free() -> None:
     spec = LoadSpec(engine="scripted", path="", context=70, script='{"reply": "a"}')
     page_map = Engine(ScriptedModelRunner(spec)).page_map()
-    assert page_map == PageMap(
+    assert page_map == KVPageMap(
         page_tokens=32,
         pages=3,
         groups=[],

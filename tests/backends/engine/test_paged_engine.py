@@ -22,8 +22,8 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculation.draft import Speculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
-from ingle.backends.engine.speculation.speculator import Speculator
 
 MakeRunner = Callable[..., Any]
 GIB = 2**30
@@ -188,10 +188,10 @@ class Play:
                     assert said == expected[: len(said)]
                 else:
                     assert said == expected
-        assert self.engine.scheduler.kv_used == 0
+        assert self.engine.scheduler.kv.used == 0
         while self.engine.scheduler.kv.evict_oldest():
             pass
-        assert self.engine.scheduler.kv_kept == 0
+        assert self.engine.scheduler.kv.kept == 0
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def run_until(engine: Engine, *sequences: Sequence, limit: int = 20_000) -> int:
 
 def assert_empty(engine: Engine) -> None:
     assert not engine.has_work
-    assert engine.scheduler.kv_used == 0
+    assert engine.scheduler.kv.used == 0
     assert len(engine.scheduler.waiting) == 0
 
 
@@ -343,7 +343,7 @@ def test_whatever_comes_everybody_is_served_and_nothing_leaks(
             engine.step()
         scheduler = engine.scheduler
         assert len(scheduler.running) <= slots
-        assert runner.free_cells == capacity - scheduler.kv_used - scheduler.kv_kept
+        assert runner.free_cells == capacity - scheduler.kv.used - scheduler.kv.kept
         running = {sequence.slot for sequence in scheduler.running}
         assert len(running) == len(scheduler.running)
         step += 1

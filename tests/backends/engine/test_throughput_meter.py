@@ -9,7 +9,7 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.throughput_meter import Rate, ThroughputMeter
+from ingle.backends.engine.throughput_meter import ThroughputMeter, TokenRate
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 
@@ -18,7 +18,7 @@ def prompt_of(length: int) -> Sequence:
 
 
 def test_what_was_measured_of_late_counts_most() -> None:
-    rate = Rate(memory=1.0)
+    rate = TokenRate(memory=1.0)
     assert rate.per_second == 0.0
     for _ in range(100):
         rate.observe(100, 1.0)

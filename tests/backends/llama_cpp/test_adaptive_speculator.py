@@ -25,9 +25,9 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
+from ingle.backends.engine.speculation.draft import Speculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
-from ingle.backends.engine.speculation.speculator import Speculator
 from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner, open_drafter
 

@@ -19,8 +19,8 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculation.draft import Speculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
-from ingle.backends.engine.speculation.speculator import Speculator
 from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner, open_drafter
 from ingle.backends.worker.model_loader import load_model

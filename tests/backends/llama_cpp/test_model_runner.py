@@ -171,7 +171,7 @@ def test_preempted_sequences_resume(smollm2_path: Path) -> None:
         engine = run(runner, *sequences)
         assert engine.scheduler.preemptions > 0
         assert [sequence.num_generated for sequence in sequences] == [120] * 4
-        assert engine.scheduler.kv_used == 0
+        assert engine.scheduler.kv.used == 0
     finally:
         runner.close()
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started
-from ingle.backends.base.kv_page_map import PageMap
+from ingle.backends.base.kv_page_map import KVPageMap
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
@@ -429,7 +429,7 @@ def test_an_impossible_grammar_is_refused_before_anything_runs(scripted_spec: Ma
     assert (refused.code, refused.param) == ("invalid_schema", "response_format")
 
 
-def pages_until(sent: queue.Queue[FromWorker], wanted: Callable[[PageMap], bool]) -> PageMap:
+def pages_until(sent: queue.Queue[FromWorker], wanted: Callable[[KVPageMap], bool]) -> KVPageMap:
     """The first map that is so."""
     while True:
         message = sent.get(timeout=10)
@@ -442,7 +442,7 @@ def test_pages_are_told_to_who_looks(scripted_spec: MakeSpec) -> None:
     engine = Engine(ScriptedModelRunner(scripted_spec(reply="x" * 40, step_seconds=0.002)))
     make = engine.page_map
 
-    def count_and_make() -> PageMap:
+    def count_and_make() -> KVPageMap:
         nonlocal made
         made += 1
         return make()

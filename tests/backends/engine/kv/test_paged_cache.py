@@ -119,7 +119,7 @@ def test_prompts_that_are_read_side_by_side_end_in_the_same_pages(make: MakeRunn
     while not all(sequence.num_generated for sequence in pair):
         engine.step()
     assert pair[0].block_table[:10] == pair[1].block_table[:10]
-    assert engine.scheduler.kv_used <= 16 * 12
+    assert engine.scheduler.kv.used <= 16 * 12
 
 
 def test_answers_to_one_prompt_share_its_pages(make: MakeRunner) -> None:

@@ -561,7 +561,7 @@ def test_any_load_ends(
         if engine.engine.has_work:
             engine.engine.step()
             scheduler = engine.engine.scheduler
-            assert engine.runner.free_cells == 600 - scheduler.kv_used - scheduler.kv_kept
+            assert engine.runner.free_cells == 600 - scheduler.kv.used - scheduler.kv.kept
         elif engine.engine.is_fetching:
             engine.run()
         elif not arrivals and not cancels:

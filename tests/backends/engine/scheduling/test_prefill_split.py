@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.backends.engine.scheduling.prefill_split import split_prefill
+from ingle.backends.engine.scheduling.prefill_budget import split_prefill
 from ingle.backends.engine.sequence import Sequence
 
 

@@ -45,7 +45,7 @@ def run(engine: Engine, limit: int = 10_000) -> int:
     while engine.has_work:
         engine.step()
         steps += 1
-        assert engine.scheduler.kv_used <= engine.runner.kv_capacity
+        assert engine.scheduler.kv.used <= engine.runner.kv_capacity
         assert steps < limit, "the scheduler makes no progress"
     return steps
 
@@ -63,7 +63,7 @@ def test_one_sequence_runs_to_its_end() -> None:
     assert sequence.finish_reason is FinishReason.STOP
     # Three chunks of a 40-token prompt, the last of which samples; then one step a token.
     assert steps == 3 + 5
-    assert engine.scheduler.kv_used == 0
+    assert engine.scheduler.kv.used == 0
 
 
 def test_context_ends_a_sequence() -> None:
@@ -162,11 +162,11 @@ def test_any_load_ends_and_leaves_nothing(
             engine.finish(sequence, FinishReason.CANCELLED)
         if engine.has_work:
             engine.step()
-            assert runner.free_cells == 128 - engine.scheduler.kv_used - engine.scheduler.kv_kept
+            assert runner.free_cells == 128 - engine.scheduler.kv.used - engine.scheduler.kv.kept
         elif not arrivals and not cancels:
             break
     assert not engine.has_work
-    assert engine.scheduler.kv_used == 0
+    assert engine.scheduler.kv.used == 0
     for sequence in everything:
         expected = min(sequence.max_tokens or 0, 128 - sequence.prompt_length)
         if sequence.finish_reason is not FinishReason.CANCELLED:
