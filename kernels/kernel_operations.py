@@ -25,10 +25,11 @@ from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
+from .operations import Operations
 from .self_check import HeadShape, SelfCheck, first_rows
 
 
-class KernelOperations:
+class KernelOperations(Operations):
     """See `Operations`; dense activations are float16 or bfloat16, others int8.
 
     Weights with kernels are repacked; for the others torch computes. All kernels share their
@@ -46,7 +47,7 @@ class KernelOperations:
         device: torch.device,
         table: MatmulTuning | None = None,
     ) -> None:
-        self.dtype = dtype
+        super().__init__(dtype)
         self._device = device
         table = table or MatmulTuning.usual(library.architecture)
         self._products = MatmulDispatch(library, dtype, device, table)

@@ -1,52 +1,52 @@
-"""The operations that a model's layers need, implemented by kernels and by plain torch."""
+"""The operations that a model's layers need, in plain torch on any device."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import torch
 
 from .attention.attention_input import AttentionInput, AttentionMetadata
+from .attention.paged_attention_reference import norm_rope_reference, paged_attention_reference
 from .elementwise.activations import Activations
-from .elementwise.gated_activation import GateActivation
-from .formats.weight import PreparedWeight, Weight
+from .elementwise.gated_activation import GateActivation, gated_activation_reference
+from .elementwise.rms_norm import rms_norm_reference
+from .elementwise.rope import rotary_tables
+from .formats.weight import PreparedWeight, RepackedTensor, Weight
+from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
-from .matmul.linear import LinearLayer
+from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 
 
-class Operations(Protocol):
-    """The steps between tokens and logits, each coarse enough for one kernel.
+class Operations:
+    """The steps between tokens and logits, each coarse enough for one kernel, in plain torch.
 
-    The residual stream is (tokens, width) float32 and is changed in place. The implementation
-    chooses the kernels and the form of activations between them. No operation waits for the device,
-    so that a whole forward pass can be recorded as a CUDA graph.
+    The residual stream is (tokens, width) float32 and is changed in place. Subclasses choose other
+    kernels, and the form of weights and of activations between them: here activations are dense,
+    and weights stay as they are. No operation waits for the device, so that a whole forward pass
+    can be recorded as a CUDA graph.
     """
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of dense activations."""
-        ...
+    reads_blocks = False
+    """Whether quantised weights are multiplied directly, not dequantised in every step."""
 
-    @property
-    def reads_blocks(self) -> bool:
-        """Whether quantised weights are multiplied directly, not dequantised in every step."""
-        ...
+    def __init__(self, dtype: torch.dtype) -> None:
+        """`dtype` is that of dense activations."""
+        self.dtype = dtype
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """A matrix on the device in the form that the other operations need; once, at load."""
-        ...
+        return weight
 
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
         """The same layers, which have one input, so that `linear` computes them together."""
-        ...
+        return layers
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """A new residual stream: rows of `table` for `token_ids` (tokens,) int64, scaled."""
-        ...
+        return embedding_reference(token_ids, _plain(table), torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:
         """`rows` (tokens, size) of any float type in the form that linear layers need."""
-        ...
+        return Activations(rows.shape[-1], rows.to(self.dtype))
 
     def rms_norm(
         self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
@@ -55,37 +55,41 @@ class Operations(Protocol):
 
         Returned in the form that linear layers need, or as dense values with `dense`.
         """
-        ...
+        del dense
+        return Activations(rows.shape[-1], rms_norm_reference(rows, weight, epsilon, self.dtype))
 
     def rms_norm_add(
         self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """Add normalised `rows` to the residual stream."""
-        ...
+        residual += rms_norm_reference(rows, weight, epsilon, self.dtype)
 
     def linear(
         self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
     ) -> tuple[torch.Tensor, ...]:
         """Outputs (tokens, outputs) of each layer; they may be slices of one tensor."""
-        ...
+        rows = dense(x)
+        found = (linear_reference(rows, _plain(layer.weight), layer.bias) for layer in layers)
+        return tuple(each.to(dtype or self.dtype) for each in found)
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
     ) -> None:
         """Add `scale` times the layer's outputs to the residual stream."""
-        ...
+        residual.add_(linear_reference(dense(x), _plain(layer.weight), layer.bias), alpha=scale)
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
     ) -> Activations:
         """`activation(gate(x)) * up(x)`."""
-        ...
+        gates, ups = self.linear(x, gate, up)
+        return Activations(gate.outputs, gated_activation_reference(gates, ups, activation))
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine (tokens, pairs) fp32; see `rope.rotary_tables`."""
-        ...
+        return rotary_tables(positions, frequencies, scale)
 
     def attend(
         self,
@@ -102,4 +106,30 @@ class Operations(Protocol):
 
         See `rope_append` and `paged_attention`. Heads of `x` may be changed in place.
         """
-        ...
+        query, key, value = norm_rope_reference(x)
+        kv_append_reference(key, value, key_pages, value_pages, step.slot_mapping, step.positions)
+        output = paged_attention_reference(
+            query,
+            key_pages,
+            value_pages,
+            step.block_tables,
+            step.context_lengths,
+            step.query_starts,
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+        )
+        return Activations(output.shape[1] * output.shape[2], output.flatten(1))
+
+
+def dense(x: Activations) -> torch.Tensor:
+    """The dense values; raises `ValueError` if there are only int8 tiles."""
+    if x.dense is None:
+        raise ValueError("There are no activations but in bytes.")
+    return x.dense
+
+
+def _plain(weight: PreparedWeight) -> Weight:
+    if isinstance(weight, RepackedTensor):
+        raise TypeError("RepackedTensor weights are for the kernels.")
+    return weight

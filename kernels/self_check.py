@@ -16,7 +16,6 @@ from .formats.weight import NF4Tensor, QuantizedTensor, Weight, format_name
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .matmul.linear import LinearLayer, linear_reference
 from .operations import Operations
-from .reference_operations import ReferenceOperations
 
 # Relative squared errors: int8 activations alone cause 5e-5, bfloat16 about as much, 4-bit keys
 # and values 1e-2; a wrong kernel is off by about 1.
@@ -47,7 +46,7 @@ class SelfCheck:
         self._operations = operations
         self._device = device
         self._random = torch.Generator(device).manual_seed(1)
-        self._exact = ReferenceOperations(torch.float32)
+        self._exact = Operations(torch.float32)
 
     def failures(
         self, weights: Sequence[Weight], heads: HeadShape, keys: KVPages, values: KVPages

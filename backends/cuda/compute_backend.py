@@ -17,7 +17,6 @@ from ingle.kernels.launch.kernel_arguments import DTYPE_NAMES
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.operations import Operations
-from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
 
 from ..base.errors import LoadFailed
@@ -48,7 +47,7 @@ def open_compute_backend(
     Raises `LoadFailed` if there are no kernels and llama.cpp may take over.
     """
     if not where.is_gpu:
-        return ComputeBackend(ReferenceOperations(where.dtype))
+        return ComputeBackend(Operations(where.dtype))
     reason = _why_without(where, config, spec)
     if reason is None:
         try:
@@ -59,7 +58,7 @@ def open_compute_backend(
     if spec.may_fall_back:
         raise LoadFailed(message)
     warning = f"{message} The model is computed far slower without them."
-    return ComputeBackend(ReferenceOperations(where.dtype), warning=warning)
+    return ComputeBackend(Operations(where.dtype), warning=warning)
 
 
 def _why_without(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> str | None:

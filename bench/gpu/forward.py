@@ -15,7 +15,6 @@ from gpu.random_model import Pages, RandomWeights, llama_config
 from gpu.session import Session
 
 from ingle.kernels.operations import Operations
-from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.layers.transformer import Transformer
 
@@ -75,7 +74,7 @@ def error(device: torch.device, dtype: str) -> float:
 def logits(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> list[torch.Tensor]:
     """Of every token of every step, on the CPU; weights and tokens are the same everywhere."""
     weights = RandomWeights(config, torch.device("cpu"))
-    operations = ReferenceOperations(dtype)
+    operations = Operations(dtype)
     model = Transformer(config, weights, device=device, operations=operations)
     pages = Pages(config, operations, sequences=2, room=128, device=device)
     generator = torch.Generator().manual_seed(1)
@@ -92,7 +91,7 @@ def logits(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> lis
 def timings(session: Session) -> list[dict[str, Any]]:
     """Of decoding with 1, 4 and 16 sequences, and of a prompt, as Python launches them."""
     weights = RandomWeights(LARGE, session.device)
-    operations = ReferenceOperations(torch.bfloat16)
+    operations = Operations(torch.bfloat16)
     model = Transformer(LARGE, weights, device=session.device, operations=operations)
     rows: list[dict[str, Any]] = []
     for sequences in (1, 4, 16):

@@ -15,7 +15,7 @@ from ingle.kernels.formats.repack import repack
 from ingle.kernels.formats.weight import PreparedWeight, QuantizedTensor, format_name
 from ingle.kernels.kv_cache.kv_append import kv_append_reference
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
 
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def quantised_pages(bits: int, *, biased: bool) -> tuple[KVPages, KVPages]:
 
 
 def failures(
-    operations: ReferenceOperations,
+    operations: Operations,
     pages: tuple[KVPages, KVPages] | None = None,
     weights: Sequence[PreparedWeight] | None = None,
 ) -> list[str]:
@@ -55,17 +55,17 @@ def failures(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_plain_torch_is_right(dtype: torch.dtype) -> None:
-    assert failures(ReferenceOperations(dtype)) == []
+    assert failures(Operations(dtype)) == []
 
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("biased", [False, True])
 def test_quantised_pages_are_exact_enough(bits: int, *, biased: bool) -> None:
     pages = quantised_pages(bits, biased=biased)
-    assert failures(ReferenceOperations(torch.bfloat16), pages) == []
+    assert failures(Operations(torch.bfloat16), pages) == []
 
 
-class Forgetful(ReferenceOperations):
+class Forgetful(Operations):
     """Wrong in one thing."""
 
     def __init__(self, wrong: str) -> None:
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_named(wrong: str, where: str) -> None:
 def test_kinds_side_by_side_are_checked() -> None:
     """Neighbours of different kinds may have a kernel that neither has alone."""
     kinds = [random_weight(kind, 96, 256, CPU) for kind in ("Q4_K", "Q6_K")]
-    assert failures(ReferenceOperations(torch.bfloat16), weights=kinds) == []
+    assert failures(Operations(torch.bfloat16), weights=kinds) == []
     found = [each for each in failures(Forgetful("a neighbour"), weights=kinds) if " with " in each]
     assert found[0].startswith("Q4_K with Q6_K by 1 rows is off by")
     assert len(found) == 6, "either first, by each number of rows"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from .page_map import Trace, joined, remember
+from .page_map import Trace, merge_traces, remember
 
 _TOKEN_BYTES = 4
 _NOWHERE = -1
@@ -185,7 +185,7 @@ class BlockManager:
             self._use(block)
             block.public = max(block.public, public)
             self.free(index)
-        block.trace = joined(trace, block.trace)
+        block.trace = merge_traces(trace, block.trace)
         return block
 
     def add_partial(
@@ -206,7 +206,7 @@ class BlockManager:
         block.public = max(block.public, public)
         block.used_at = self._clock
         block.left_at = time.monotonic()
-        block.trace = joined(trace, block.trace)
+        block.trace = merge_traces(trace, block.trace)
         block.spilled = False
         self._push_evictable(block)
         return block

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from ingle.backends.cuda.model_files import ModelFiles, open_model
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 from ingle.models.errors import InvalidModel
 from ingle.models.layers.transformer import Transformer
 from tests.harness.full_attention import FullAttention
 
 CPU = torch.device("cpu")
-EXACT = ReferenceOperations(torch.float32)
+EXACT = Operations(torch.float32)
 WIDTH, WIDER, VOCAB, LAYERS = 128, 256, 258, 2
 LINEAR_WEIGHTS = LAYERS * (3 * WIDTH * WIDTH + 3 * WIDER * WIDTH)
 OTHERS = VOCAB * WIDTH + (2 * LAYERS + 1) * WIDTH

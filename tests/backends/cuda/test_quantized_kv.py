@@ -16,7 +16,7 @@ from ingle.backends.cuda.model_files import open_model, open_tokenizer
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.jobs.verification.scored_text import default_text
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 from ingle.models.layers.transformer import Transformer
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.model
 
 TOKENS, CHUNK = 224, 28
 CPU = torch.device("cpu")
-EXACT = ReferenceOperations(torch.float32)
+EXACT = Operations(torch.float32)
 
 
 def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:

@@ -17,7 +17,7 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.cell_cache import CellCache
-from ingle.backends.engine.kv.page_map import MOST, joined, remember
+from ingle.backends.engine.kv.page_map import MOST, merge_traces, remember
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
@@ -286,7 +286,7 @@ def test_the_last_conversations_are_remembered() -> None:
     trace = ("b", "a")
     assert remember(trace, "b") is trace
     assert remember(trace, "a") == ("a", "b")
-    assert joined(("c", "a"), trace) == ("c", "a", "b")
+    assert merge_traces(("c", "a"), trace) == ("c", "a", "b")
     for number in range(3 * MOST):
         trace = remember(trace, str(number))
     assert trace == tuple(str(number) for number in range(3 * MOST - 1, 2 * MOST - 1, -1))

@@ -20,7 +20,7 @@ from ingle.kernels.elementwise.activations import dequantize_q8
 from ingle.kernels.elementwise.rope import RotaryTables, rotary_tables
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 
@@ -89,7 +89,7 @@ def test_a_prompt_and_its_continuation(
         given = query.half(), key.half(), value.half()
         x = AttentionInput(*given, norm, norm, 1e-6, *tables, part if bias else None)
         exact = replace(x, query=given[0].float(), key=given[1].float(), value=given[2].float())
-        expected = ReferenceOperations(torch.float32).attend(exact, *theirs, now, scale=size**-0.5)
+        expected = Operations(torch.float32).attend(exact, *theirs, now, scale=size**-0.5)
         bias_query = append(x, *ours, now.slot_mapping)
         partials = attention.attend(x.query, bias_query, *ours, now, scale=size**-0.5)
         found = combine(partials, rotated=kind != "f16", tiles=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import InvalidModel
 from ingle.models.families.hf_config import config_from_hf
@@ -21,7 +21,7 @@ from ingle.models.weights.weights import Weight, Weights
 from tests.harness.full_attention import FullAttention
 
 CPU = torch.device("cpu")
-EXACT = ReferenceOperations(torch.float32)
+EXACT = Operations(torch.float32)
 _SHAPE = {
     "hidden_size": 48,
     "intermediate_size": 72,

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 from ingle.models import families
 from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.families.family_registry import FAMILIES, HF_MODEL_TYPES
 from ingle.models.layers.transformer import Transformer
 
 CPU = torch.device("cpu")
-EXACT = ReferenceOperations(torch.float32)
+EXACT = Operations(torch.float32)
 
 
 def load(config: Any, weights: Any) -> Any:

@@ -10,13 +10,13 @@ import torch
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.attention.paged_attention_reference import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.layers.transformer import Transformer
 from tests.harness.full_attention import FullAttention
 
 CPU = torch.device("cpu")
-EXACT = ReferenceOperations(torch.float32)
+EXACT = Operations(torch.float32)
 _WITHOUT: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {"head_dim": 16},

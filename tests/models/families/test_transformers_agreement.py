@@ -106,14 +106,14 @@ def test_longrope_keeps_its_short_factors_where_the_context_is_short(
 def test_half_precision_stays_near(
     kind: str, dtype: torch.dtype, make_random_model: Any, tokens: torch.Tensor
 ) -> None:
-    from ingle.kernels.reference_operations import ReferenceOperations
+    from ingle.kernels.operations import Operations
     from ingle.models.layers.transformer import Transformer
     from tests.harness.full_attention import FullAttention
 
     model = make_random_model(kind)
     config, places = model.config, torch.arange(len(tokens))
     ours = Transformer(
-        config, model.canonical(), device=torch.device("cpu"), operations=ReferenceOperations(dtype)
+        config, model.canonical(), device=torch.device("cpu"), operations=Operations(dtype)
     )
     found = ours.forward(tokens, places, FullAttention(config), places[-3:])
     expected = model.logits(tokens)[-3:]

@@ -19,7 +19,7 @@ from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.operations import Operations
 
 LoadModel = Callable[..., CudaModelRunner]
 
@@ -94,7 +94,7 @@ def test_recorded_steps_say_the_same(
     load_model: LoadModel, tiny_path: Path, *, drafts: bool
 ) -> None:
     recorder = Recorder()
-    backend = ComputeBackend(ReferenceOperations(torch.float32), recorder)
+    backend = ComputeBackend(Operations(torch.float32), recorder)
     plain, recorded = load_model(tiny_path), load_model(tiny_path, backend)
     first = len(recorder.recorded)
     assert first == len(SHAPES.first())
@@ -152,7 +152,7 @@ def test_what_there_is_no_memory_to_record_is_computed(
             raise torch.OutOfMemoryError
 
     recorder = Full()
-    backend = ComputeBackend(ReferenceOperations(torch.float32), recorder)
+    backend = ComputeBackend(Operations(torch.float32), recorder)
     plain, full = load_model(tiny_path), load_model(tiny_path, backend)
     assert run(Engine(full), sequences(2)) == run(Engine(plain), sequences(2))
     assert len(recorder.recorded) == len(SHAPES.first())
@@ -207,6 +207,6 @@ class Faulty:
 def test_a_gpu_that_fails_while_a_model_is_loaded_is_told(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
-    backend = ComputeBackend(ReferenceOperations(torch.float32), Faulty())
+    backend = ComputeBackend(Operations(torch.float32), Faulty())
     with pytest.raises(LoadFailed, match=r"failed while the model was loaded: .*misaligned"):
         load_model(tiny_path, backend)
