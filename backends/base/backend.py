@@ -77,7 +77,7 @@ class Backend(RequestBackend, Protocol):
     def watch_pages(self, sink: PagesSink | None) -> None:
         """Have `sink` get the page map now, and when it moves, at most four times a second.
 
-        None ends that; so does another sink. A model that embeds has no pages to tell of.
+        None ends that; so does another sink. A model that embeds has no pages.
         """
 
     async def stop(self, grace: float = 5.0) -> None:

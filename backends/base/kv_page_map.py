@@ -1,4 +1,4 @@
-"""What is in each page of a KV cache, told in few words."""
+"""The page map of a KV cache: what each page holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class KVPageGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages with one story: the same conversations ran through them, and left them together.
+    """Pages with one history: the same conversations used them, and left them together.
 
     Of `conversations`, those that run or ran last come first; "" stands for requests that named
     none. `tokens` is what is in all of them; `idle_seconds` since their last use, 0 while
@@ -25,9 +25,9 @@ class KVPageMap(msgspec.Struct, frozen=True, kw_only=True):
     """A KV cache, page by page.
 
     `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
-    `page_tokens` tokens each; a page that several groups share is told as of the one that has most
+    `page_tokens` tokens each; a page that several groups share counts as that of the one with most
     of it. `memory_tokens` and `disk_tokens` are stored outside of the cache. `evicted_pages_total`
-    counts pages of what gave way to others since the model was loaded.
+    counts pages evicted since the model was loaded.
     """
 
     page_tokens: int

@@ -23,7 +23,7 @@ class GenerateRequest(
     """One request to a loaded model: exactly one of `messages`, `prompt` and `infill` is set.
 
     A `prompt` is raw text (special tokens in it are recognised) or token ids. The answer to
-    `messages` is told apart into reasoning, calls of `tools` and text, unless it is `raw`; one that
+    `messages` is parsed into reasoning, calls of `tools` and text, unless it is `raw`; one that
     `continues` goes on where the last message, an assistant's, breaks off. `n` sequences share
     the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
     `max_tokens` a sequence may fill the context; with 0 the prompt is computed and kept, and
@@ -93,7 +93,7 @@ class TokenizeRequest(
 
     One of `generate` (its prompt), `text` and `token_ids` is set. A `text` gets the tokens around
     a whole one with `add_special`; control tokens written out in it count with `parse_special`.
-    Of a prompt that is `divided` nothing is told but how many tokens each message takes.
+    For a `divided` prompt, only the number of tokens of each message is returned.
     """
 
     id: str

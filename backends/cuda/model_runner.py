@@ -119,7 +119,7 @@ class CudaModelRunner:
         return self._pool.num_blocks
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
-        """The cache manager of the pages; batches in flight belong to none any more."""
+        """The cache manager of the pages; in-flight batches belong to none any more."""
         self._launched.clear()
         return PagedCache(self, store)
 

@@ -93,7 +93,7 @@ class Engine:
         """Append tokens to a paused sequence, between two steps; returns those appended.
 
         The last token of its context stays free, and tokens that its constraint forbids are left
-        out. Raises ValueError if a token of the sequence is in flight.
+        out. Raises ValueError if an in-flight batch samples a token of it.
         """
         return self.scheduler.force_tokens(sequence, token_ids)
 
@@ -121,7 +121,7 @@ class Engine:
         return self._complete(in_flight)
 
     def drain(self) -> list[SequenceOutput]:
-        """Collect the batch in flight and launch none; returns what `step` would."""
+        """Collect the in-flight batch and launch none; returns what `step` would."""
         in_flight, self._in_flight = self._in_flight, None
         return self._complete(in_flight) if in_flight is not None else []
 
@@ -180,7 +180,7 @@ class Engine:
                     raise
 
     def _launch_ahead(self, previous: InFlightBatch) -> InFlightBatch | None:
-        """Launch the batch after the one in flight, if its tokens are known."""
+        """Launch the batch after the in-flight one, if its tokens are known."""
         began = time.monotonic()
         batch = self.scheduler.schedule_ahead(previous.batch)
         if batch is None:

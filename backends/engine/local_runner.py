@@ -1,4 +1,4 @@
-"""A model runner as a worker holds it: with the text that its tokens stand for."""
+"""A model runner as a worker holds it: with its tokenizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .speculation.model_drafter import DraftRunner
 
 
 class LocalRunner(ModelRunner, Protocol):
-    """A runner that brings its tokenizer and knows what it got."""
+    """A runner with its tokenizer and the facts about the loaded model."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -19,9 +19,9 @@ class LocalRunner(ModelRunner, Protocol):
         ...
 
     def info(self) -> ModelInfo:
-        """What the model really got."""
+        """The facts about the loaded model."""
         ...
 
 
 class LocalDraftRunner(LocalRunner, DraftRunner, Protocol):
-    """The runner of a smaller model that guesses for another one."""
+    """The runner of a draft model."""

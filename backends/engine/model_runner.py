@@ -61,7 +61,7 @@ class ModelRunner(Protocol):
     def can_run_ahead(self) -> bool:
         """Whether a second batch may be launched before the first is collected.
 
-        It begins when the first is done, and its chunks may await what the first draws.
+        It begins when the first is done, and its chunks may await tokens that the first samples.
         """
         ...
 
@@ -71,19 +71,19 @@ class ModelRunner(Protocol):
         ...
 
     def open_cache(self, store: KVStore | None = None) -> KVCache:
-        """The book of the runner's whole cache, which is empty then; what it gives up is stored."""
+        """A new manager of the runner's whole cache, emptied; evicted tokens go to the store."""
         ...
 
     def launch(self, batch: Batch) -> None:
         """Start computing the batch; raises `KVCacheFull`, leaving the cache as it was.
 
-        A chunk begins behind its sequence's `num_launched` tokens. What is said of sequences here
-        is good until the call returns: who computes later keeps a copy.
+        A chunk begins after its sequence's `num_launched` tokens. Sequences may change once the
+        call returns: a runner that computes later keeps a copy.
         """
         ...
 
     def collect(self) -> list[Sampled]:
-        """What the sampling chunks of the batch launched first got, in their order.
+        """The sampled tokens of the batch launched first, by sampling chunk.
 
         Each position is sampled as if there were no drafts; the first token that differs from its
         draft is the last. Speculation is therefore lossless: a draft x is accepted with the
@@ -92,7 +92,7 @@ class ModelRunner(Protocol):
         ...
 
     def can_follow(self, params: SamplingParams) -> bool:
-        """Whether a draw by these parameters can do without knowing the token before it."""
+        """Whether sampling by these parameters does not need the token before it."""
         ...
 
     def is_eog(self, token_id: int) -> bool:
@@ -113,10 +113,9 @@ class ModelRunner(Protocol):
 
 
 class SlotRunner(ModelRunner, Protocol):
-    """Finds the cells of a sequence's tokens by itself: all it is told is the slot.
+    """Finds the cells of a sequence's tokens by its slot; `CellCache` manages them.
 
-    A slot is one sequence of the KV cache, numbered from 0 to `cache_slots` - 1. The book of its
-    cells is `CellCache`.
+    A slot is one sequence of the KV cache, numbered from 0 to `cache_slots` - 1.
     """
 
     @property
@@ -136,11 +135,11 @@ class SlotRunner(ModelRunner, Protocol):
         ...
 
     def trim(self, slot: int, length: int) -> None:
-        """Forget what the slot holds behind its first `length` tokens; only where `can_fork`."""
+        """Discard the slot's tokens after the first `length`; only if `can_fork`."""
         ...
 
     def release(self, slot: int) -> None:
-        """Forget what the slot holds."""
+        """Discard the slot's tokens."""
         ...
 
     def snapshot(self, slot: int, start: int, end: int) -> bytes:
@@ -163,7 +162,7 @@ class PagedRunner(ModelRunner, Protocol):
     `slot` is a row number below `slots` that no other running sequence has. Between two launches
     any entry of a table may change: a page that another sequence has too is kept only once. Batches
     and what is copied, read and written take effect in the order in which they were asked for,
-    whenever a batch is collected. The book of the pages is `PagedCache`.
+    whenever a batch is collected. `PagedCache` manages the pages.
     """
 
     @property

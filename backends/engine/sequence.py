@@ -20,7 +20,7 @@ class Sequence:
     those that were there when it began. `accepted_tokens` of its `drafted_tokens` were accepted.
     `slot` is its row in the cache, -1 while it waits; `block_table` lists its blocks, if the cache
     is paged. `parent` is the sequence of the same request whose prompt it shares.
-    Batches in flight, launched and not collected yet, compute `num_in_flight` more tokens and
+    In-flight batches, launched and not collected yet, compute `num_in_flight` more tokens and
     sample `num_awaited` tokens that are not known yet; sampling row `awaited_row` of its batch
     yields the last of them.
     `passed_by` counts the smaller sequences that were admitted before it.
@@ -68,17 +68,17 @@ class Sequence:
 
     @property
     def num_generated(self) -> int:
-        """Tokens generated so far, without those in flight."""
+        """Tokens generated so far, without in-flight ones."""
         return len(self.token_ids) - self.prompt_length
 
     @property
     def num_sampled(self) -> int:
-        """Tokens generated so far, and those that batches in flight sample."""
+        """Tokens generated so far, and those that in-flight batches sample."""
         return self.num_generated + self.num_awaited
 
     @property
     def num_launched(self) -> int:
-        """Leading tokens that are computed, or that a batch in flight computes."""
+        """Leading tokens that are computed, or that an in-flight batch computes."""
         return self.num_computed + self.num_in_flight
 
     @property

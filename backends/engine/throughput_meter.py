@@ -1,11 +1,11 @@
-"""How fast prompts are read and answers written on this machine, measured while it works."""
+"""The measured speed of prefill and decode."""
 
 from __future__ import annotations
 
 from .batch import Batch
 
 _SMALLEST_PROMPT = 32
-"""Tokens of a step that tells what reading one costs; in fewer the step itself costs most."""
+"""Fewer tokens of a step say little about the cost of one."""
 _PROMPT_MEMORY = 4.0
 _ANSWER_MEMORY = 2.0
 """Seconds of work after which what was measured counts about a third."""
@@ -32,7 +32,7 @@ class TokenRate:
 
 
 class ThroughputMeter:
-    """Learns from steps that did one thing: read a prompt, or went on with one answer."""
+    """Learns from steps with prefill only, or with one decoding sequence only."""
 
     def __init__(self) -> None:
         self.prompt = TokenRate(_PROMPT_MEMORY)

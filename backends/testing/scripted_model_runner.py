@@ -125,7 +125,7 @@ class ScriptedModelRunner:
         self._cells.free -= count
 
     def open_cache(self, store: KVStore | None = None) -> CellCache:
-        """The book of the cells."""
+        """A new manager of the cells."""
         return CellCache(self, store)
 
     def launch(self, batch: Batch) -> None:
@@ -189,7 +189,7 @@ class ScriptedModelRunner:
         return np.asarray(self._cells.tokens(slot), np.int32).tobytes()
 
     def trim(self, slot: int, length: int) -> None:
-        """Forget the tokens behind the first `length`."""
+        """Discard the tokens after the first `length`."""
         self._cells.clear(slot, length)
 
     def release(self, slot: int) -> None:

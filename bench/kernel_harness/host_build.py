@@ -86,7 +86,7 @@ class HostModule:
         stream: int = 0,
         overlap: bool = False,
     ) -> None:
-        """See `KernelModule`; the kernel has ended when this returns."""
+        """See `CudaModule`; the kernel has ended when this returns."""
         del stream, overlap
         check_shape(kernel, grid, block)
         how = _Launch(grid, block, shared_bytes, self.seed, self._threads)

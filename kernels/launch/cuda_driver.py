@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_uint, c_void_p
 from pathlib import Path
-from typing import Protocol
 
 from ..errors import DriverUnavailable, LaunchFailed
 
@@ -20,28 +19,6 @@ Grid = tuple[int, int, int]
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR, _PROCESSORS, _SHARED_BYTES = 75, 76, 16, 97
 _MAX_DYNAMIC_SHARED = 8
 _OVERLAP_WITH_PREVIOUS = 6
-
-
-class KernelModule(Protocol):
-    """The kernels of one source file, compiled for a GPU or, in tests, for the CPU."""
-
-    def launch(
-        self,
-        kernel: str,
-        grid: Grid,
-        block: Grid,
-        arguments: Sequence[Argument],
-        *,
-        shared_bytes: int = 0,
-        stream: int = 0,
-        overlap: bool = False,
-    ) -> None:
-        """Launch `kernel` with arguments in the order of its parameters.
-
-        `overlap` lets it begin before the previous one in `stream` ends, on sm_90 and later; the
-        kernel itself then waits before it reads what that one writes. Raises `LaunchFailed`.
-        """
-        ...
 
 
 class _LaunchAttribute(ctypes.Structure):
@@ -192,7 +169,11 @@ class CudaModule:
         stream: int = 0,
         overlap: bool = False,
     ) -> None:
-        """See `KernelModule`."""
+        """Launch `kernel` with arguments in the order of its parameters.
+
+        `overlap` lets it begin before the previous one in `stream` ends, on sm_90 and later; the
+        kernel itself then waits before it reads what that one writes. Raises `LaunchFailed`.
+        """
         function = self._functions.get(kernel) or self._find(kernel)
         if shared_bytes > function.shared_bytes:
             self._allow(function, shared_bytes)

@@ -33,7 +33,7 @@ class PendingSamples:
     """What was drawn on the device for some chunks, and has not arrived yet.
 
     `tokens` (rows,) int64 stay on the device. `rows` (rows, 1 or more) has each row's token, and
-    behind it what `LogprobRows` appended; `mus` are mirostat's after each row of a sequence.
+    then what `LogprobRows` appended; `mus` are mirostat's after each row of a sequence.
     """
 
     chunks: list[ScheduledChunk]

@@ -84,19 +84,14 @@ class BlockManager:
         self._oldest: list[tuple[int, int, Block]] = []
 
     @property
-    def num_free(self) -> int:
-        """The number of free blocks."""
-        return len(self._free)
+    def free_blocks(self) -> Iterator[int]:
+        """The free blocks."""
+        return iter(self._free)
 
     @property
     def num_used(self) -> int:
         """The number of blocks of running sequences."""
         return self.num_blocks - len(self._free) - self.num_cached
-
-    @property
-    def free_blocks(self) -> Iterator[int]:
-        """The free blocks."""
-        return iter(self._free)
 
     def find(self, tokens: bytes) -> tuple[Block, Block | None, int]:
         """Return the longest prefix of the tokens that is in the tree.

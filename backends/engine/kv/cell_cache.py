@@ -1,4 +1,4 @@
-"""The book of a `SlotRunner`'s KV cache: tokens in slots, and cells that slots share."""
+"""The KV cache manager of a `SlotRunner`: tokens in slots, and cells that slots share."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class _Slot:
     """One sequence of the cache: its tokens, and the cells of their keys and values.
 
     The first `public` tokens may be stored; `unsaved` is False when what can be saved of them is.
-    `traces` tells from which token on who ran through it last, `left_at` when the last sequence
-    ended or began from here (monotonic seconds).
+    `traces` are the conversations that used the tokens from a position on, `left_at` is when the
+    last sequence ended or began from here (monotonic seconds).
     """
 
     index: int
@@ -47,7 +47,7 @@ class _Slot:
     left_at: float = 0.0
 
     def enter(self, conversation: str) -> None:
-        """Note whose sequence goes through all tokens, and adds those that follow."""
+        """Record that a conversation uses all tokens, and adds those that follow."""
         traces = [(start, remember(trace, conversation)) for start, trace in self.traces]
         traces.append((self.length, (conversation,)))
         self.traces = [
@@ -57,7 +57,7 @@ class _Slot:
         ]
 
     def stretches(self, *, running: bool) -> Iterator[Stretch]:
-        """The cells by who ran through them."""
+        """The cells by the conversations that used them."""
         ends = [start for start, _ in self.traces[1:]] + [self.length]
         for (start, trace), end in zip(self.traces, ends, strict=True):
             yield Stretch(self.cells[start:end], trace, running, self.left_at)
@@ -72,17 +72,16 @@ class CellPrefix(Prefix):
 
 
 class CellCache:
-    """Keeps what was computed for as long as there is room, and finds it again.
+    """Allocates slots to sequences, and caches those of finished ones for shared prefixes.
 
     A slot is *held* by a running sequence, *kept* after its sequence ended, or empty. New sequences
     share the cells of the longest known prefix, and nothing is copied. When cells or slots run out,
-    the slots that were kept longest without use are given up; what is in them goes to the store,
-    if there is one. The runner has no view of its cells,
-    so their book is kept here: a cell is free once no slot has it.
+    the least recently used slots are evicted to the store, if there is one. The runner has no view
+    of its cells, so they are counted here: a cell is free once no slot has it.
     """
 
     def __init__(self, runner: SlotRunner, store: KVStore | None = None) -> None:
-        """Take over the runner's whole cache, and empty it."""
+        """Take over the runner's whole cache, emptied."""
         self._runner = runner
         self._checkpoints = Checkpoints(runner)
         self._store = store
@@ -113,7 +112,7 @@ class CellCache:
 
     @property
     def kept(self) -> int:
-        """Cells that are kept for nobody but a request to come."""
+        """See `KVCache`."""
         return self.capacity - self._num_free - self.used
 
     def room(self, count: int) -> int:
@@ -148,7 +147,7 @@ class CellCache:
         return replace(best, active=active)
 
     def open(self, sequence: Sequence, prefix: Prefix) -> None:
-        """Give the sequence a slot that begins with the prefix and what was read for it."""
+        """See `KVCache`."""
         assert isinstance(prefix, CellPrefix)
         length = sequence.useful_prefix(prefix.length)
         self._open(sequence, replace(prefix, length=length) if length else CellPrefix())
@@ -178,7 +177,7 @@ class CellCache:
         self._hold(sequence, slot)
 
     def _restore(self, sequence: Sequence) -> None:
-        """Put what was read behind what is there, as far as it fits."""
+        """Append what was fetched from the store, as far as it fits."""
         parts, sequence.stored = sequence.stored, []
         for part in parts:
             if part.end <= sequence.num_computed:
@@ -203,7 +202,7 @@ class CellCache:
             self._empty.append(self._evict_oldest())
 
     def grow(self, sequence: Sequence, count: int) -> None:
-        """Book the sequence's next `count` tokens into reserved cells."""
+        """See `KVCache`."""
         slot = self._held[sequence]
         start, end = slot.length, slot.length + count
         self._num_free -= count
@@ -218,7 +217,7 @@ class CellCache:
         self._checkpoints.take(sequence)
 
     def trim(self, sequence: Sequence) -> None:
-        """Forget what was computed of the sequence but not booked."""
+        """See `KVCache`."""
         slot = self._held[sequence]
         self._runner.trim(slot.index, slot.length)
 
@@ -227,7 +226,7 @@ class CellCache:
         return self._checkpoints.until_next(sequence)
 
     def keep(self, sequence: Sequence) -> None:
-        """Take the slot back from a sequence that ended, and remember what is in it."""
+        """See `KVCache`."""
         slot = self._let_go(sequence)
         if slot.length < MIN_SHARED:
             self._empty.append(self._clear(slot))
@@ -244,7 +243,7 @@ class CellCache:
         return True
 
     def make_light(self) -> None:
-        """Move what was kept longest out of the way of those who run, if memory has a place.
+        """Move idle tokens to memory, so that running sequences attend to fewer cells.
 
         Takes about 20 ms at most. What is not moved by then stays, and is in the next step.
         """
@@ -279,7 +278,7 @@ class CellCache:
                 slot.unsaved = False
 
     def page_map(self) -> KVPageMap:
-        """What is in each page of 32 consecutive cells, as the book has it now."""
+        """See `KVCache`; a page is 32 consecutive cells."""
         groups = PageGroups()
         held = [s for slot in self._held.values() for s in slot.stretches(running=True)]
         kept = [s for slot in self._kept.values() for s in slot.stretches(running=False)]

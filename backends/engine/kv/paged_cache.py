@@ -1,4 +1,4 @@
-"""The book of a `PagedRunner`'s KV cache: which pages a sequence's tokens are in."""
+"""The KV cache manager of a `PagedRunner`: the pages of each sequence's tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True)
 class PagedPrefix(Prefix):
-    """All up to the end of `page`, and `count` tokens behind it that `source` has in one page."""
+    """All up to the end of `page`, and `count` tokens after it that `source` has in one page."""
 
     page: Block | None = field(default=None, repr=False)
     source: Block | Sequence | None = field(default=None, repr=False)
@@ -34,7 +34,7 @@ class PagedPrefix(Prefix):
 
 @dataclass(eq=False, slots=True)
 class _Running:
-    """What a running sequence has: full pages up to `last`, and `length` tokens in all.
+    """The pages of a running sequence: full ones up to `last`, and `length` tokens in all.
 
     Of the page it writes to, the first `public` tokens may be stored although it is private; those
     of `trace` ran on it before, and last its own `conversation`.
@@ -47,25 +47,24 @@ class _Running:
     public: int = 0
 
     def turn_page(self, last: Block) -> None:
-        """Go on to a new page behind `last`, which is full."""
+        """Begin a new page after `last`, which is full."""
         self.last = last
         self.trace = (self.conversation,)
         self.public = 0
 
 
 class PagedCache:
-    """Keeps what was computed for as long as there is room, and finds it again.
+    """Allocates pages to sequences, and caches those of finished ones for shared prefixes.
 
     A sequence fills pages of its own; each one enters the tree of the `BlockManager` as soon as all
-    its tokens are booked, where every sequence that begins alike shares it. A new sequence also
-    gets what it has in common with the page behind the last full one: a copy, or the page itself
-    where nobody else needs it. A rejected draft leaves nothing but a lower length. When pages
-    run out, those that were kept longest without use are given up; what is in them goes to the
-    store, if there is one.
+    its tokens are recorded, and is shared by every sequence with that prefix. A new sequence also
+    gets the tokens it has in common with the page after the last full one: a copy, or the page
+    itself if it is unreferenced. A rejected draft only lowers the length. When pages run out, the
+    least recently used ones are evicted to the store, if there is one.
     """
 
     def __init__(self, runner: PagedRunner, store: KVStore | None = None) -> None:
-        """Take over the runner's whole cache, and empty it."""
+        """Take over the runner's whole cache, emptied."""
         self._size = runner.block_size
         if CHUNK_TOKENS % self._size or runner.num_blocks * self._size < runner.context:
             raise ValueError(f"{runner.num_blocks} pages of {self._size} tokens are no cache")
@@ -82,17 +81,17 @@ class PagedCache:
 
     @property
     def used(self) -> int:
-        """Room in pages of running sequences."""
+        """See `KVCache`."""
         return self.pages.num_used * self._size
 
     @property
     def kept(self) -> int:
-        """Room in pages that are kept for nobody but a request to come."""
+        """See `KVCache`."""
         return self.pages.num_cached * self._size
 
     @property
     def available(self) -> int:
-        """Room in pages that are free or only kept."""
+        """See `KVCache`."""
         return self.capacity - self.used
 
     def room(self, count: int) -> int:
@@ -115,9 +114,9 @@ class PagedCache:
         page, source, count = self.pages.find(wanted)
         rest = wanted[page.end * _TOKEN_BYTES : (page.end + self._size) * _TOKEN_BYTES]
         found: Block | Sequence | None = source
-        for sequence, book in self._running.items():
-            if book.last is page:
-                own = _packed(sequence, page.end, book.length)
+        for sequence, state in self._running.items():
+            if state.last is page:
+                own = _packed(sequence, page.end, state.length)
                 length = common_tokens(own, rest, count)
                 if length > count:
                     found, count = sequence, length
@@ -127,7 +126,7 @@ class PagedCache:
         return PagedPrefix(page.end + count, active, page=page, source=found, count=count)
 
     def open(self, sequence: Sequence, prefix: Prefix) -> None:
-        """Give the sequence pages that begin with the prefix and what was read for it."""
+        """See `KVCache`."""
         assert isinstance(prefix, PagedPrefix)
         length = sequence.useful_prefix(prefix.length)
         page = prefix.page or self.pages.root
@@ -136,14 +135,14 @@ class PagedCache:
             page = page.parent
         sequence.block_table = self.pages.acquire(page, sequence.conversation)
         label = sequence.conversation
-        book = self._running[sequence] = _Running(page, page.end, (label,), label)
+        state = self._running[sequence] = _Running(page, page.end, (label,), label)
         if length > page.end:
-            self._begin_partly(sequence, book, prefix)
+            self._begin_partly(sequence, state, prefix)
         sequence.slot = self._rows.pop()
-        sequence.num_computed = book.length
+        sequence.num_computed = state.length
         self._restore(sequence)
 
-    def _begin_partly(self, sequence: Sequence, book: _Running, prefix: PagedPrefix) -> None:
+    def _begin_partly(self, sequence: Sequence, state: _Running, prefix: PagedPrefix) -> None:
         """Give the sequence a page of its own that begins as the prefix's source does."""
         source = prefix.source
         if isinstance(source, Block):
@@ -154,22 +153,22 @@ class PagedCache:
             elif source.is_evictable:
                 if not whole:  # where there is no page to copy it into, the rest is given up
                     self._spill(source)
-                book.public = min(source.public, prefix.count)
-                book.trace = remember(source.trace, book.conversation)
+                state.public = min(source.public, prefix.count)
+                state.trace = remember(source.trace, state.conversation)
                 self._unsaved.pop(source, None)
                 index = self.pages.take_over(source)
         else:
             assert source is not None
             index = self.pages.allocate()
             if index is not None:
-                number = book.last.end // self._size
+                number = state.last.end // self._size
                 self._runner.copy_page(source.block_table[number], index, prefix.count)
         if index is not None:
             sequence.block_table.append(index)
-            book.length += prefix.count
+            state.length += prefix.count
 
     def _restore(self, sequence: Sequence) -> None:
-        """Put what was read behind what is there, as far as it fits."""
+        """Append what was fetched from the store, as far as it fits."""
         parts, sequence.stored = sequence.stored, []
         for part in parts:
             if part.end <= sequence.num_computed:
@@ -201,20 +200,20 @@ class PagedCache:
             table.append(index)
 
     def grow(self, sequence: Sequence, count: int) -> None:
-        """Book the sequence's next `count` tokens; pages that are full now can be shared."""
-        book = self._running[sequence]
-        book.length += count
-        sequence.num_computed = book.length
+        """See `KVCache`; pages that are full now can be shared."""
+        state = self._running[sequence]
+        state.length += count
+        sequence.num_computed = state.length
         table = sequence.block_table
-        while (end := book.last.end + self._size) <= book.length:
-            number = book.last.end // self._size
-            tokens = _packed(sequence, book.last.end, end)
+        while (end := state.last.end + self._size) <= state.length:
+            number = state.last.end // self._size
+            tokens = _packed(sequence, state.last.end, end)
             index = table[number]
-            book.turn_page(self.pages.add(book.last, tokens, index, book.public, book.trace))
-            table[number] = book.last.index
+            state.turn_page(self.pages.add(state.last, tokens, index, state.public, state.trace))
+            table[number] = state.last.index
 
     def trim(self, sequence: Sequence) -> None:
-        """Give back the pages behind the booked tokens; what else lies there is written over."""
+        """Free the pages after the recorded tokens."""
         table = sequence.block_table
         pages = -(-self._running[sequence].length // self._size)
         while len(table) > pages:
@@ -225,19 +224,19 @@ class PagedCache:
         return sequence.num_pending
 
     def keep(self, sequence: Sequence) -> None:
-        """Take the pages back from a sequence that ended, and remember what is in them."""
+        """See `KVCache`."""
         self.trim(sequence)
-        book = self._running.pop(sequence)
-        end = book.last
-        if book.length > end.end:
+        state = self._running.pop(sequence)
+        end = state.last
+        if state.length > end.end:
             index = sequence.block_table[-1]
-            if book.length < MIN_SHARED:
+            if state.length < MIN_SHARED:
                 self.pages.free(index)
             else:
-                tokens = _packed(sequence, end.end, book.length)
-                public = book.public if sequence.private else len(tokens) // _TOKEN_BYTES
-                end = self.pages.add_partial(end, tokens, index, public, book.trace)
-        self.pages.release(book.last, public=not sequence.private)
+                tokens = _packed(sequence, end.end, state.length)
+                public = state.public if sequence.private else len(tokens) // _TOKEN_BYTES
+                end = self.pages.add_partial(end, tokens, index, public, state.trace)
+        self.pages.release(state.last, public=not sequence.private)
         if self._store is not None and end is not self.pages.root:
             self._unsaved.pop(end, None)
             self._unsaved[end] = None
@@ -247,7 +246,7 @@ class PagedCache:
         sequence.block_table = []
 
     def evict_oldest(self) -> bool:
-        """Forget the page that was kept longest without use; False where none is kept."""
+        """See `KVCache`."""
         return self.pages.evict_oldest()
 
     def make_light(self) -> None:
@@ -270,7 +269,7 @@ class PagedCache:
             del self._unsaved[end]
 
     def page_map(self) -> KVPageMap:
-        """What is in each page, as the book has it now."""
+        """See `KVCache`."""
         groups, owners = PageGroups(), [FREE] * self.pages.num_blocks
         number, last = FREE, self.pages.root
         pages = list(last.children.values())
@@ -287,10 +286,10 @@ class PagedCache:
             owners[page.index] = number
             groups.tokens[number] += len(page.tokens) // _TOKEN_BYTES
             pages.extend(page.children.values())
-        for sequence, book in self._running.items():
-            if own := sequence.block_table[book.last.end // self._size :]:
-                number = groups.number(book.trace, True, 0.0)
-                groups.tokens[number] += book.length - book.last.end
+        for sequence, state in self._running.items():
+            if own := sequence.block_table[state.last.end // self._size :]:
+                number = groups.number(state.trace, True, 0.0)
+                groups.tokens[number] += state.length - state.last.end
                 for index in own:
                     owners[index] = number
         return groups.map(
@@ -302,7 +301,7 @@ class PagedCache:
         )
 
     def _spill(self, page: Block) -> None:
-        """Let memory have what the cache gives up, and all that leads there."""
+        """Store an evicted page and its ancestors in memory."""
         self._unsaved.pop(page, None)
         if self._store is None or page.spilled:
             return

@@ -1,4 +1,4 @@
-"""The folder of a model's stored chunks, one of several that share a bound."""
+"""The disk tier of the KV store: a folder for each model, all with one size limit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Found:
 
 
 class KVDisk:
-    """Files that only their owner can read, the least recently used of which give way.
+    """Files that only their owner can read, evicted by least recent use.
 
     Any number of processes may share the folders: a file appears whole or not at all, and whoever
     misses one computes what was in it.
@@ -103,7 +103,7 @@ class KVDisk:
     def write(self, header: ChunkHeader, data: Data, *, durable: bool = True) -> bool:
         """Store a chunk; False where the folder was removed; raises any other OSError.
 
-        Without `durable` a power cut may tear the file, which its digest will tell.
+        Without `durable` a power cut may tear the file, which its digest will show.
         """
         path = self.folder / header.file_name
         temporary = path.with_name(f".{path.name}.{self._token}.{os.getpid()}{_TEMPORARY}")
@@ -121,7 +121,7 @@ class KVDisk:
     def touch(self, keys: Sequence[bytes]) -> None:
         """Note the use of chunks that follow one another, first one first.
 
-        Those behind count as used a little earlier, since without those before they are useless.
+        Later ones count as used a little earlier, since they are useless without those before.
         """
         now = time.time_ns()
         for depth, key in enumerate(keys):
@@ -134,7 +134,7 @@ class KVDisk:
         _remove(self.folder / file_name(key))
 
     def make_room(self, size: int) -> bool:
-        """Let the files used longest ago give way until `size` bytes fit; False where they cannot.
+        """Evict the least recently used files until `size` bytes fit; False if they cannot.
 
         The other folders are looked at again once that was a second ago, or all seems full.
         """
@@ -158,7 +158,7 @@ class KVDisk:
         return used + size <= self._limit and free >= 0
 
     def take_evicted(self) -> list[bytes]:
-        """The chunks of this model that gave way since the last call."""
+        """The chunks of this model that were evicted since the last call."""
         evicted, self._evicted = self._evicted, []
         return evicted
 

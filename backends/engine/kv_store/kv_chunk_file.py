@@ -1,4 +1,4 @@
-"""The file of a stored chunk: a header that tells what it holds, token ids, keys and values.
+"""The file of a stored chunk: a header, token ids, keys and values.
 
 Everything is little-endian: magic, version, the number of tokens, the length of the data, the
 identity of model and engine, the key of the chunk before, a digest of all the rest; then the token
@@ -22,7 +22,7 @@ Data = bytes | memoryview
 
 FORMAT_VERSION = 1
 CHUNK_TOKENS = 256
-"""Tokens of a whole chunk. Only whole chunks have others behind them."""
+"""Tokens of a whole chunk. Only whole chunks have successors."""
 
 SUFFIX = ".kv"
 
@@ -64,7 +64,7 @@ class ChunkHeader:
 
 
 def chunk_key(identity: bytes, parent: bytes, tokens: Tokens) -> bytes:
-    """The key of the tokens behind the chunk `parent`."""
+    """The key of the tokens after the chunk `parent`."""
     return hashlib.sha256(identity + parent + _token_bytes(tokens)).digest()
 
 
@@ -90,8 +90,8 @@ def encode_chunk(header: ChunkHeader, data: Data) -> tuple[bytes, Data]:
 def decode_header(head: bytes, name: str, size: int) -> ChunkHeader:
     """The header in the first `LONGEST_HEADER` bytes of a file of that name and size.
 
-    Raises `BadChunkFile`. The data is not looked at, but what is told of it is right: the tokens
-    and the chunk before are in the name.
+    Raises `BadChunkFile`. The data is not read, but the header is verified: its tokens and
+    the chunk before are in the name.
     """
     if len(head) < _HEADER_SIZE:
         raise BadChunkFile(f"{name} is too short")

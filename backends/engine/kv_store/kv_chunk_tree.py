@@ -14,7 +14,7 @@ _NOTHING = np.empty(0, np.int32)
 
 @dataclass(eq=False, slots=True)
 class KVChunk:
-    """Some tokens behind those of `parent`; `data` is their keys and values, where in memory."""
+    """Some tokens after those of `parent`; `data` is their keys and values, where in memory."""
 
     key: bytes
     parent: KVChunk | None
@@ -100,7 +100,7 @@ class ChunkTree:
         return chunk
 
     def add(self, parent: KVChunk, tokens: Tokens) -> KVChunk:
-        """The chunk of these tokens behind `parent`, made where it is not there."""
+        """The chunk of these tokens after `parent`, created if it is missing."""
         key = chunk_key(self.identity, parent.key, tokens)
         chunk = self._chunks.get(key)
         if chunk is None:
@@ -109,7 +109,7 @@ class ChunkTree:
         return chunk
 
     def remove(self, chunk: KVChunk) -> list[KVChunk]:
-        """Take out a chunk and all behind it, which nobody could reach; returns them."""
+        """Remove a chunk and its descendants, which could not be reached; returns them."""
         assert chunk.parent is not None
         chunk.parent.children.pop(chunk.key, None)
         removed = [chunk]
@@ -131,17 +131,17 @@ class ChunkTree:
 
     def load(self, headers: Iterable[ChunkHeader]) -> list[ChunkHeader]:
         """Take in the chunks of files; returns those that nothing leads to."""
-        behind: dict[bytes, list[ChunkHeader]] = {}
+        waiting: dict[bytes, list[ChunkHeader]] = {}
         for header in headers:
-            behind.setdefault(header.parent, []).append(header)
+            waiting.setdefault(header.parent, []).append(header)
         parents = [self._root, *self]
         for parent in parents:  # grows while it is walked
-            for header in behind.pop(parent.key, ()) if _may_lead(parent) else ():
+            for header in waiting.pop(parent.key, ()) if _may_lead(parent) else ():
                 chunk = self.add(parent, header.tokens)
                 chunk.on_disk = True
                 chunk.file_size = header.file_size
                 parents.append(chunk)
-        return [header for headers in behind.values() for header in headers]
+        return [header for headers in waiting.values() for header in headers]
 
 
 def _may_lead(chunk: KVChunk) -> bool:

@@ -222,7 +222,7 @@ class KVStore:
             self._forget(chunk)
 
     def _forget(self, chunk: KVChunk) -> None:
-        """Take a chunk out, with all behind it, and have the files removed."""
+        """Remove a chunk with its descendants, and queue the removal of their files."""
         if chunk.removed:
             return
         for gone in self._tree.remove(chunk):
@@ -276,7 +276,7 @@ class KVStore:
             self._wrote(chunk, header.file_size if written else 0, len(data))
 
     def _has_room(self, size: int, parent: KVChunk) -> bool:
-        """Whether the file fits, and still has one before it once others gave way."""
+        """Whether the file fits, and its predecessor is still there after evictions."""
         fits = self._disk.make_room(size)
         with self._lock:
             for key in self._disk.take_evicted():

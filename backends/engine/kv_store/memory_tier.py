@@ -1,4 +1,4 @@
-"""Stored chunks in memory, the least recently used of which give way."""
+"""The memory tier of the KV store: chunks, evicted by least recent use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MemoryTier:
     """A bounded number of bytes of chunks; takes nothing that the machine is short of."""
 
     def __init__(self, limit: int, *, spare: Callable[[], int] | None = None) -> None:
-        """`spare` tells how many bytes the machine can do without, and may be asked often."""
+        """`spare` returns the bytes that the machine can spare, and may be called often."""
         self.limit = limit
         self.spare = spare or _spare_memory
         self._chunks: dict[KVChunk, int] = {}  # the least recently used first
@@ -29,7 +29,7 @@ class MemoryTier:
         return iter(self._chunks)
 
     def add(self, chunk: KVChunk) -> list[KVChunk]:
-        """Take a chunk's data in; returns the chunks that give way, maybe this one itself."""
+        """Add a chunk's data; returns the evicted chunks, maybe this one itself."""
         assert chunk.data is not None
         if chunk not in self._chunks:
             self._chunks[chunk] = len(chunk.data)

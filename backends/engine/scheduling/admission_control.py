@@ -37,7 +37,7 @@ class AdmissionControl:
         self._sequences = running
         self._fetches = fetches
         self.is_held_up = False
-        """Whether a sequence could begin if no batch was in flight."""
+        """Whether a sequence could begin if no batch was launched."""
         self.cached_tokens = 0
         """Prompt tokens that admitted sequences found in the cache."""
 

@@ -77,7 +77,7 @@ _SURE = 4
 def split_prefill(prompts: Mapping[Sequence, int], room: int) -> dict[Sequence, int]:
     """Tokens for each prompt, `room` in all: interactive before batch, the shortest rest first.
 
-    `prompts` has what each may read in this step. A short question behind a long document is
+    `prompts` has the most tokens of each in this step. A short question behind a long document is
     answered as soon as if it were alone, which delays the document by no more than the question's
     own tokens. The oldest prompt gets a quarter in any case, so that it takes at most four times
     as long as alone.

@@ -1,4 +1,4 @@
-"""The sequences that hold KV blocks: preemption, and what a batch in flight decides."""
+"""The sequences that hold KV blocks: preemption, and what an in-flight batch decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .waiting_queue import WaitingQueue
 
 
 def can_be_followed(batch: Batch, runner: ModelRunner) -> bool:
-    """Whether the next batch needs to know nothing that this one, which is in flight, draws.
+    """Whether the next batch needs to know nothing that this one, which is launched, draws.
 
     Either for all of its sequences or for none: one that had to sit out every other step would
     get tokens half as fast as those beside it.
@@ -22,7 +22,7 @@ def can_be_followed(batch: Batch, runner: ModelRunner) -> bool:
 
 
 def is_last(sequence: Sequence, context: int) -> bool:
-    """Whether the token that a batch in flight draws is the sequence's last, whatever it is.
+    """Whether the token that an in-flight batch draws is the sequence's last, whatever it is.
 
     The last before a pause counts as such: what follows it is decided when it is known.
     """
@@ -55,7 +55,7 @@ class RunningSequences:
         self._waiting = waiting
         self.running: list[Sequence] = []
         self.leaving: list[Sequence] = []
-        """Finished sequences that a batch in flight still writes to."""
+        """Finished sequences that an in-flight batch still writes to."""
         self.preemptions = 0
 
     @property
@@ -103,7 +103,7 @@ class RunningSequences:
         self.release(sequence)
 
     def release(self, sequence: Sequence) -> None:
-        """Release the blocks of a finished sequence, unless a batch in flight writes to them."""
+        """Release the blocks of a finished sequence, unless an in-flight batch writes to them."""
         if sequence.num_in_flight:
             return
         self.leaving.remove(sequence)

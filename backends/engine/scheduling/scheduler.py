@@ -105,7 +105,7 @@ class Scheduler:
         self._chunks.contended = contended
 
     def schedule(self) -> Batch:
-        """Return the next batch, while none is in flight; empty only if no sequence runs."""
+        """Return the next batch, if none is launched; empty only if no sequence runs."""
         self._sequences.reserve_decode()
         if self.running:
             self.kv.make_light()
@@ -116,7 +116,7 @@ class Scheduler:
         return batch
 
     def schedule_ahead(self, previous: Batch) -> Batch | None:
-        """Return the batch after the one in flight, without drafts; None if it must wait."""
+        """Return the batch after the in-flight one, without drafts; None if it must wait."""
         if self._admission.is_held_up or not can_be_followed(previous, self._runner):
             return None
         # New requests would wait for both; a gap between long steps costs little.
@@ -188,7 +188,7 @@ class Scheduler:
         return self._speculator.propose(decoding, room)
 
     def _may_draft(self) -> bool:
-        """Whether the step after the one in flight may have drafts worth waiting for."""
+        """Whether the step after the in-flight one may have drafts worth waiting for."""
         if self._speculator is None or not all(s.is_decoding for s in self.running):
             return False
         decoding = self._sequences.decoding
@@ -255,7 +255,7 @@ class Scheduler:
         They are prefilled like the tokens of a preempted sequence.
         """
         if sequence.num_awaited:
-            raise ValueError("a token of this sequence is in flight")
+            raise ValueError("a batch samples a token of this sequence")
         most = self._runner.context - 1 - len(sequence.token_ids)
         if sequence.max_tokens is not None:
             most = min(most, sequence.max_tokens - 1 - sequence.num_generated)

@@ -1,4 +1,4 @@
-"""Several tokens a step where that is quicker: whose guesses, and how many."""
+"""Adaptive speculation: which drafter drafts for a sequence, and how many tokens."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .step_costs import StepCosts
 
 _FIRST_WINDOW, _LARGEST_WINDOW = 4, 64
 _USUAL_REST = 256
-"""Tokens an answer is taken to still have where nobody said how long it may get."""
-_WORTH_READING = 2.0
+"""The assumed rest of an answer without a limit, in tokens."""
+_WORTH_PREFILL = 2.0
 _HOPE, _ODDS = 0.9, 0.1
 """How good a model may turn out to be that was not good enough so far, and how likely that is."""
 _TRIAL = 2
@@ -56,27 +56,27 @@ class DraftLossBudget:
 
 @dataclass
 class _Account:
-    """What is known of one sequence; `wait` steps pass before a model guesses for it again.
+    """The speculation state of one sequence; a model drafts for it again after `wait` steps.
 
     `window` bounds its drafts: it doubles while they are wholly right, as one unlucky long draft
-    costs more than several steps of caution. `guess` is what was looked up for position `guess_at`.
+    costs more than several cautious steps. `predicted` was looked up for position `predicted_at`.
     """
 
     allowance: DraftLossBudget = field(default_factory=DraftLossBudget)
     window: int = _FIRST_WINDOW
-    guess: int = -1
-    guess_at: int = 0
+    predicted: int = -1
+    predicted_at: int = 0
     asks: bool = False
     wait: int = 0
     interval: int = _FIRST_WAIT
 
 
 class AdaptiveSpeculator:
-    """The speculator of a model: copies where the text repeats itself, else asks a smaller model.
+    """The speculator of a model: n-grams where the text repeats itself, else a smaller model.
 
     Looking up is free, so it comes first. Both only propose; how much of it a step verifies is
     decided by what the step is expected to yield and to take, and for each sequence an account
-    bounds what wrong guesses may lose. Nothing here changes a token: see `ModelRunner.collect`.
+    bounds what rejected drafts may cost. Nothing here changes a token: see `ModelRunner.collect`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AdaptiveSpeculator:
         ngrams: NgramDrafter | None = None,
         model: ModelDrafter | None = None,
     ) -> None:
-        """`costs` is what is known of the steps of the model that verifies."""
+        """`costs` are the measured steps of the model that verifies."""
         self._context = context
         self._costs = costs or StepCosts()
         self._lengths = DraftLength(self._costs)
@@ -97,12 +97,12 @@ class AdaptiveSpeculator:
         self._accepted: dict[Sequence, int] = {}
         self._asked: list[Sequence] = []
         self._proposing = 0.0
-        self._guessing = 0.0
+        self._drafting_seconds = 0.0
 
     def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
-        """Guesses for some of the sequences, at most `room` tokens in all."""
+        """See `Speculator`."""
         began = time.monotonic()
-        self._guessing, self._asked = 0.0, []
+        self._drafting_seconds, self._asked = 0.0, []
         proposed: dict[Sequence, tuple[int, ...]] = {}
         willing = [s for s in decoding if s.speculates and self._most(s, room) > 0]
         if willing and self._costs.known:
@@ -119,11 +119,7 @@ class AdaptiveSpeculator:
         return proposed
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
-        """Whether guesses may come that are worth waiting for the tokens in flight.
-
-        That is where there are some already from here: those go on behind the next tokens as well,
-        or were wrong.
-        """
+        """See `Speculator`: drafts that exist already continue after the next tokens, too."""
         willing = [s for s in decoding if s.speculates and self._most(s, room) > 1]
         if not willing or not self._costs.known:
             return False
@@ -137,7 +133,7 @@ class AdaptiveSpeculator:
         return depth > 0 or any(self._tries_again(s, only_asks=True) for s in able)
 
     def observe(self, batch: Batch, seconds: float) -> None:
-        """Learn from a step that is booked, and how long it took, proposing included."""
+        """Learn from a recorded step, and how long it took, proposing included."""
         seconds -= self._proposing
         self._proposing = 0.0
         asked, self._asked = self._asked, []
@@ -145,21 +141,21 @@ class AdaptiveSpeculator:
             return
         self._costs.observe(batch.num_tokens, seconds)
         decoding = len(batch.chunks)
-        guesses = batch.num_tokens - decoding
+        drafted = batch.num_tokens - decoding
         plain = self._costs.seconds(decoding)
         # In units of what one token of one sequence takes without drafts.
         verifying = (self._costs.seconds(batch.num_tokens) / plain - 1) * decoding
-        guessing = self._guessing / plain * decoding / max(len(asked), 1)
+        drafting = self._drafting_seconds / plain * decoding / max(len(asked), 1)
         for chunk in batch.chunks:
             account = self._accounts.get(chunk.sequence)
             if account is None:
                 continue
             account.allowance.accrue()
             if chunk.sequence in asked:
-                account.allowance.settle(saved=0, spent=guessing)
+                account.allowance.settle(saved=0, spent=drafting)
             if chunk.drafts and (before := self._accepted.get(chunk.sequence)) is not None:
                 saved = chunk.sequence.accepted_tokens - before
-                spent = verifying * len(chunk.drafts) / guesses
+                spent = verifying * len(chunk.drafts) / drafted
                 account.allowance.settle(saved=saved, spent=spent)
                 if saved < len(chunk.drafts):
                     account.window = max(saved, _FIRST_WINDOW)
@@ -180,7 +176,7 @@ class AdaptiveSpeculator:
             self._model.close()
 
     def _look_up(self, sequences: list[Sequence], room: int) -> dict[Sequence, Draft]:
-        """What the n-grams say, where it is as good a guess as the model's."""
+        """Drafts by n-grams, if they are as likely as the model's."""
         if self._ngrams is None:
             return {}
         drafts: dict[Sequence, Draft] = {}
@@ -198,12 +194,12 @@ class AdaptiveSpeculator:
         return drafts
 
     def _witness(self, account: _Account, sequence: Sequence, draft: Draft) -> None:
-        """See what became of the guess before this one, verified or not."""
+        """Compare the previous prediction, drafted or not, with the sampled token."""
         known = sequence.token_ids
-        if account.guess >= 0 and account.guess_at < len(known):
-            account.allowance.witness(right=known[account.guess_at] == account.guess)
-        account.guess = draft.tokens[0] if draft.tokens else -1
-        account.guess_at = len(known)
+        if account.predicted >= 0 and account.predicted_at < len(known):
+            account.allowance.witness(right=known[account.predicted_at] == account.predicted)
+        account.predicted = draft.tokens[0] if draft.tokens else -1
+        account.predicted_at = len(known)
 
     def _choose(
         self,
@@ -250,7 +246,7 @@ class AdaptiveSpeculator:
         ready = self._up_to_date(model, able, saving)
         began = time.monotonic()
         drafts = model.draft(ready, depth) if ready else {}
-        self._guessing, self._asked = time.monotonic() - began, ready
+        self._drafting_seconds, self._asked = time.monotonic() - began, ready
         return drafts
 
     def _depth(
@@ -267,21 +263,21 @@ class AdaptiveSpeculator:
     def _up_to_date(
         self, model: ModelDrafter, sequences: list[Sequence], saving: float
     ) -> list[Sequence]:
-        """Those for which the model can guess now.
+        """The sequences for which the model can draft now.
 
-        One of the others is read on where that is expected to be worth it, a short pause a step.
+        One of the others is prefilled for a short pause, if that is expected to pay.
         """
         ready: list[Sequence] = []
-        read = False
+        prefills = False
         for sequence in sequences:
             lag = model.lag(sequence)
             if lag > SHORT_LAG:
                 limit = sequence.max_tokens
                 rest = limit - sequence.num_generated if limit is not None else _USUAL_REST
                 gain = saving * min(rest, _USUAL_REST)
-                if read or model.reading_seconds(lag) * _WORTH_READING > gain:
+                if prefills or model.prefill_seconds(lag) * _WORTH_PREFILL > gain:
                     continue
-                read = True
+                prefills = True
             if model.catch_up(sequence):
                 ready.append(sequence)
         return ready
@@ -297,7 +293,7 @@ class AdaptiveSpeculator:
         return True
 
     def _most(self, sequence: Sequence, room: int) -> int:
-        """Guesses that could all become tokens: behind them comes one of the sampler's own."""
+        """The most draft tokens that could all be accepted, before one of the sampler's own."""
         most = min(room, self._context - len(sequence.token_ids) - 1)
         for end in (sequence.max_tokens, sequence.pauses_at):
             if end is not None:

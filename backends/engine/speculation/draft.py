@@ -56,7 +56,7 @@ class Speculator(Protocol):
         ...
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
-        """Whether drafts may come that are worth waiting for the batch in flight."""
+        """Whether drafts may come that are worth waiting for the in-flight batch."""
         ...
 
     def observe(self, batch: Batch, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""How many guesses a step should verify: those that yield most tokens a second."""
+"""Draft lengths: how many draft tokens a step verifies for the most tokens a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MARGIN = 1.1
 """What drafts must promise to gain, since the promise rests on estimates."""
 
 _CONSIDERATION = 0.5
-"""Of what a step slows down those who get nothing out of it, this much must be gained besides."""
+"""The share of the delay of sequences without drafts that must be gained in addition."""
 
 _PROMISING = 0.8
 _FIRST_WAIT = 64
@@ -23,7 +23,7 @@ class DraftLength:
 
     Verifying costs nearly nothing where a step waits for memory, and as much as the tokens are
     worth where it computes; the measured curve tells which. Because a curve that says "too dear" is
-    never measured again, sure guesses are verified against it now and then, ever more rarely.
+    never measured again, likely drafts are verified against it now and then, ever more rarely.
     """
 
     def __init__(self, costs: StepCosts) -> None:
@@ -42,8 +42,8 @@ class DraftLength:
         """How much of each draft to verify beside `decoding` sequences, 0 where it does not pay.
 
         At most `room` tokens in all. No draft may be expected to lose more than its allowance, in
-        units of what a token of one sequence takes without drafts. Who `only_asks` will do so again
-        before anything is verified.
+        units of what a token of one sequence takes without drafts. With `only_asks` nothing is
+        verified yet.
         """
         ranked = [(c, i) for i, draft in enumerate(drafts) for c in draft.chances]
         ranked.sort(key=lambda entry: -entry[0])  # stable: a draft's tokens stay in their order
@@ -79,9 +79,9 @@ class DraftLength:
         room: int,
         drafting: Callable[[int], float],
     ) -> tuple[int, float]:
-        """How far a model should guess for the sequences with these chances a token.
+        """How many tokens a model should draft for sequences with these chances a token.
 
-        `drafting` tells the seconds to guess so many tokens for each of them. Returns the depth, 0
+        `drafting` returns the seconds to draft so many tokens for each. Returns the depth, 0
         where it does not pay, and how many times as fast as without the step is expected to be.
         """
         plain = self._costs.seconds(decoding) / decoding
@@ -96,7 +96,7 @@ class DraftLength:
         return best, best_gain if best else 1.0
 
     def _tries(self, gain: float, chance: float, *, only_asks: bool) -> bool:
-        """Whether to check the curve with a guess as sure as this, which loses but little."""
+        """Whether to check the curve with a draft of this chance, which costs little."""
         if chance < _PROMISING or gain < _PROMISING:
             return False
         self._wait -= 1

@@ -1,4 +1,4 @@
-"""Whether a smaller model can guess for another, and whether that can pay on this machine."""
+"""Whether a smaller model can draft for another, and whether that can pay on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .step_costs import StepCosts, measure_steps
 CALIBRATION_SIZES = (1, 4, 8, 16, 1)
 
 _AS_GOOD_AS_IT_GETS = 0.95
-"""The share of right guesses that no draft model keeps up for long."""
+"""An acceptance rate that no draft model sustains."""
 _PADDING = 128
 """Makers round vocabularies up, so sizes may differ by tokens that never occur."""
 
@@ -101,6 +101,6 @@ def _refuse_if_too_slow(path: Path, costs: StepCosts, most: int, step: float) ->
     )
     if not depth:
         raise LoadFailed(
-            f"{path.name} is not used: on this machine, checking its guesses takes longer than "
+            f"{path.name} is not used: on this machine, verifying its drafts takes longer than "
             "doing without."
         )

@@ -1,4 +1,4 @@
-"""Guesses by a smaller model of the same family, which reads along."""
+"""Draft tokens by a smaller model of the same family, which prefills the same sequences."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .draft import AcceptanceRates, Draft
 from .step_costs import StepCosts
 
 _LEAST_SURE = 0.4
-"""A draft ends where the model gives its best guess a smaller probability than this."""
+"""A draft ends before a token to which the model gives a smaller probability."""
 SHORT_LAG = 16
-"""Tokens that are read together with the first guess."""
-_READING_SECONDS = 0.05
-_FEWEST_READ = 16
+"""Tokens that are prefilled together with the first draft token."""
+_PREFILL_SECONDS = 0.05
+_LEAST_PREFILL = 16
 _PRIOR = (0.75,)
 
 
 class DraftRunner(ModelRunner, Protocol):
-    """A model runner that can say how sure it is."""
+    """A model runner that returns the probability of its likeliest token."""
 
     def collect_likeliest(self) -> list[tuple[int, float]]:
         """The likeliest token of each sampling chunk, and its probability."""
@@ -33,139 +33,139 @@ class DraftRunner(ModelRunner, Protocol):
 
 
 @dataclass(eq=False)
-class _Reader:
-    """One sequence as the draft model has it.
+class _DraftSequence:
+    """The draft model's copy of a sequence.
 
-    `own` holds the tokens that were agreed on, then guesses; the first `booked` are in the books of
-    the cache, the first `own.num_computed` really are in it. `guesses` are the last draft's.
+    `own` holds the verified tokens, then draft tokens; the first `recorded` are recorded in the
+    cache manager, the first `own.num_computed` are computed. `drafted` are the last draft's tokens.
     """
 
     own: Sequence
     rates: AcceptanceRates
-    booked: int
-    guesses: list[int] = field(default_factory=list[int])
-    guessed_from: int = 0
+    recorded: int
+    drafted: list[int] = field(default_factory=list[int])
+    drafted_from: int = 0
 
 
 class ModelDrafter:
-    """Guesses greedily with a second model, for all sequences of a step at once.
+    """Drafts greedily with a second model, for all sequences of a step at once.
 
-    Its cache follows the sequences of the first model, and keeps what ended, so that the next turn
-    of a conversation is read by both models from where they know it.
+    Its cache follows the sequences of the first model, and caches finished ones, so that the next
+    turn of a conversation shares their prefix in both models.
     """
 
     def __init__(self, runner: DraftRunner, costs: StepCosts | None = None) -> None:
-        """Takes over the runner's whole cache; `costs` is what is known of its steps."""
+        """Take over the runner's whole cache; `costs` are the measured times of its steps."""
         self._runner = runner
         self._kv = runner.open_cache()
         self._costs = costs or StepCosts()
         self._rates = AcceptanceRates(_PRIOR, weight=20, memory=300)
-        self._readers: dict[Sequence, _Reader] = {}
-        self._read_seconds: float | None = None
+        self._copies: dict[Sequence, _DraftSequence] = {}
+        self._seconds_per_token: float | None = None
 
     def chance(self, sequence: Sequence) -> float:
-        """The probability that a guess for this sequence is right."""
-        reader = self._readers.get(sequence)
+        """The probability that a draft token for this sequence is accepted."""
+        copy = self._copies.get(sequence)
         usual = self._rates.chance(0)
-        return reader.rates.chance(0, usual) if reader is not None else usual
+        return copy.rates.chance(0, usual) if copy is not None else usual
 
     def seconds(self, sequences: int, depth: int) -> float:
-        """What guessing `depth` tokens for so many sequences takes."""
+        """Seconds to draft `depth` tokens for so many sequences."""
         return depth * self._costs.seconds(sequences) if self._costs.known else 0.0
 
     def lag(self, sequence: Sequence) -> int:
-        """Tokens the draft model has yet to read before it can guess."""
-        reader = self._reader(sequence)
-        if reader is None:
+        """Tokens that the draft model has to prefill before it can draft."""
+        copy = self._copy_of(sequence)
+        if copy is None:
             return len(sequence.token_ids)
-        return len(sequence.token_ids) - reader.own.num_computed
+        return len(sequence.token_ids) - copy.own.num_computed
 
-    def reading_seconds(self, tokens: int) -> float:
-        """What reading so many tokens takes."""
-        if self._read_seconds is not None:
-            return tokens * self._read_seconds
+    def prefill_seconds(self, tokens: int) -> float:
+        """Seconds to prefill so many tokens."""
+        if self._seconds_per_token is not None:
+            return tokens * self._seconds_per_token
         return tokens * self._costs.seconds(1) if self._costs.known else 0.0
 
     def catch_up(self, sequence: Sequence) -> bool:
-        """Read as much as a short pause allows; True once the model can guess."""
+        """Prefill as much as a short pause allows; True once the model can draft."""
         self._settle_all()
-        reader = self._reader(sequence)
-        if reader is None:
+        copy = self._copy_of(sequence)
+        if copy is None:
             return False
-        lag = len(sequence.token_ids) - reader.own.num_computed
+        lag = len(sequence.token_ids) - copy.own.num_computed
         if lag <= SHORT_LAG:
             return True
         most = self._runner.max_batch_tokens
-        if self._read_seconds is not None:
-            most = min(most, max(_FEWEST_READ, int(_READING_SECONDS / self._read_seconds)))
+        if self._seconds_per_token is not None:
+            most = min(most, max(_LEAST_PREFILL, int(_PREFILL_SECONDS / self._seconds_per_token)))
         else:
-            most = min(most, 4 * _FEWEST_READ)
+            most = min(most, 4 * _LEAST_PREFILL)
         count = min(lag - 1, most)
-        if self._kv.growth(reader.own, count) > self._kv.available:
+        if self._kv.growth(copy.own, count) > self._kv.available:
             return False
         began = time.monotonic()
         batch = Batch()
-        batch.add(reader.own, count)
+        batch.add(copy.own, count)
         if not self._launch(batch):
             return False
         self._runner.collect()
-        self._kv.grow(reader.own, count)
-        reader.booked += count
-        self._learn_reading((time.monotonic() - began) / count)
+        self._kv.grow(copy.own, count)
+        copy.recorded += count
+        self._learn_prefill((time.monotonic() - began) / count)
         return lag - count <= SHORT_LAG
 
     def draft(self, sequences: list[Sequence], depth: int) -> dict[Sequence, Draft]:
-        """Up to `depth` guesses for each of the sequences that can have any."""
+        """Up to `depth` draft tokens for each of the sequences that have memory for them."""
         self._settle_all()
-        readers = self._those_with_room(sequences, depth)
+        copies = self._with_capacity(sequences, depth)
         drafts: dict[Sequence, Draft] = {}
-        for sequence, reader in readers.items():
+        for sequence, copy in copies.items():
             drafts[sequence] = Draft()
-            reader.guesses, reader.guessed_from = [], len(sequence.token_ids)
-        active = readers
+            copy.drafted, copy.drafted_from = [], len(sequence.token_ids)
+        active = copies
         for _ in range(depth):
             if not active:
                 break
-            active = self._guess(active, drafts)
+            active = self._draft_token(active, drafts)
         return {sequence: draft for sequence, draft in drafts.items() if draft.tokens}
 
     def forget(self, sequence: Sequence) -> None:
-        """Keep what was read of a sequence that ended, for the next that begins alike."""
-        reader = self._readers.get(sequence)
-        if reader is not None:
-            self._settle(sequence, reader)
-            del self._readers[sequence]
-            self._kv.keep(reader.own)
+        """Cache the tokens of a finished sequence for prefix sharing."""
+        copy = self._copies.get(sequence)
+        if copy is not None:
+            self._settle(sequence, copy)
+            del self._copies[sequence]
+            self._kv.keep(copy.own)
 
     def close(self) -> None:
         """Free the model."""
         self._runner.close()
 
-    def _guess(
-        self, active: dict[Sequence, _Reader], drafts: dict[Sequence, Draft]
-    ) -> dict[Sequence, _Reader]:
-        """One more token each; returns those who are sure enough to go on."""
+    def _draft_token(
+        self, active: dict[Sequence, _DraftSequence], drafts: dict[Sequence, Draft]
+    ) -> dict[Sequence, _DraftSequence]:
+        """Draft one more token each; returns the sequences whose token is likely enough."""
         batch = Batch()
-        for reader in active.values():
-            batch.add(reader.own, reader.own.num_pending)
+        for copy in active.values():
+            batch.add(copy.own, copy.own.num_pending)
         began = time.monotonic()
         if not self._launch(batch):
             return {}
-        sure: dict[Sequence, _Reader] = {}
+        sure: dict[Sequence, _DraftSequence] = {}
         likeliest = self._runner.collect_likeliest()
         if batch.num_tokens == len(active):
             self._costs.observe(len(active), time.monotonic() - began)
-        for (sequence, reader), (token, probability) in zip(active.items(), likeliest, strict=True):
-            reader.own.num_computed = len(reader.own.token_ids)
+        for (sequence, copy), (token, probability) in zip(active.items(), likeliest, strict=True):
+            copy.own.num_computed = len(copy.own.token_ids)
             if probability < _LEAST_SURE:
                 continue
             draft = drafts[sequence]
             chance = self.chance(sequence) * (draft.chances[-1] if draft.chances else 1.0)
             draft.tokens.append(token)
             draft.chances.append(chance)
-            reader.guesses.append(token)
-            reader.own.token_ids.append(token)
-            sure[sequence] = reader
+            copy.drafted.append(token)
+            copy.own.token_ids.append(token)
+            sure[sequence] = copy
         return sure
 
     def _launch(self, batch: Batch) -> bool:
@@ -176,86 +176,88 @@ class ModelDrafter:
             return False
         return True
 
-    def _those_with_room(self, sequences: list[Sequence], depth: int) -> dict[Sequence, _Reader]:
-        """The readers that are up to date and whose guesses the cache can hold."""
-        known = {sequence: self._reader(sequence) for sequence in sequences}
+    def _with_capacity(
+        self, sequences: list[Sequence], depth: int
+    ) -> dict[Sequence, _DraftSequence]:
+        """The sequences that are up to date and whose drafts fit into the cache."""
+        known = {sequence: self._copy_of(sequence) for sequence in sequences}
         room, tokens = self._kv.available, self._runner.max_batch_tokens
         reserved = Batch()
-        found: dict[Sequence, _Reader] = {}
-        for sequence, reader in known.items():
-            if reader is None:
+        found: dict[Sequence, _DraftSequence] = {}
+        for sequence, copy in known.items():
+            if copy is None:
                 continue
-            lag = len(sequence.token_ids) - reader.own.num_computed
-            room -= self._kv.growth(reader.own, lag + depth)
+            lag = len(sequence.token_ids) - copy.own.num_computed
+            room -= self._kv.growth(copy.own, lag + depth)
             tokens -= lag + depth
             if room < 0 or tokens < 0:
                 break
             if lag <= SHORT_LAG and len(sequence.token_ids) + depth <= self._runner.context:
-                found[sequence] = reader
-                reserved.add(reader.own, reader.own.num_pending, (0,) * depth)
-        # No book knows where guesses are, so that room is made for all of them at once.
+                found[sequence] = copy
+                reserved.add(copy.own, copy.own.num_pending, (0,) * depth)
+        # Draft tokens are not recorded in the cache, so memory is reserved for all at once.
         self._kv.reserve(reserved)
         return found
 
-    def _reader(self, sequence: Sequence) -> _Reader | None:
-        """The sequence's reader, brought up to what was sampled; None where there is no slot."""
-        reader = self._readers.get(sequence)
-        if reader is not None:
-            self._settle(sequence, reader)
-            return reader
-        if len(self._readers) >= self._runner.slots and not self._let_go_of_one():
+    def _copy_of(self, sequence: Sequence) -> _DraftSequence | None:
+        """The draft model's copy, updated to the sampled tokens; None if there is no slot."""
+        copy = self._copies.get(sequence)
+        if copy is not None:
+            self._settle(sequence, copy)
+            return copy
+        if len(self._copies) >= self._runner.slots and not self._release_one():
             return None
         tokens = list(sequence.token_ids)
         own = Sequence(sequence.request_id, sequence.index, tokens, SamplingParams(temperature=0))
         own.prompt_length = sequence.prompt_length
         self._kv.open(own, self._kv.match(np.asarray(tokens, np.int32)))
         rates = AcceptanceRates(_PRIOR, weight=4, memory=40)
-        reader = self._readers[sequence] = _Reader(own, rates, own.num_computed)
-        return reader
+        copy = self._copies[sequence] = _DraftSequence(own, rates, own.num_computed)
+        return copy
 
-    def _let_go_of_one(self) -> bool:
-        """Give up the place of a sequence that waits for one itself."""
-        for sequence in self._readers:
+    def _release_one(self) -> bool:
+        """Release the slot of a sequence that is not running; False if all are."""
+        for sequence in self._copies:
             if sequence.slot < 0:
                 self.forget(sequence)
                 return True
         return False
 
     def _settle_all(self) -> None:
-        for sequence, reader in self._readers.items():
-            self._settle(sequence, reader)
+        for sequence, copy in self._copies.items():
+            self._settle(sequence, copy)
 
-    def _settle(self, sequence: Sequence, reader: _Reader) -> None:
-        """Keep of the guesses what was right, and take in the tokens that came since."""
-        own, truth = reader.own, sequence.token_ids
-        self._judge(reader, truth)
-        right = reader.booked
+    def _settle(self, sequence: Sequence, copy: _DraftSequence) -> None:
+        """Keep the accepted draft tokens, and append the tokens sampled since."""
+        own, truth = copy.own, sequence.token_ids
+        self._observe(copy, truth)
+        right = copy.recorded
         most = min(own.num_computed, len(truth) - 1)
         while right < most and own.token_ids[right] == truth[right]:
             right += 1
         left = own.num_computed - right
-        if right > reader.booked:
-            count, own.num_computed = right - reader.booked, right
+        if right > copy.recorded:
+            count, own.num_computed = right - copy.recorded, right
             self._kv.grow(own, count)
-            reader.booked = right
+            copy.recorded = right
         if left > 0:
             self._kv.trim(own)
         own.num_computed = right
         if len(own.token_ids) != len(truth) or own.token_ids[right:] != truth[right:]:
             own.token_ids[right:] = truth[right:]
 
-    def _judge(self, reader: _Reader, truth: list[int]) -> None:
-        """Learn from the guesses, up to the first wrong one."""
-        known = truth[reader.guessed_from :]
-        if not reader.guesses or not known:
+    def _observe(self, copy: _DraftSequence, truth: list[int]) -> None:
+        """Learn from the draft tokens, up to the first rejected one."""
+        known = truth[copy.drafted_from :]
+        if not copy.drafted or not known:
             return
-        for guess, token in zip(reader.guesses, known, strict=False):
-            reader.rates.observe(0, right=guess == token)
-            self._rates.observe(0, right=guess == token)
-            if guess != token:
+        for draft, token in zip(copy.drafted, known, strict=False):
+            copy.rates.observe(0, right=draft == token)
+            self._rates.observe(0, right=draft == token)
+            if draft != token:
                 break
-        reader.guesses = []
+        copy.drafted = []
 
-    def _learn_reading(self, seconds: float) -> None:
-        known = self._read_seconds
-        self._read_seconds = seconds if known is None else 0.7 * known + 0.3 * seconds
+    def _learn_prefill(self, seconds: float) -> None:
+        known = self._seconds_per_token
+        self._seconds_per_token = seconds if known is None else 0.7 * known + 0.3 * seconds

@@ -1,4 +1,4 @@
-"""Guesses by looking up what followed the same words before: in the prompt, or in the answer."""
+"""Draft tokens by n-gram look-up: what followed the same tokens before, in prompt or answer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PRIOR = (0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.82, 0.88, 0.93)
 class NgramDrafter:
     """Prompt lookup: copies on from the latest place where the last few tokens stood before.
 
-    It costs no model and needs no trial: every sampled token is compared with what would have been
-    guessed, drafted or not, so the chances are known before the first draft is verified. The longer
+    It needs no model and no trial: every sampled token is compared with the prediction for it,
+    drafted or not, so the chances are known before the first draft is verified. The longer
     the text has been going along with an earlier one, the likelier it goes on to.
     """
 
@@ -39,7 +39,7 @@ class NgramDrafter:
         self._histories: dict[Sequence, _History] = {}
 
     def propose(self, sequence: Sequence, most: int) -> Draft:
-        """Up to `most` guesses; none where nothing alike was seen."""
+        """Up to `most` draft tokens; none if no n-gram is repeated."""
         history = self._histories.get(sequence)
         if history is None:
             history = _History(sequence, self._table_size, self._rates)
@@ -56,7 +56,7 @@ class _History:
     """One sequence's tokens, an index of their n-grams, and the place the text is copied from.
 
     The index is a hash table that forgets what collides, so its size is fixed; what is found in it
-    is compared with the tokens. `_source` is the position of the token that is guessed next, behind
+    is compared with the tokens. `_source` is the position of the token that is drafted next, after
     `_match` tokens that equal the sequence's last ones.
     """
 
@@ -72,7 +72,7 @@ class _History:
         self._index_all_but(1)
 
     def advance(self) -> None:
-        """Take in the tokens that came since."""
+        """Process the tokens that were sampled since."""
         tokens = self._tokens
         while self._known < len(tokens):
             self._compare(tokens[self._known])
@@ -80,7 +80,7 @@ class _History:
             self._look_up()
 
     def draft(self, most: int) -> Draft:
-        """The tokens behind the source; where they end, those already guessed follow."""
+        """The tokens from the source on, then those of the draft itself."""
         draft = Draft()
         if not self._source:
             return draft
@@ -90,13 +90,13 @@ class _History:
             chance *= self._chance(self._match + offset)
             if chance < _HOPELESS:
                 break
-            guess = tokens[self._source + offset] if offset < period else draft.tokens[-period]
-            draft.tokens.append(guess)
+            token = tokens[self._source + offset] if offset < period else draft.tokens[-period]
+            draft.tokens.append(token)
             draft.chances.append(chance)
         return draft
 
     def _chance(self, match: int) -> float:
-        """That the guess behind a match of this length is right.
+        """The probability that the token after a match of this length is accepted.
 
         What other texts showed may lower expectations, not raise them: edits say nothing of
         stories. What this one showed, with long matches or with short ones, counts soon.
@@ -106,7 +106,7 @@ class _History:
         return self._here.chance(match >= _STICKY, usual)
 
     def _compare(self, token: int) -> None:
-        """See whether the guess for the place of this token was right."""
+        """Learn whether the prediction of this token was right."""
         if not self._source:
             return
         right = self._tokens[self._source] == token
@@ -148,7 +148,7 @@ class _History:
         return length
 
     def _index_all_but(self, last: int) -> None:
-        """Take in a prompt at once; what comes later is looked up token by token."""
+        """Index a prompt at once; later tokens are looked up one by one."""
         end = max(len(self._tokens) - last, 0)
         array = np.asarray(self._tokens[:end], np.int64)
         for size, table in zip(_SIZES, self._tables, strict=True):

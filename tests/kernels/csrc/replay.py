@@ -16,7 +16,7 @@ import numpy as np
 from kernel_harness.host_build import HostModule
 from numpy.typing import NDArray
 
-from ingle.kernels.launch.cuda_driver import Argument, Grid, KernelModule
+from ingle.kernels.launch.cuda_driver import Argument, CudaModule, Grid
 
 
 class Case(NamedTuple):
@@ -29,7 +29,7 @@ class Case(NamedTuple):
     shared_bytes: int = 0
 
 
-def run_cases(module: KernelModule, cases: Sequence[Case]) -> list[NDArray[np.generic]]:
+def run_cases(module: HostModule | CudaModule, cases: Sequence[Case]) -> list[NDArray[np.generic]]:
     """Every array of every case, after its launch."""
     results: list[NDArray[np.generic]] = []
     for case in cases:

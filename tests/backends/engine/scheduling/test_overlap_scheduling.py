@@ -241,7 +241,7 @@ def test_nothing_is_dictated_in_flight(runner: Any) -> None:
     sequence = ask(runner)
     engine.add(sequence)
     engine.step()
-    with pytest.raises(ValueError, match="in flight"):
+    with pytest.raises(ValueError, match="samples a token"):
         engine.force_tokens(sequence, [1])
 
 
