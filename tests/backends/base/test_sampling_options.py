@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from ingle.backends.base.errors import UnsupportedSampling
 from ingle.backends.base.sampling_option import SamplingOption
@@ -36,10 +35,6 @@ def inside(option: SamplingOption) -> float:
     low, high = option.bounds
     value = 2 if option.is_integer else low + (min(high, 2.0) - low) * 0.4
     return int(value) if option.is_integer else float(value)
-
-
-def upload(array: NDArray[Any]) -> torch.Tensor:
-    return torch.tensor(array)
 
 
 def test_every_number_has_a_row() -> None:
@@ -101,7 +96,7 @@ def test_an_option_changes_what_is_sampled(name: str) -> None:
 
     def probabilities(params: SamplingParams) -> torch.Tensor:
         state = SamplingState(Sequence("r", 0, [1], params))
-        sampler = RowSampler(state.route, state.numbers[None], upload)
+        sampler = RowSampler(state.route, state.numbers[None], logits.device)
         left = sampler.reduce(logits.clone(), random)
         found = torch.zeros(50, dtype=torch.float64)
         found[left.ids[0]] = left.probabilities()[0]
