@@ -17,7 +17,7 @@ from ingle.backends.cuda.sampling import sampling_state
 from ingle.backends.cuda.sampling.row_sampler import NUMBERS, RowSampler
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.llama_cpp import sampler_chain
+from ingle.backends.llama_cpp.batch_sampler import CHAIN_OPTIONS
 from ingle.daemon.protocols.llama_cpp.sampling import SamplingFields, sampling_options
 from ingle.daemon.protocols.ollama.requests import model_options
 from ingle.daemon.protocols.request_options import SamplingOptions, merge_sampling
@@ -71,7 +71,7 @@ def test_bounds_are_checked(name: str) -> None:
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_every_sampler_knows_an_option(name: str) -> None:
-    assert name in sampler_chain.CHAIN_OPTIONS
+    assert name in CHAIN_OPTIONS
     known = {*NUMBERS, *sampling_state.ADJUSTED_OPTIONS, "mirostat"}
     assert name in known | sampling_state.FUSED_OPTIONS
     page = API_PAGE.read_text()
