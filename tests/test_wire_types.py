@@ -20,10 +20,10 @@ from ingle.models.model_task import ModelTask
 from ingle.tui.session.chat_client import clean_answer
 
 PAIRS: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
-    (model_types.MemoryNeeds, memory_needs.MemoryNeeds),
-    (model_types.PullProgress, pull_progress.PullProgress),
-    (model_types.UnusableModel, stored_model.UnusableModel),
-    (daemon_types.PageGroup, kv_page_map.PageGroup),
+    (model_types.MemoryBytes, memory_needs.MemoryNeeds),
+    (model_types.DownloadProgress, pull_progress.PullProgress),
+    (model_types.UnusableEntry, stored_model.UnusableModel),
+    (daemon_types.KVPageGroup, kv_page_map.KVPageGroup),
 ]
 
 
@@ -43,7 +43,7 @@ def test_declared_anew_with_the_same_fields(
 
 def test_a_page_map_loses_no_field() -> None:
     wire = {field.name for field in msgspec.structs.fields(daemon_types.PagesEvent)}
-    own = {field.name for field in msgspec.structs.fields(kv_page_map.PageMap)}
+    own = {field.name for field in msgspec.structs.fields(kv_page_map.KVPageMap)}
     assert wire == own | {"model"}
 
 
@@ -63,7 +63,7 @@ def test_words_are_the_same(wire: Any, own: Any) -> None:
 
 def test_text_of_other_programs_is_safe_to_show() -> None:
     event = {"conversations": ["chat-1", "\x1b]0;owned\x07two\nlines"]}
-    group = clean_answer(msgspec.convert(event, daemon_types.PageGroup))
+    group = clean_answer(msgspec.convert(event, daemon_types.KVPageGroup))
     assert group.conversations[0] == "chat-1"
     assert group.conversations[1].isprintable()
     assert "two lines" in group.conversations[1]

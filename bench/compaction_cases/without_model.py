@@ -19,7 +19,7 @@ from ingle.tui.compaction.summary_notes import HEADINGS
 T = TypeVar("T")
 GIST = "The user chats about house, food and journeys and wants help with all of it."
 NOTES = "\n".join(
-    f"{heading}:\n- {GIST if heading == HEADINGS[0] else 'none'}" for heading in HEADINGS
+    f"{heading}:\n- {GIST if heading == next(iter(HEADINGS)) else 'none'}" for heading in HEADINGS
 )
 """As little as a model can write."""
 

@@ -115,7 +115,7 @@ def _pack_q8_0(blocks: torch.Tensor) -> torch.Tensor:
 
 def _group_nibbles(packed: torch.Tensor) -> torch.Tensor:
     """Eight groups of 32 (..., 8, 32); two share 32 bytes, the earlier in the low nibbles."""
-    pairs = packed.unflatten(-1, (4, 32))
+    pairs = torch.unflatten(packed, -1, (4, 32))
     return torch.stack((pairs & 15, pairs >> 4), dim=-2).flatten(-3, -2)
 
 
@@ -131,9 +131,10 @@ def _q5_k_codes(blocks: torch.Tensor) -> torch.Tensor:
 
 def _q6_k_codes(blocks: torch.Tensor) -> torch.Tensor:
     """Weights (..., 2, 4, 32): halves of 128, each of 64 bytes of low and 32 of high bits."""
-    low = blocks[..., :128].unflatten(-1, (2, 64))
-    low = torch.stack((low & 15, low >> 4), dim=-2).flatten(-2).unflatten(-1, (4, 32))
-    high = blocks[..., 128:192].unflatten(-1, (2, 1, 32)) >> _shifts(blocks, 0, 2, 4, 6)[:, None]
+    low = torch.unflatten(blocks[..., :128], -1, (2, 64))
+    low = torch.unflatten(torch.stack((low & 15, low >> 4), dim=-2).flatten(-2), -1, (4, 32))
+    high = torch.unflatten(blocks[..., 128:192], -1, (2, 1, 32))
+    high = high >> _shifts(blocks, 0, 2, 4, 6)[:, None]
     return low | (high & 3) << 4
 
 
@@ -174,7 +175,7 @@ def _dequantize_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 def _pack_header(blocks: torch.Tensor) -> torch.Tensor:
     """Scale and minimum of a block, then its twelve bytes with those of group g at bit 12 g."""
-    scales, minima = (each.unflatten(-1, (4, 2)) for each in _scale_codes(blocks[..., 4:16]))
+    scales, minima = (torch.unflatten(each, -1, (4, 2)) for each in _scale_codes(blocks[..., 4:16]))
     (s0, s1), (m0, m1) = scales.unbind(-1), minima.unbind(-1)
     pairs = (s0 | m0 << 6, m0 >> 2 | s1 << 4, s1 >> 4 | m1 << 2)
     return torch.cat((blocks[..., :4], torch.stack(pairs, dim=-1).flatten(-2)), dim=-1)
@@ -182,7 +183,7 @@ def _pack_header(blocks: torch.Tensor) -> torch.Tensor:
 
 def _pack_q4_k(blocks: torch.Tensor) -> torch.Tensor:
     """Pack Q4_K: nibbles by group, then the scales."""
-    first, last = _q4_k_codes(blocks).unflatten(-1, (2, 16)).unbind(-2)
+    first, last = torch.unflatten(_q4_k_codes(blocks), -1, (2, 16)).unbind(-2)
     nibbles = (first | last << 4).flatten(2)
     return tile_blocks((nibbles, _pack_header(blocks)), _TILE_SUPER_BLOCKS)
 

@@ -12,7 +12,7 @@ from gpu.weights import random_weight
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.formats.repack import repack
-from ingle.kernels.formats.weight import PreparedWeight, QuantizedTensor, format_name
+from ingle.kernels.formats.weight import QuantizedTensor, Weight, format_name
 from ingle.kernels.kv_cache.kv_append import kv_append_reference
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.operations import Operations
@@ -45,7 +45,7 @@ def quantised_pages(bits: int, *, biased: bool) -> tuple[KVPages, KVPages]:
 def failures(
     operations: Operations,
     pages: tuple[KVPages, KVPages] | None = None,
-    weights: Sequence[PreparedWeight] | None = None,
+    weights: Sequence[Weight] | None = None,
 ) -> list[str]:
     weight = random_weight("Q4_K", 96, 256, CPU)
     assert isinstance(weight, QuantizedTensor)

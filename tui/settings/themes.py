@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual.theme import BUILTIN_THEMES, Theme
 
 
@@ -15,7 +17,7 @@ def _theme(
     scrollbar: tuple[str, str],
     code: tuple[str, str, str, str, str],
     variables: dict[str, str],
-    **colours: str,
+    **colours: Any,
 ) -> Theme:
     """A theme; `scrollbar` is its colour and that under the pointer.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider, ProviderKind
@@ -101,7 +101,7 @@ class SinkExits:
     def trouble(self, provider: Provider) -> str:
         return self.refuses
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> Backend:
+    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
         async def depart(size: int) -> None:
             self.cleared.append(clearance)
 

@@ -92,6 +92,7 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     if name == "nf4":
         packed = repack(quantize_nf4(torch.randn(ROWS, inputs)))
         nested = packed.nested
+        assert nested is not None
         extra = nested.values.numpy(), nested.absmax.numpy(), nested.offset.numpy().reshape(1)
         data = packed.data
     else:

@@ -7,7 +7,6 @@ from textual.events import Key
 from textual.geometry import Offset
 from textual.selection import Selection
 
-from ingle.tui.transcript.entries.answer_entry import AnswerEntry
 from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
@@ -425,8 +424,7 @@ async def test_the_view_stays_where_the_reader_put_it(
         await chat.pilot.press("x")
         fake_daemon.gate.set()
         await chat.until_shown("new lines · end")
-        entry = chat.transcript.entries[-1]
-        await chat.until(lambda: isinstance(entry, AnswerEntry) and entry.finished)
+        await chat.until(lambda: not chat.screen.is_answering)
         assert chat.transcript.scroll_offset.y == before
         await chat.pilot.press("end")
         await chat.until_shown("line 59")

@@ -218,7 +218,7 @@ def test_error_in_the_middle(daemon: Any, ingle: Run) -> None:
 def test_an_answer_from_elsewhere_says_so(
     daemon: Any, ingle: Run, end_of_answer: Callable[..., Any]
 ) -> None:
-    route = {
+    route: dict[str, Any] = {
         "verdict": "cloud",
         "rule": "nothing_found",
         "reason": "Nothing sensitive was found.",
