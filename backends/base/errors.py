@@ -59,7 +59,10 @@ class UnsupportedSampling(BackendError):
     code = "unsupported_sampling"
 
     def __init__(self, options: Iterable[str]) -> None:
-        super().__init__(f"The engine cannot sample with {', '.join(sorted(options))}.")
+        super().__init__(
+            f"The engine cannot sample with {', '.join(sorted(options))}.",
+            hint="Leave the option out, or load the model with another engine.",
+        )
 
 
 class RequestRejected(BackendError):

@@ -304,7 +304,7 @@ PARSERS: Mapping[str, Parser] = {
     "slots": _integer(1, 256),
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
-    "engine": _choice(engine_choices()),
+    "engine": lambda value, textual: _choice(engine_choices())(value, textual),
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
     "kv_type": _choice(tuple(KVType)),

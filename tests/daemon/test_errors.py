@@ -24,6 +24,8 @@ TREES: list[Any] = [
 def make(kind: Any) -> Exception:
     if kind is backends.ContextExceeded:
         return backends.ContextExceeded(100, 50)
+    if kind is backends.UnsupportedSampling:
+        return backends.UnsupportedSampling(["mirostat"])
     if kind is backends.InputTooLong:
         return backends.InputTooLong("It", 100, 50, param="input")
     if kind is backends.WrongTask:
