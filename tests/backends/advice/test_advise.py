@@ -230,6 +230,14 @@ def test_what_was_measured_elsewhere_changes_nothing(models: list[Candidate]) ->
         assert calibrate(capacity, models, [measured]) == capacity
 
 
+def test_only_memory_that_is_needed_is_listed(
+    machine_of: ReadMachine, models: list[Candidate]
+) -> None:
+    capacity = capacity_of(machine_of("server-without-gpu"))
+    (line,) = _best(advise(capacity, models, AdviceRequest())).memory
+    assert line.startswith("memory: 42,500 MB of weights + ")
+
+
 def test_advice_is_json(machine_of: ReadMachine, models: list[Candidate]) -> None:
     advice = advise(capacity_of(machine_of("two-3090")), models, AdviceRequest())
     assert msgspec.json.decode(msgspec.json.encode(advice), type=Advice) == advice

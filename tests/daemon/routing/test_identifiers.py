@@ -124,6 +124,16 @@ FOUND: list[tuple[FindingKind, str, str]] = [
         "DSN postgres://bob:s3cret@db:5432/app",
     ),
     (
+        FindingKind.CONNECTION_STRING,
+        "jdbc:mysql://db/app?user=bob&password=hunter2x",
+        "url=jdbc:mysql://db/app?user=bob&password=hunter2x",
+    ),
+    (
+        FindingKind.PASSWORD,
+        "https://shop.example/?user=bob&password=hunter2x",
+        "open https://shop.example/?user=bob&password=hunter2x",
+    ),
+    (
         FindingKind.WALLET,
         "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
         "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",

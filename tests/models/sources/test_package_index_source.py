@@ -44,6 +44,9 @@ while (here / "hang").exists():
 if (here / "fail").exists():
     print("WARNING: first", file=sys.stderr)
     sys.exit("ERROR: " + (here / "fail").read_text())
+if (here / "unpacked").exists():
+    shutil.copytree(here / "unpacked", os.path.join(os.environ["TMPDIR"], "build", "a-1"))
+    sys.exit("ERROR: the metadata cannot be built")
 shutil.copy(here / (name + ".whl"), folder)
 """
 
@@ -439,6 +442,24 @@ def offered_sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str,
 def sdist_source(sha256: str, member: str = "data/f") -> PackageIndexSource:
     client = (sys.executable, "-P", "-m", "pip")
     return PackageIndexSource(["carrier==1.0"], member=member, sdist_sha256=sha256, client=client)
+
+
+@pytest.mark.parametrize("member", ["data/f", "data/g", "data"])
+def test_one_file_of_what_the_client_unpacked(
+    client: FakeClient, target: Path, member: str
+) -> None:
+    (client.folder / "unpacked" / "data").mkdir(parents=True)
+    (client.folder / "unpacked" / "data" / "f").write_bytes(b"f" * 5000)
+    source = PackageIndexSource(
+        ["a==1"], member=member, sdist_sha256="0" * 64, client=client.command
+    )
+    if member == "data/f":
+        fetch(source, target)
+        assert target.read_bytes() == b"f" * 5000
+    else:
+        with pytest.raises(SourceUnavailable, match="the metadata cannot be built"):
+            fetch(source, target)
+    assert_tidy(target)
 
 
 @pytest.mark.slow

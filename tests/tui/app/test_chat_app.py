@@ -40,6 +40,14 @@ async def test_an_answer_streams_and_its_figures_show(
     assert fake_daemon.prompts == [[{"role": "user", "content": "What is the capital of France?"}]]
 
 
+async def test_the_picker_shows_the_speed_that_this_chat_measured(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.send("hi")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press("ctrl+o")
+        await chat.until_shown("20 tok/s measured here")
+
+
 async def test_the_next_prompt_carries_the_conversation(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         (r"O(n \log n)", "O(n log n)"),
         (r"\sqrt[3]{x+1}", "∛(x + 1)"),
         (r"90^\circ", "90°"),
+        (r"\vec{x}", "x\u20d7"),
+        (r"\overline{ab}", "a\u0305b\u0305"),
         (r"f'(x)", "f′(x)"),
         (r"a \not= b \notin C", "a ≠ b ∉ C"),
         (r"\left( x \right)", "(x)"),
@@ -44,7 +46,8 @@ def test_maths_on_one_line(source: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [r"\unknown{x}", r"\frac{a}", "x^", "{x", "x}", r"\begin{tikzpicture}\end{tikzpicture}", "",
-     r"\begin{matrix} a", "{" * 100 + "}" * 100, "x" * 3000, r"\sqrt[3", r"\left"],
+     r"\begin{matrix} a", "{" * 100 + "}" * 100, "x" * 3000, r"\sqrt[3", r"\left",
+     r"\vec{x\frac{a}{b}}"],
 )  # fmt: skip
 def test_what_is_not_known_is_refused(source: str) -> None:
     assert math_line(source) is None

@@ -39,6 +39,7 @@ def test_hits_are_counted_and_located() -> None:
         (entries[0], 0), (entries[0], 1), (entries[2], 0)
     ]  # fmt: skip
     assert [found.first_from(entry) for entry in entries] == [0, 2, 2]
+    assert [found.covers(some) for some in (entries, entries[1:])] == [True, False]
     assert search(entries, "nobody").total == 0
     assert search(entries, "").total == 0
 

@@ -83,10 +83,8 @@ class TextSearch:
         return self._ends[-1] if self._ends else 0
 
     def covers(self, entries: Sequence[Entry]) -> bool:
-        """Return whether these are the entries searched, none of them still growing."""
-        return len(entries) == len(self._entries) and all(
-            one is other for one, other in zip(entries, self._entries, strict=True)
-        )
+        """Return whether these are the entries that are searched."""
+        return list(entries) == self._entries
 
     def steps(self, query: str) -> Iterator[None]:
         """Search for `query`; yields now and then so that keys can be handled."""

@@ -285,6 +285,15 @@ def test_memory_is_bounded(storing: MakeEngine, chat: Chat) -> None:
     assert engine.store.match(oldest) == 0
 
 
+def test_what_was_used_last_stays_in_memory(storing: MakeEngine, chat: Chat) -> None:
+    engine = storing(disk=0, memory=4 * 1500)
+    chats = [engine.ask(chat(seed, 700)) for seed in (1, 2, 3)]
+    engine.ask(chats[0].token_ids)  # needs the room of the third, and uses the first
+    first, second, third = (np.array(one.token_ids, np.int32) for one in chats)
+    assert engine.store.match(first) == engine.store.match(third) == 702
+    assert engine.store.match(second) == 0
+
+
 def test_a_chat_larger_than_the_memory_keeps_its_beginning(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(disk=0, memory=4 * 600)
     first = engine.ask(chat(1, 1000))

@@ -12,9 +12,11 @@ import pytest
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.inspection.request_inspector import InspectedRequest
 from ingle.daemon.routing.inspection.request_parts import parts_of
 from ingle.daemon.routing.policy.conversation_taint import (
     KEPT_SECONDS,
+    ConversationMarks,
     TaintStore,
     marks_of,
     message_chain,
@@ -47,6 +49,16 @@ def test_a_conversation_is_known_by_its_name(store: TaintStore) -> None:
     store.mark(marks_of(request("a", conversation="c1"), [""]), Sensitivity.NEVER)
     assert store.strictest(traces(request("other", conversation="c1"))) is Sensitivity.NEVER
     assert store.strictest(traces(request("other", conversation="c2"))) is None
+
+
+async def test_marks_that_cannot_be_read_count_as_uninspectable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = request("a")
+    marks = ConversationMarks(TaintStore(tmp_path))  # a folder in place of the database
+    inspected = InspectedRequest(asked, tuple(parts_of(asked)), (), b"")
+    assert await marks.strictest([inspected]) is Sensitivity.UNINSPECTABLE
+    assert "cannot be read" in caplog.text
 
 
 def test_a_conversation_is_known_by_what_it_goes_on_from(store: TaintStore) -> None:
