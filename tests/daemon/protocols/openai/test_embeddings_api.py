@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.openai.embeddings_api import embedding_inputs
+from ingle.models.store.store_folder import StoreFolder
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
@@ -239,7 +240,7 @@ async def test_a_model_that_was_trained_for_shorter_vectors(
 ) -> None:
     root = nomic_path.parents[2]
     async with run_daemon(prepares_files=True, create_backend=WorkerProcess) as daemon:
-        daemon.services.store.root = root
+        daemon.services.store.folders = StoreFolder(root)
         name = "nomic-embed-text"
         texts = ["search_query: cat", "search_query: kitten", "search_query: physics"]
         whole = vectors(await post(daemon, model=name, input=texts))
