@@ -27,7 +27,7 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from .conftest import OpenTerminal
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
 SIZE = (100, 30)

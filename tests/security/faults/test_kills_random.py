@@ -219,7 +219,8 @@ def status_of(daemon: FaultDaemon, batch_id: str) -> str:
     return daemon.http.get(f"/v1/batches/{batch_id}").json()["status"]
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [4, 1000])
 def test_nothing_acknowledged_is_lost(
     make_daemon: MakeDaemon, models: ModelServer, tmp_path: Path, kills: int
 ) -> None:

@@ -194,6 +194,14 @@ def bounded_memory(template: ChatTemplate, most: int) -> Generator[None]:
     assert here.memory_info().rss - before < most
 
 
+def a_quarter(sources: dict[str, str]) -> list[Any]:
+    """All as parameters, three in four of them slow: each takes a process or a whole limit."""
+    return [
+        pytest.param(source, id=name, marks=pytest.mark.slow if place % 4 else ())
+        for place, (name, source) in enumerate(sources.items())
+    ]
+
+
 @pytest.mark.parametrize("source", ESCAPES.values(), ids=ESCAPES)
 def test_escapes(make_template: MakeTemplate, tmp_path: Path, source: str) -> None:
     mark = tmp_path / "mark"
@@ -202,14 +210,14 @@ def test_escapes(make_template: MakeTemplate, tmp_path: Path, source: str) -> No
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("source", HUNGRY.values(), ids=HUNGRY)
+@pytest.mark.parametrize("source", a_quarter(HUNGRY))
 def test_hunger(make_template: MakeTemplate, source: str) -> None:
     template = make_template(source, limits=RenderLimits())
     with bounded_memory(template, 700 * 2**20):
         rejected(template)
 
 
-@pytest.mark.parametrize("source", HANGING.values(), ids=HANGING)
+@pytest.mark.parametrize("source", a_quarter(HANGING))
 def test_hanging(make_template: MakeTemplate, source: str) -> None:
     template = make_template(source, limits=IMPATIENT)
     start = time.monotonic()
@@ -217,7 +225,7 @@ def test_hanging(make_template: MakeTemplate, source: str) -> None:
     assert time.monotonic() - start < 60  # a limit on harm, not a measurement
 
 
-@pytest.mark.parametrize("source", RECURSIVE.values(), ids=RECURSIVE)
+@pytest.mark.parametrize("source", a_quarter(RECURSIVE))
 def test_recursion(make_template: MakeTemplate, source: str) -> None:
     rejected(make_template(source, limits=RenderLimits()))
 
