@@ -3,8 +3,8 @@
 RequestError
 ├── InvalidBody           the body is not the JSON that the route takes
 │   └── UnsupportedField  … because of a field that is known but not served
-├── Unauthorized          nobody can tell whose request this is
-├── Forbidden             the request comes from somebody or somewhere that may not ask
+├── Unauthorized          the request names no user that the daemon knows
+├── Forbidden             its user or its address may not make it
 │   └── RouteRefused      … because the policy keeps it on this machine
 ├── NotFound              no such route or resource
 ├── MethodNotAllowed      the path exists, the method does not
@@ -15,7 +15,7 @@ RequestError
 ├── TooManyGenerations    the daemon has enough to do
 ├── QueueFull             the model has enough to do
 ├── ShuttingDown          the daemon ends
-├── ModelStopped          the model was unloaded while somebody waited for it
+├── ModelStopped          the model was unloaded while the request waited for it
 ├── ModelQuarantined      the model died too often
 ├── MemoryBusy            it will fit once a model that answers now is done
 ├── StorageFull           the disk has no room for what is to be kept
@@ -70,7 +70,7 @@ class UnsupportedField(InvalidBody):
 
 
 class Unauthorized(RequestError):
-    """Nobody can tell whose request this is."""
+    """The daemon cannot tell which user the request is from."""
 
     status = 401
     code = "unauthorized"

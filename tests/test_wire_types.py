@@ -23,7 +23,7 @@ PAIRS: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
     (model_types.MemoryBytes, memory_needs.MemoryNeeds),
     (model_types.DownloadProgress, pull_progress.PullProgress),
     (model_types.UnusableEntry, stored_model.UnusableModel),
-    (daemon_types.KVPageGroup, kv_page_map.KVPageGroup),
+    (daemon_types.PageGroupGauge, kv_page_map.KVPageGroup),
 ]
 
 
@@ -63,7 +63,7 @@ def test_words_are_the_same(wire: Any, own: Any) -> None:
 
 def test_text_of_other_programs_is_safe_to_show() -> None:
     event = {"conversations": ["chat-1", "\x1b]0;owned\x07two\nlines"]}
-    group = clean_answer(msgspec.convert(event, daemon_types.KVPageGroup))
+    group = clean_answer(msgspec.convert(event, daemon_types.PageGroupGauge))
     assert group.conversations[0] == "chat-1"
     assert group.conversations[1].isprintable()
     assert "two lines" in group.conversations[1]

@@ -60,7 +60,7 @@ class GaugesEvent(Answer, frozen=True):
     devices: list[DeviceGauges] = []
 
 
-class KVPageGroup(Answer, frozen=True, kw_only=True):
+class PageGroupGauge(Answer, frozen=True, kw_only=True):
     """Pages of the KV cache that the same conversations used, and left together.
 
     `conversations` are ordered by last use, running ones first; "" stands for requests that named
@@ -86,7 +86,7 @@ class PagesEvent(Answer, frozen=True, kw_only=True):
     model: str
     page_tokens: int
     pages: int
-    groups: list[KVPageGroup] = []
+    groups: list[PageGroupGauge] = []
     runs: list[tuple[int, int]] = []
     memory_tokens: int = 0
     disk_tokens: int = 0

@@ -14,7 +14,7 @@ import msgspec
 from ingle.backends.base.kv_page_map import KVPageMap
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..client.daemon_types import KVPageGroup, PagesEvent
+from ..client.daemon_types import PageGroupGauge, PagesEvent
 from ..event_hub import EventHub, Subscription
 from .model_run import ModelRun, ModelState
 
@@ -69,7 +69,9 @@ class KVMapWatch:
 
     def _publish(self, model: StoredModel, pages: KVPageMap) -> None:
         fields: dict[str, Any] = msgspec.structs.asdict(pages)
-        fields["groups"] = [KVPageGroup(**msgspec.structs.asdict(group)) for group in pages.groups]
+        fields["groups"] = [
+            PageGroupGauge(**msgspec.structs.asdict(group)) for group in pages.groups
+        ]
         event = PagesEvent(**fields, model=model.name)
         if str(model.path) in self._watchers:
             self._last[str(model.path)] = (time.monotonic(), event)

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import msgspec
 
-from ingle.daemon.client.daemon_types import KVPageGroup, PagesEvent
+from ingle.daemon.client.daemon_types import PageGroupGauge, PagesEvent
 
 from ..text import number_format
 
@@ -50,7 +50,7 @@ def chat_of(label: str) -> str:
     return label.partition("@")[0]
 
 
-def state_of(group: KVPageGroup, label: str) -> PageState:
+def state_of(group: PageGroupGauge, label: str) -> PageState:
     """Return the state of a group's pages for the chat that is now sent as `label`."""
     chats = {chat_of(conversation) for conversation in group.conversations}
     if len(chats) > 1:
@@ -149,7 +149,7 @@ def explain(
 
 
 def owners_text(
-    group: KVPageGroup, state: PageState, label: str, title_of: Callable[[str], str | None]
+    group: PageGroupGauge, state: PageState, label: str, title_of: Callable[[str], str | None]
 ) -> str:
     """Return the owners of a group of pages in words."""
     others = sorted({chat_of(name) for name in group.conversations} - {chat_of(label)} - {""})

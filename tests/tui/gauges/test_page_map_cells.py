@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.daemon.client.daemon_types import KVPageGroup, PagesEvent
+from ingle.daemon.client.daemon_types import PageGroupGauge, PagesEvent
 from ingle.tui.gauges.page_map_cells import (
     PageMapCell,
     PageState,
@@ -23,7 +23,7 @@ LABELS = ["mine", "mine@c1", "mine@c2", "other", "third@x", ""]
 def events(draw: st.DrawFn) -> PagesEvent:
     held = st.lists(st.sampled_from(LABELS), min_size=1, max_size=3, unique=True)
     groups = [
-        KVPageGroup(conversations=conversations, tokens=1)
+        PageGroupGauge(conversations=conversations, tokens=1)
         for conversations in draw(st.lists(held, max_size=4))
     ]
     owner = st.integers(-1, len(groups) - 1)
@@ -97,11 +97,11 @@ def test_pages_give_way_only_where_the_cache_counts_it(a: PagesEvent, b: PagesEv
 
 def event(*runs: tuple[int, int], evicted: int = 0) -> PagesEvent:
     groups = [
-        KVPageGroup(conversations=["mine"], running=True, tokens=90),
-        KVPageGroup(conversations=["other"], tokens=60, idle_seconds=4),
-        KVPageGroup(conversations=["mine", "other"], tokens=32, idle_seconds=200),
-        KVPageGroup(conversations=["mine@before"], tokens=32, idle_seconds=7200),
-        KVPageGroup(conversations=[""], tokens=32),
+        PageGroupGauge(conversations=["mine"], running=True, tokens=90),
+        PageGroupGauge(conversations=["other"], tokens=60, idle_seconds=4),
+        PageGroupGauge(conversations=["mine", "other"], tokens=32, idle_seconds=200),
+        PageGroupGauge(conversations=["mine@before"], tokens=32, idle_seconds=7200),
+        PageGroupGauge(conversations=[""], tokens=32),
     ]
     return PagesEvent(
         model="m",
@@ -129,7 +129,7 @@ def test_of_two_states_as_frequent_the_more_telling_is_shown() -> None:
 
 
 def test_a_chat_without_a_name_owns_nothing() -> None:
-    assert state_of(KVPageGroup(conversations=[""]), "") is PageState.REUSABLE
+    assert state_of(PageGroupGauge(conversations=[""]), "") is PageState.REUSABLE
 
 
 @pytest.mark.parametrize(
