@@ -55,7 +55,7 @@ async def test_encrypting_asks_twice_and_the_next_start_asks_once(
         await chat.pilot.press(*"wrong one", "enter")
         await chat.until_shown("does not open the chats")
         await chat.pilot.press(*"open sesame", "enter")
-        await chat.until(lambda: not chat.app.screen.is_modal)
+        await chat.until(lambda: chat.screen.store and not chat.screen.store.database.is_locked)
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Where is the marimba?")
 

@@ -97,7 +97,7 @@ async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Ch
         await chat.until_shown("on disk")
         await chat.send("/keys")
         await chat.until_shown("ctrl+s writes")
-        assert "compact" in chat.screen_text or "stop" in chat.screen_text
+        await chat.until(lambda: "compact" in chat.screen_text or "stop" in chat.screen_text)
         await chat.pilot.press("ctrl+s")
         await chat.until(file.exists)
         file.write_text("# mine\n")

@@ -55,7 +55,9 @@ async def test_models(
         await chat.until_shown("Delete qwen3:8b?")
         await look(chat, "models_delete")
         await back(chat)
-        await chat.pilot.press("ctrl+o", *"big", "enter")
+        await chat.pilot.press("ctrl+o")
+        await chat.until(lambda: chat.app.screen.is_modal)
+        await chat.pilot.press(*"big", "enter")
         await chat.until_shown("Download big:70b all the same?")
         await look(chat, "models_doubt")
 

@@ -199,7 +199,7 @@ async def test_another_context_has_a_price_and_is_told_as_it_is(
         await chat.send("/ctx 16384")
         await chat.until_shown("with 16 384 tokens of context?")
         for text in (
-            "Its cache is lost: 22 tokens are read again",
+            "Its cache is lost: 22 tokens are prefilled again",
             "The KV cache will take about 400 MB, now 200 MB.",
             "It was trained for 8 192 tokens",
         ):

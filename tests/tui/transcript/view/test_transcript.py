@@ -83,7 +83,7 @@ async def test_scrolling_up_through_guesses_never_jumps(open_transcript: OpenTra
         for _ in range(40):
             above = shown.screen_lines[:6]
             transcript.scroll_relative(y=-10, animate=False, immediate=True)
-            await shown.pilot.pause()
+            await shown.until(lambda: not transcript.is_measuring)
             assert shown.screen_lines[10:16] == above
 
 
