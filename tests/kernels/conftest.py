@@ -55,6 +55,8 @@ def make_quantized() -> MakeQuantized:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow all but four cases of a test over a grid, spread evenly; nightly runs all.
 
+    Of attention, whose Triton kernels are interpreted, two are left.
+
     Of the CUDA kernels, which g++ compiles for each format, the four are of two formats that stand
     for the two sizes of blocks, and of those whose source changed since it was recorded.
     """
@@ -66,7 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             else:
                 grids.setdefault((str(item.path), item.originalname), []).append(item)
     for cases in grids.values():
-        kept = {round(place * (len(cases) - 1) / 3) for place in range(4)}
+        last = 1 if cases[0].path.parent.name == "attention" else 3
+        kept = {round(place * (len(cases) - 1) / last) for place in range(last + 1)}
         for place, item in enumerate(cases):
             if place not in kept:
                 item.add_marker(pytest.mark.slow)

@@ -56,7 +56,10 @@ def arguments(tmp_path: Path, gate: Path) -> list[str]:
     return [sys.executable, "-P", str(program), str(gate)]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (80, 32), (130, 32)])
+@pytest.mark.parametrize(
+    "size",
+    [(130, 32), *(pytest.param(size, marks=pytest.mark.slow) for size in ((80, 24), (80, 32)))],
+)
 def test_it_paints_before_textual_and_keeps_what_is_typed(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path, size: tuple[int, int]
 ) -> None:

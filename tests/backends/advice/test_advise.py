@@ -36,9 +36,13 @@ QUALITY = {
     "raspberry-pi-5": ("medium:4b", "llama.cpp", "cpu"),
     "server-without-gpu": ("huge:70b", "llama.cpp", "cpu"),
 }
+TYPICAL = ("rtx-4090-game", "two-3090", "m2-air", "server-without-gpu")
 
 
-@pytest.mark.parametrize("name", QUALITY)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in TYPICAL else pytest.param(name, marks=pytest.mark.slow) for name in QUALITY],
+)
 def test_recorded_machines(machine_of: ReadMachine, models: list[Candidate], name: str) -> None:
     best = advise(capacity_of(machine_of(name)), models, AdviceRequest()).best
     assert best is not None

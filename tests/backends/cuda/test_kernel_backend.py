@@ -96,7 +96,8 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
 
 
 @pytest.mark.parametrize(
-    "kind", [q4_k_m, all_nf4, all_bf16, pytest.param(mixed, marks=pytest.mark.slow)]
+    "kind",
+    [q4_k_m, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (all_nf4, all_bf16, mixed))],
 )
 def test_logits_are_those_of_plain_torch(
     load: Callable[..., CudaModelRunner], kind: Callable[[str], str]

@@ -168,7 +168,9 @@ def ends(page: Block, size: int) -> range:
     return range(first + 1, page.end + 1)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 def test_the_map_is_the_page_table_at_every_step(number_runner: MakeRunner, seed: int) -> None:
     ahead = seed % 2 == 0
     runner = number_runner(block_size=8, num_blocks=40, context=200, slots=4, batch=32, ahead=ahead)
@@ -222,7 +224,15 @@ def check_cells(recording: Recording, page_map: KVPageMap) -> None:
     assert sum(g.tokens for g in page_map.groups if not g.running) == cache.kept
 
 
-@pytest.mark.parametrize(("seed", "can_fork"), [(1, True), (2, True), (3, True), (4, False)])
+@pytest.mark.parametrize(
+    ("seed", "can_fork"),
+    [
+        (1, True),
+        pytest.param(2, True, marks=pytest.mark.slow),
+        pytest.param(3, True, marks=pytest.mark.slow),
+        (4, False),
+    ],
+)
 def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: bool) -> None:
     spec = LoadSpec(
         engine="scripted",

@@ -7,6 +7,7 @@ since they were recorded are compiled; scripts/nightly compiles all. To record:
 
 from __future__ import annotations
 
+import functools
 import json
 import tomllib
 from importlib.metadata import version
@@ -26,6 +27,7 @@ def state(source: str) -> str:
     return digest(kernel_source(source), limits, version("nvidia-cuda-nvrtc"))
 
 
+@functools.cache
 def changed(source: str) -> bool:
     """Whether a source, its limits or the compiler changed since the record."""
     return json.loads(RECORD.read_text()).get(source) != state(source)

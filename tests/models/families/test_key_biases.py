@@ -43,8 +43,12 @@ class Recorder(FullAttention):
     ("kind", "settings"),
     [
         ("qwen2", {}),
-        ("llama", {"attention_bias": True}),
-        ("smollm3", {"attention_bias": True, "no_rope_layers": [0, 1, 1]}),
+        pytest.param("llama", {"attention_bias": True}, marks=pytest.mark.slow),
+        pytest.param(
+            "smollm3",
+            {"attention_bias": True, "no_rope_layers": [0, 1, 1]},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_keys_differ_by_it_from_those_of_a_model_without(

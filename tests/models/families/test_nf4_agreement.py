@@ -45,7 +45,9 @@ def quantized_checkpoint(module: Any) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2", "phi3"])
+@pytest.mark.parametrize(
+    "kind", ["qwen2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("llama", "phi3"))]
+)
 def test_both_ways_to_nf4(
     kind: str, make_random_model: Any, compute_logits: Any, tokens: torch.Tensor, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ def chi_square(counts: NDArray[np.int64], chances: Probabilities) -> float:
         pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"temperature": 0.6}, marks=pytest.mark.slow),
         pytest.param({"top_k": 30}, marks=pytest.mark.slow),
-        {"top_p": 0.9},
+        pytest.param({"top_p": 0.9}, marks=pytest.mark.slow),
         pytest.param({"min_p": 0.01}, marks=pytest.mark.slow),
         {"top_k": 40, "top_p": 0.95, "min_p": 0.005, "temperature": 1.2},
     ],

@@ -49,7 +49,11 @@ def by_ingle(source: Path, target: Path, kind: QuantizationTarget, *, again: boo
 @pytest.mark.parametrize("kind", QuantizationTarget)
 @pytest.mark.parametrize(
     ("width", "layers", "stored"),
-    [(256, 9, "F32"), (64, 2, "F32"), (48, 2, "F16")],  # whole blocks, small ones, and none
+    [  # whole blocks, small ones, and none
+        (256, 9, "F32"),
+        pytest.param(64, 2, "F32", marks=pytest.mark.slow),
+        pytest.param(48, 2, "F16", marks=pytest.mark.slow),
+    ],
 )
 def test_small_models(
     kind: QuantizationTarget,

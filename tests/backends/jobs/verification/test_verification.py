@@ -66,6 +66,7 @@ def test_windows_of_a_short_context(tmp_path: Path, write_small_llama: WriteSmal
     assert report.statistics.tokens == 332
 
 
+@pytest.mark.slow
 def test_transformers_agrees_more_exactly(small_llama: Path) -> None:
     pytest.importorskip("accelerate", reason="transformers reads GGUF files with it")
     report = verify(spec(small_llama, against=ReferenceEngine.TRANSFORMERS), lambda _: None)

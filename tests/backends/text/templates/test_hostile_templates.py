@@ -202,7 +202,7 @@ def a_quarter(sources: dict[str, str]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("source", ESCAPES.values(), ids=ESCAPES)
+@pytest.mark.parametrize("source", a_quarter(ESCAPES))
 def test_escapes(make_template: MakeTemplate, tmp_path: Path, source: str) -> None:
     mark = tmp_path / "mark"
     error = rejected(make_template(source.replace("MARK", str(mark))))

@@ -87,7 +87,7 @@ async def test_completions(daemon: RunningDaemon, assault: Assault) -> None:
 
 
 async def test_gaps(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(daemon, "/infill", [INFILL], is_llama_cpp_error, count=300)
+    statuses = await assault(daemon, "/infill", [INFILL], is_llama_cpp_error, count=100)
     assert statuses[200] > 0, statuses
 
 
@@ -100,6 +100,6 @@ async def test_the_others(
         path,
         [example],
         is_llama_cpp_error,
-        count=200,
+        count=80,
         may_be_empty=path in ("/tokenize", "/detokenize"),
     )

@@ -103,31 +103,29 @@ async def test_two_thousand_texts(daemon: RunningDaemon, bert: str) -> None:
     assert np.abs(answer - np.tile(answer[:4], (512, 1))).max() < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "words"),
-    [
-        ({"input": ""}, "input", "Input 0 is empty"),
-        ({"input": ["cat", ""]}, "input", "Input 1 is empty"),
-        ({"input": []}, "input", "between 1 and 2048 texts, not 0"),
-        ({"input": ["x"] * 2049}, "input", "not 2049"),
-        ({"input": [1, "cat"]}, "input", "mixes token ids"),
-        ({"input": [-1]}, "input", "no token id"),
-        ({"input": {"text": "cat"}}, "input", "'input' is wrong"),
-        ({"input": "cat", "encoding_format": "int8"}, "encoding_format", "encoding_format"),
-        ({"input": [999]}, "input", "Token 999 of input 0"),
-        ({"input": ["cat", "dog " * 100]}, "input", "Input 1 is 102 tokens long, 38 too many"),
-        ({"input": "cat", "dimensions": 16}, "dimensions", "of 32 dimensions, not 16"),
-        ({"input": "cat", "dimensions": 0}, "dimensions", "dimensions"),
-        ({}, "input", "missing"),
-    ],
-)
-async def test_what_is_refused(
-    daemon: RunningDaemon, bert: str, body: dict[str, Any], param: str, words: str
-) -> None:
-    error = (await post(daemon, 400, model=bert, **body))["error"]
-    assert error["type"] == "invalid_request_error"
-    assert error["param"] == param
-    assert words in error["message"]
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"input": ""}, "input", "Input 0 is empty"),
+    ({"input": ["cat", ""]}, "input", "Input 1 is empty"),
+    ({"input": []}, "input", "between 1 and 2048 texts, not 0"),
+    ({"input": ["x"] * 2049}, "input", "not 2049"),
+    ({"input": [1, "cat"]}, "input", "mixes token ids"),
+    ({"input": [-1]}, "input", "no token id"),
+    ({"input": {"text": "cat"}}, "input", "'input' is wrong"),
+    ({"input": "cat", "encoding_format": "int8"}, "encoding_format", "encoding_format"),
+    ({"input": [999]}, "input", "Token 999 of input 0"),
+    ({"input": ["cat", "dog " * 100]}, "input", "Input 1 is 102 tokens long, 38 too many"),
+    ({"input": "cat", "dimensions": 16}, "dimensions", "of 32 dimensions, not 16"),
+    ({"input": "cat", "dimensions": 0}, "dimensions", "dimensions"),
+    ({}, "input", "missing"),
+]
+
+
+async def test_what_is_refused(daemon: RunningDaemon, bert: str) -> None:
+    for body, param, words in REFUSED:
+        error = (await post(daemon, 400, model=bert, **body))["error"]
+        assert error["type"] == "invalid_request_error", body
+        assert error["param"] == param, body
+        assert words in error["message"], body
 
 
 @pytest.mark.slow

@@ -103,4 +103,4 @@ async def test_completions(daemon: RunningDaemon, assault: Assault) -> None:
 
 async def test_embeddings(daemon: RunningDaemon, assault: Assault) -> None:
     body = {"model": "echo:1", "input": ["a", "b"], "encoding_format": "float", "dimensions": 4}
-    await assault(daemon, "/v1/embeddings", [body], is_openai_error, count=300)
+    await assault(daemon, "/v1/embeddings", [body], is_openai_error, count=100)

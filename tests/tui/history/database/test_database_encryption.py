@@ -210,7 +210,14 @@ print("done", flush=True)
 
 @needs_sqlcipher
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.15, 0.25, 0.35, 0.5])
+@pytest.mark.parametrize(
+    "delay",
+    [
+        0.0,
+        0.15,
+        *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.05, 0.25, 0.35, 0.5)),
+    ],
+)
 def test_a_conversion_cut_short_loses_nothing(
     keeper: Keeper, folder: Path, make_store: MakeStore, state_of: StateOf, delay: float
 ) -> None:
