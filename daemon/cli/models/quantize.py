@@ -16,7 +16,7 @@ from ...terminal.terminal_output import (
     print_text,
 )
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser, whole_number
+from ..command_parser import CommandParser
 from ..progress_report import ProgressReport
 from .pull import find_model_path
 
@@ -38,7 +38,6 @@ TARGETS = {
     "Q4_0": "4.6 bits; older and coarser, fast on old processors",
 }
 _VERIFIED_TOKENS = 512
-_MOST_THREADS = 1024
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _SHOWN_EVERY = 0.1
 
@@ -91,13 +90,7 @@ def _parser() -> CommandParser:
     )
     parser.add_flag("--force", help="replace the file if it exists")
     parser.add_flag("--requantize", help="accept a source that is already quantised")
-    parser.add_argument(
-        "--threads",
-        type=whole_number(0, _MOST_THREADS),
-        default=0,
-        metavar="N",
-        help="default: all cores",
-    )
+    parser.add_number("--threads", 0, 1024, default=0, help="default: all cores")
     parser.add_flag("--no-verify", help="do not compare the engines")
     return parser
 

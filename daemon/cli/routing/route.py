@@ -17,7 +17,7 @@ from ...terminal.terminal_output import (
     print_status,
     print_table,
     print_text,
-    table_columns,
+    text_columns,
 )
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given, run_subcommand
@@ -158,7 +158,7 @@ def _print_explanation(explained: Explanation, text: str) -> None:
     where = "on this machine" if explained.goes_to == "local" else f"by {explained.goes_to}"
     meaning = _VERDICTS.get(explained.verdict, "see docs/privacy.md.")
     print_text(f"{explained.verdict}: {meaning} It would be answered {where}.")
-    columns = min(table_columns() or 80, 100)
+    columns = min(text_columns(), 100)
     print_text(fill(explained.reason, columns, break_on_hyphens=False))
     print_text(f"rule: {explained.rule}")
     findings = explained.findings

@@ -14,7 +14,7 @@ from ...terminal.terminal_output import (
     print_json,
     print_table,
     print_text,
-    table_columns,
+    text_columns,
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
 _INDENT = 11
-_COLUMNS = 80
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,7 +65,7 @@ def _print_status(status: Status) -> None:
         print("No model is loaded.")
         return
     print_table(HEADERS, [_row(each) for each in status.models], right="CONTEXT KV RUNNING MEMORY")
-    width = min(table_columns() or _COLUMNS, _COLUMNS)
+    width = min(text_columns(), 80)
     for model in status.models:
         lines = [
             line
