@@ -32,7 +32,8 @@ def find(data: object, path: Path) -> object:
     """Return the value at the path, or `ABSENT`; raises `CannotEdit` if another value is in the
     way.
 
-    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", Item("name", "x"), "b")) 1
+    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", DocumentItem("name", "x"), "b"))
+    1
     """
     for step, part in enumerate(path):
         if data is ABSENT or data is None:

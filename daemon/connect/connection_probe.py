@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from .client_program import Probe
 from .connect_target import ConnectTarget
 
 _SECONDS = 600.0
@@ -52,11 +51,10 @@ class ConnectionProber:
 
     def __init__(self, target: ConnectTarget) -> None:
         self._target = target
-        address = urlsplit(target.url)
-        self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
+        self._address = urlsplit(target.url)
 
-    def run(self, probe: Probe) -> ProbeOutcome:
-        """Run one test; never raises for the daemon's answer or the lack of one."""
+    def run(self, probe: str) -> ProbeOutcome:
+        """Run one test of `PROBES`; never raises for the daemon's answer or the lack of one."""
         what, test = PROBES[probe]
         started = time.monotonic()
         try:
@@ -254,7 +252,8 @@ class ConnectionProber:
 
     @contextmanager
     def _request(self, method: str, path: str, body: Json | None) -> Generator[HTTPResponse]:
-        connection = HTTPConnection(self._host, self._port, timeout=_SECONDS)
+        host, port = self._address.hostname or "127.0.0.1", self._address.port or 80
+        connection = HTTPConnection(host, port, timeout=_SECONDS)
         headers = {
             "Authorization": f"Bearer {self._target.word}",
             "Content-Type": "application/json",
@@ -318,7 +317,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
 
 
-PROBES: Mapping[Probe, tuple[str, Callable[[ConnectionProber], str]]] = MappingProxyType(
+PROBES: Mapping[str, tuple[str, Callable[[ConnectionProber], str]]] = MappingProxyType(
     {
         "models": ("GET /v1/models", ConnectionProber.models),
         "chat": ("POST /v1/chat/completions", ConnectionProber.chat),

@@ -30,8 +30,8 @@ class LaunchdService(ServiceManager):
 
     def trouble(self) -> str:
         """See `ServiceManager`."""
-        done = self._run(["launchctl", "print", self._domain])
-        return "" if done.returncode == 0 else "No launchd session of yours is running here."
+        answers = self._works("launchctl", "print", self._domain)
+        return "" if answers else "No launchd session of yours is running here."
 
     def start(self) -> None:
         """See `ServiceManager`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,8 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from ..cli.command_errors import CommandError
+from ..cli.daemon_launcher import SERVE
 from ..settings.config import Config
 from ..stores.atomic_file import write_atomically
 
@@ -23,7 +24,7 @@ _KEPT = ("INGLE_HOME",)
 
 
 class LaunchCommand(NamedTuple):
-    """Created by `launch_of`; `environment` is added to what the service manager sets."""
+    """How to start the daemon; `environment` is added to what the service manager sets."""
 
     config: Config
     command: tuple[str, ...]
@@ -37,8 +38,7 @@ def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
         for name in _KEPT
         if environ.get(name)
     }
-    command = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
-    return LaunchCommand(config, command, kept)
+    return LaunchCommand(config, SERVE, kept)
 
 
 def ignored_variables(environ: Mapping[str, str]) -> list[str]:
@@ -96,13 +96,8 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class ServiceFailed(Exception):
-    """The service manager reported a failure."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+class ServiceFailed(CommandError):
+    """A file cannot be written, or the service manager reported a failure."""
 
 
 def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -205,6 +200,9 @@ class ServiceManager(ABC):
             state=ServiceState() if trouble else self.state(),
             trouble=trouble,
         )
+
+    def _works(self, *command: str) -> bool:
+        return self._run(command).returncode == 0
 
     def _must(self, *command: str) -> None:
         """Run a command; raises `ServiceFailed` with its last line of output if it fails."""

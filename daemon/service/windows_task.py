@@ -28,8 +28,8 @@ class WindowsTask(ServiceManager):
 
     def trouble(self) -> str:
         """See `ServiceManager`."""
-        done = self._run(["schtasks", "/Query", "/FO", "LIST"])
-        return "" if done.returncode == 0 else "The task scheduler does not answer."
+        answers = self._works("schtasks", "/Query", "/FO", "LIST")
+        return "" if answers else "The task scheduler does not answer."
 
     def start(self) -> None:
         """See `ServiceManager`."""

@@ -322,11 +322,8 @@ def _follow(
 
 def _timings(model: str, finished: FinishedEvent) -> str:
     """Return the timings of an answer, without cached tokens."""
-    prompt, cached, answer = (
-        finished.prompt_tokens,
-        finished.cached_tokens,
-        finished.completion_tokens,
-    )
+    prompt, answer = finished.prompt_tokens, finished.completion_tokens
+    cached = finished.cached_tokens
     prefill, decode = finished.prompt_seconds, finished.decode_seconds
     lines = [
         f"{model}: {finished.reason}, context {prompt + answer} of {finished.context} tokens",

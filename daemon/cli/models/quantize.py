@@ -133,20 +133,17 @@ class _ProgressView:
         self._shown = 0.0
 
     def show(self, progress: QuantizeProgress) -> None:
-        now = time.monotonic()
-        if progress.total and now - self._shown < _SHOWN_EVERY:
-            return
+        now, step = time.monotonic(), progress.step
+        if progress.total:
+            if now - self._shown < _SHOWN_EVERY:
+                return
+            left = ""
+            if (fresh := progress.done - progress.resumed) > 0:
+                rest = (progress.total - progress.done) * (now - self._began) / fresh
+                left = f", {format_seconds(rest)} left"
+            step = f"{progress.done / progress.total:.0%}{left}  {step}"
         self._shown = now
-        if not progress.total:
-            self._report.show_step(f"{self._title}: {progress.step}")
-            return
-        share = progress.done / progress.total
-        fresh = progress.done - progress.resumed
-        left = ""
-        if fresh > 0:
-            rest = (progress.total - progress.done) * (now - self._began) / fresh
-            left = f", {format_seconds(rest)} left"
-        self._report.show_step(f"{self._title}: {share:.0%}{left}  {progress.step}")
+        self._report.show_step(f"{self._title}: {step}")
 
 
 def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     from ...config_editing.document_path import CannotEdit
     from ...connect.connect_target import ProgramFolders
 
-    places = ProgramFolders.find()
+    places = ProgramFolders()
     if options.name is None:
         if any(value for name, value in vars(options).items() if name not in ("name", "json")):
             raise UsageError("Name a program, too.", "`ingle connect` lists them.")

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from ingle.daemon.cli.command_errors import CommandError
 from ingle.daemon.config_editing.document_path import CannotEdit
 from ingle.daemon.connect.change_record import ChangeRecord
 from ingle.daemon.connect.client_program import ClientProgram
 from ingle.daemon.connect.client_programs import ALSO, CLIENTS, find_program
 from ingle.daemon.connect.connect_target import ConnectTarget, ProgramFolders
 from ingle.daemon.connect.connection_probe import PROBES
-from ingle.daemon.connect.settings_change import ChangeFailed, plan, plan_removal, take_back, write
+from ingle.daemon.connect.settings_change import plan, plan_removal, take_back, write
 
 WRITTEN = [client for client in CLIENTS.values() if client.writes]
 
@@ -334,7 +335,7 @@ def test_a_full_disk_loses_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ChangeFailed, match="No space left"):
+    with pytest.raises(CommandError, match="No space left"):
         write(changes, record, "zed", target)
     assert {p.name for p in path.parent.iterdir()} == {path.name}
     assert path.read_text() == EXISTING["zed"]
