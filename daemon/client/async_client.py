@@ -35,6 +35,7 @@ class AsyncDaemonClient:
 
     All methods raise `DaemonError` for an error that the daemon reports, and `DaemonUnreachable` if
     no complete answer arrived. `clean` is applied to every decoded answer, before it is returned.
+    `endpoint` is the socket path or the address as text.
     """
 
     def __init__(
@@ -44,19 +45,15 @@ class AsyncDaemonClient:
         *,
         clean: Callable[[Any], Any] = lambda answer: answer,
     ) -> None:
-        if socket_path is None and address is None:
+        if socket_path is not None:
+            self.endpoint = socket_path
+            self._open = lambda: asyncio.open_unix_connection(socket_path)
+        elif address is not None:
+            self.endpoint = f"{address[0]}:{address[1]}"
+            self._open = lambda: asyncio.open_connection(*address)
+        else:
             raise ValueError("a socket path or an address is needed")
-        self._socket_path = socket_path
-        self._address = address
         self._clean = clean
-
-    @property
-    def endpoint(self) -> str:
-        """The socket path or address of the daemon, as text."""
-        if self._socket_path is not None:
-            return self._socket_path
-        assert self._address is not None
-        return f"{self._address[0]}:{self._address[1]}"
 
     async def request(
         self, kind: type[T], method: str, path: str, body: object = None, *, patience: float = 30.0
@@ -174,12 +171,6 @@ class AsyncDaemonClient:
         finally:
             # Not awaited: closing must not hold up a cancellation, and nothing is left to send.
             writer.close()
-
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._socket_path is not None:
-            return await asyncio.open_unix_connection(self._socket_path)
-        assert self._address is not None
-        return await asyncio.open_connection(*self._address)
 
 
 class _Connection:
