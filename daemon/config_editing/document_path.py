@@ -23,10 +23,6 @@ Path = tuple[str | DocumentItem, ...]
 class CannotEdit(Exception):
     """The file cannot be edited; the message says why, in one sentence."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
 
 def find(data: object, path: Path) -> object:
     """Return the value at the path, or `ABSENT`; raises `CannotEdit` if another value is in the

@@ -143,14 +143,10 @@ def _parts(path: Path) -> tuple[str, DocumentItem | None]:
 
 def _last(node: Any) -> Any:
     """Return the value that ends last in a block; a block's own end is after trailing comments."""
-    while _is_block(node) and node.value:
+    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
         children: list[Any] = node.value
         node = children[-1][1] if node.id == "mapping" else children[-1]
     return node
-
-
-def _is_block(node: Any) -> bool:
-    return node.id in ("mapping", "sequence") and not node.flow_style
 
 
 def _find_item(node: Any, item: DocumentItem) -> Any:

@@ -85,7 +85,7 @@ def _naming(file: SettingsFile) -> Generator[None]:
     try:
         yield
     except CannotEdit as error:
-        raise CannotEdit(f"{file.path}: {error.message}") from None
+        raise CannotEdit(f"{file.path}: {error}") from None
 
 
 def write(

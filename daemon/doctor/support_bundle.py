@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -207,8 +208,9 @@ def _without(facts: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _choices() -> frozenset[str]:
-    """Return the settings whose value is one of a fixed set."""
+    """Return the values of settings that take one of a fixed set."""
     from ingle.backends.registry.engines import engine_choices
+    from ingle.models.kv_type import KVType
 
     from ..settings.setting_parsers import (
         FLASH_ATTENTION,
@@ -219,9 +221,7 @@ def _choices() -> frozenset[str]:
     )
 
     kinds = (engine_choices(), FLASH_ATTENTION, LOG_FORMATS, LOG_LEVELS, QUANTIZE, SPECULATION)
-    return frozenset(choice for choices in kinds for choice in choices) | {
-        *("f32", "f16", "bf16", "q8_0", "q4_0"),
-    }
+    return frozenset(chain(KVType, *kinds))
 
 
 def _models(store: ModelStore, catalog: Catalog, *, with_names: bool) -> list[dict[str, Any]]:

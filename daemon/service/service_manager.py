@@ -58,11 +58,10 @@ class ServiceFile(msgspec.Struct, frozen=True):
 
     def status(self) -> FileStatus:
         """Compare the file with this content."""
-        try:
-            content = self.path.read_bytes()
-        except OSError:
-            return FileStatus(str(self.path), exists=False, as_wanted=False)
-        return FileStatus(str(self.path), exists=True, as_wanted=content == self.content)
+        found = None
+        with suppress(OSError):
+            found = self.path.read_bytes()
+        return FileStatus(str(self.path), found is not None, found == self.content)
 
 
 class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
