@@ -55,7 +55,7 @@ _PRIVATE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Advice and its inputs; `notes` are sentences about what would change it."""
+    """Advice and its inputs; `notes` are sentences on how it could be improved."""
 
     machine: Machine
     capacity: MachineCapacity
@@ -107,7 +107,7 @@ def advise_for_machine(
 def weigh_all(
     machine: Machine, capacity: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
 ) -> Survey:
-    """Return advice for a machine, with notes on what would change it."""
+    """Return advice for a machine, with notes on how it could be improved."""
     advice = advise(capacity, candidates, request)
     survey = Survey(machine=machine, capacity=capacity, request=request, advice=advice)
     notes = [
@@ -120,7 +120,7 @@ def weigh_all(
 
 
 def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[str]:
-    """Yield what a GPU could do that no installed engine can use."""
+    """Yield a note on the model that would run on a GPU that no installed engine can use."""
     capacity, best = survey.capacity, survey.advice.best
     if capacity.uses_gpu or not capacity.budget.gpu_name:
         return
@@ -139,7 +139,7 @@ def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[s
 
 
 def _notes_on_other_programs(survey: Survey, candidates: list[Candidate]) -> Iterator[str]:
-    """Yield what would fit if no other program used memory."""
+    """Yield a note on the model that would fit if no other program used memory."""
     visible, best = os.environ.get("CUDA_VISIBLE_DEVICES"), survey.advice.best
     idle = capacity_of(survey.machine, visible=visible, assume_idle=True)
     better = advise(idle, candidates, survey.request).best
@@ -152,7 +152,7 @@ def _notes_on_other_programs(survey: Survey, candidates: list[Candidate]) -> Ite
 
 
 def _notes_on_larger_models(survey: Survey) -> Iterator[str]:
-    """Yield the largest size of models outside the catalog that run here."""
+    """Yield a note on the size of models outside the catalog that run at reading speed."""
     request = survey.request
     if request.task == "embed":
         return
@@ -199,7 +199,7 @@ def _loaded(config: Config) -> list[LoadedModel]:
 
 
 def measured_speeds(models: Iterable[LoadedModel]) -> Iterator[MeasuredSpeed]:
-    """Yield the rates of loaded models that have generated enough tokens."""
+    """Yield the decode rates of loaded models that have generated enough tokens."""
     for model in models:
         generated, drafted = model.completion_tokens_total, model.accepted_tokens_total
         if generated >= _LEAST_GENERATED and drafted <= _MOST_DRAFTED * generated:

@@ -1,6 +1,6 @@
 """Async client of the native API over a unix socket or TCP, on asyncio streams and h11.
 
-httpx would do the same, but importing it takes longer than a whole start of the chat may.
+httpx would do the same, but its import alone exceeds the time budget of the chat's start.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AsyncDaemonClient:
             ) from error
 
     def decode_event(self, event: ServerSentEvent, kind: type[T]) -> T:
-        """The data of an event as `kind`; raises `DaemonError` for an `error` event."""
+        """Return the data of an event as `kind`; raises `DaemonError` for an `error` event."""
         if event.event == "error":
             raise self._error(event.data)
         try:
@@ -82,7 +82,7 @@ class AsyncDaemonClient:
             ) from error
 
     async def models(self) -> ModelEntries:
-        """Installed models and those of the catalog, running downloads, free disk space."""
+        """Return installed models and those of the catalog, running downloads, free disk space."""
         return await self.request(ModelEntries, "GET", "/ingle/v1/models")
 
     async def load(self, model: str, context: int) -> LoadedModel:
@@ -109,19 +109,19 @@ class AsyncDaemonClient:
         raise ConnectionLost("The daemon ended the download's stream too early.")
 
     async def count_tokens(self, body: Mapping[str, object], **options: Any) -> PromptTokenCounts:
-        """The tokens of a conversation, message by message."""
+        """Return the number of tokens of a conversation, message by message."""
         return await self.request(PromptTokenCounts, "POST", "/ingle/v1/tokens", body, **options)
 
     async def routing(self) -> RoutingState:
-        """The routing policy in force, with its providers and routes."""
+        """Return the routing policy in force, with its providers and routes."""
         return await self.request(RoutingState, "GET", "/ingle/v1/routing")
 
     async def explain_routing(self, body: Mapping[str, object]) -> Explanation:
-        """The routing verdict about a generation's body, or about `{"text": …}`."""
+        """Return the routing verdict on a generation's body, or on `{"text": …}`."""
         return await self.request(Explanation, "POST", "/ingle/v1/routing/explain", dict(body))
 
     async def ledger_totals(self) -> LedgerTotals:
-        """What left this machine in the current month."""
+        """Return the totals of outbound requests in the current month."""
         return await self.request(LedgerTotals, "GET", "/ingle/v1/ledger/totals")
 
     async def request_json(self, method: str, path: str, body: object = None) -> Any:
@@ -158,7 +158,7 @@ class AsyncDaemonClient:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[_Connection]:
-        """An open connection; a failure while it is in use raises `ConnectionLost`."""
+        """Yield an open connection; a failure while it is in use raises `ConnectionLost`."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await self._open()
@@ -215,7 +215,7 @@ class _Connection:
             raise self._error(await self.read_all(), event.status_code)
 
     async def read_chunk(self) -> bytes | None:
-        """The next bytes of the body, None at its end."""
+        """Return the next bytes of the body, None at its end."""
         event = await self._next_event()
         return bytes(event.data) if isinstance(event, h11.Data) else None
 

@@ -1,4 +1,4 @@
-"""A generation of the daemon, followed to its end across lost connections."""
+"""Follows a generation of the daemon to its end, and resumes after a lost connection."""
 
 from __future__ import annotations
 

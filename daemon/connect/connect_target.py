@@ -1,4 +1,4 @@
-"""What a program is connected to, and where its files are on this machine."""
+"""The daemon's address and model for a program, and the folders of programs on this machine."""
 
 from __future__ import annotations
 

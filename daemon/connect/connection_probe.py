@@ -34,12 +34,12 @@ Json = dict[str, Any]
 
 
 class CheckFailed(Exception):
-    """A test failed; the message says what was received."""
+    """A test failed; the message describes the answer."""
 
 
 @dataclass(frozen=True)
 class ProbeOutcome:
-    """One test: what was requested, whether it worked, and what was received or went wrong."""
+    """The result of one test: the request, whether it worked, and the answer or the error."""
 
     what: str
     worked: bool

@@ -250,7 +250,7 @@ def _reinstall_llama_cpp(software: Software, requirement: str = _LLAMA_CPP) -> s
 
 
 def _install_cuda_extra(software: Software) -> str:
-    """Return a command that installs what the CUDA engine needs."""
+    """Return a command that installs the dependencies of the CUDA engine."""
     origin = f"-e {_quoted(software.checkout + '[cuda]')}" if software.checkout else "'ingle[cuda]'"
     return f"{_installer(software)} {origin}"
 

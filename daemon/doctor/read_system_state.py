@@ -135,7 +135,7 @@ def _folder(use: FolderUse, path: Path) -> FolderState:
 
 
 def read_port(host: str, number: int, daemon: DaemonState) -> PortState:
-    """Read what listens on the port; a negative number is none, 0 any free one."""
+    """Return the state of the configured port; a negative number is none, 0 any free one."""
     if number <= 0:
         return PortState(number=-1)
     try:

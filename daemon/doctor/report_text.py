@@ -51,7 +51,7 @@ def report_text(report: DoctorReport, *, columns: int, paint: TerminalColors) ->
 
 
 def _machine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
-    """Return what the machine has, in a few words each."""
+    """Return processor, memory, GPUs, disk and system, each in short lines."""
     memory, software = machine.memory, machine.software
     available = f"{format_bytes(memory.usable_total)}, {format_bytes(memory.usable)} free"
     remembered = [available]

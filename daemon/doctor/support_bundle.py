@@ -1,4 +1,4 @@
-"""Builds a support bundle: what a bug report needs, without personal data.
+"""Builds a support bundle: facts for a bug report, without personal data.
 
 Facts are selected field by field; free text is redacted. The log contributes only lines that ingle
 itself wrote.
@@ -138,8 +138,8 @@ def _machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """Return numbers and choices as set; of texts only whether they are set, of lists the
-    length.
+    """Return the values of numbers and choices; of other texts only that they are set, of lists
+    the length.
     """
     shown: dict[str, Any] = {}
     for field in fields(config):

@@ -180,7 +180,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
 def _target(
     client: ClientProgram, config: Config, daemon: DaemonClient, wanted: str | None
 ) -> tuple[ConnectTarget, list[str]]:
-    """Return what the program gets, and notes for the user."""
+    """Return the address and model for the program, and notes for the user."""
     from ...client.client_errors import DaemonError
     from ...connect.change_record import ChangeRecord
     from ...connect.connect_target import ConnectTarget

@@ -214,7 +214,7 @@ def _row(record: KeyRecord, used: int | None) -> list[str]:
 
 
 def _purpose(record: KeyRecord) -> str:
-    """Return what it allows, in a few words."""
+    """Return a short description of its limitations."""
     from ...http.route_access import Scope
 
     everything = Scope.ADMIN in record.scopes

@@ -14,7 +14,7 @@ FLAGS = ("host", "port", "socket", "allow_lan", "allow_plain_lan", "log_level", 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until `ingle stop`, SIGTERM or Ctrl-C; raises what keeps the daemon from starting."""
+    """Serve until `ingle stop`, SIGTERM or Ctrl-C; raises the error that keeps it from starting."""
     parser = CommandParser(
         "serve",
         "Run the daemon in the foreground, until `ingle stop` or Ctrl-C. Commands that\n"
