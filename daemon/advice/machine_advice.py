@@ -63,6 +63,11 @@ class Survey:
     advice: Advice
     notes: Sequence[str] = ()
 
+    @property
+    def embeds(self) -> bool:
+        """Whether the model is for embeddings."""
+        return self.request.task == "embed"
+
     def as_json(self) -> dict[str, Any]:
         """Return all facts as JSON values."""
         return {
@@ -154,7 +159,7 @@ def _notes_on_other_programs(survey: Survey, candidates: list[Candidate]) -> Ite
 def _notes_on_larger_models(survey: Survey) -> Iterator[str]:
     """Yield a note on the size of models outside the catalog that run at reading speed."""
     request = survey.request
-    if request.task == "embed":
+    if survey.embeds:
         return
     fitting = 0
     for size in _SIZES:
@@ -179,8 +184,7 @@ def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Can
     entry = store.catalog.find(reference)
     names = {reference, entry.full_name if entry is not None else reference}
     found = next((each for each in candidates if each.name in names), None)
-    if found is None:
-        found = _stored_candidate(store.resolve(reference))
+    found = found or _stored_candidate(store.resolve(reference))
     if found is None:
         raise CommandError(
             f"{reference} cannot be rated: its format is not supported.",
@@ -227,13 +231,8 @@ def _benched(reports: Iterable[BenchReport]) -> Iterator[MeasuredSpeed]:
 def find_candidates(models: list[StoredModel], catalog: Catalog) -> Iterator[Candidate]:
     """Yield a candidate for each model that can be read, by its header."""
     here = {model.name for model in models}
-    for model in models:
-        candidate = _stored_candidate(model)
-        if candidate is not None:
-            yield candidate
-    for entry in catalog.entries:
-        if entry.full_name not in here:
-            yield _offered(entry)
+    yield from (found for found in map(_stored_candidate, models) if found is not None)
+    yield from (_offered(entry) for entry in catalog.entries if entry.full_name not in here)
 
 
 def _stored_candidate(model: StoredModel) -> Candidate | None:

@@ -35,16 +35,6 @@ cache.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """The requests of a benchmark: `text` is cut into prompts."""
-
-    text: str
-    prompt_tokens: int = 512
-    answer_tokens: int = 128
-    runs: int = 5
-
-
 @dataclass
 class _Run:
     """One run of all clients; seconds since it began."""
@@ -75,12 +65,16 @@ class _Run:
 class BenchRunner:
     """Measures variants of one model; those with the same load options share a process.
 
-    `resolve` finds a draft model by its reference; `on_step` receives a description of each step.
+    `text` is cut into prompts. `resolve` finds a draft model by its reference; `on_step` receives a
+    description of each step.
     """
 
     model: StoredModel
     config: Config
-    workload: Workload
+    text: str
+    prompt_tokens: int
+    answer_tokens: int
+    runs: int
     resolve: Callable[[str], StoredModel]
     create_backend: Callable[[LoadSpec], Backend]
     on_step: Callable[[str], None]
@@ -136,7 +130,7 @@ class BenchRunner:
 
     def _prepare(self, combination: BenchVariant) -> LoadPlan:
         config = combination.configure(self.config)
-        room = self.workload.prompt_tokens + self.workload.answer_tokens + 2 * _STARTS_APART
+        room = self.prompt_tokens + self.answer_tokens + 2 * _STARTS_APART
         options = LoadOptions(
             context=room * combination.clients,
             draft=self.draft if combination.wants_draft else NO_DRAFT,
@@ -152,13 +146,11 @@ class BenchRunner:
 
     async def _prompts(self, backend: Backend, clients: int) -> list[list[int]]:
         """Return a prompt for each request of all runs and of the warm-up."""
-        work = self.workload
-        found = await backend.tokenize(TokenizeRequest(id="prompts", text=work.text))
-        tokens = found.token_ids
-        wanted = work.prompt_tokens + _STARTS_APART * clients * (work.runs + 1)
-        tokens = tokens * -(-wanted // len(tokens))
-        starts = range(0, _STARTS_APART * clients * (work.runs + 1), _STARTS_APART)
-        return [tokens[start : start + work.prompt_tokens] for start in starts]
+        found = await backend.tokenize(TokenizeRequest(id="prompts", text=self.text))
+        starts = range(0, _STARTS_APART * clients * (self.runs + 1), _STARTS_APART)
+        repeats = -(-(starts.stop + self.prompt_tokens) // len(found.token_ids))
+        tokens = found.token_ids * repeats
+        return [tokens[start : start + self.prompt_tokens] for start in starts]
 
     async def _measure_one(
         self,
@@ -171,8 +163,8 @@ class BenchRunner:
     ) -> Measurement:
         clients = combination.clients
         runs: list[_Run] = []
-        for number in range(self.workload.runs + 1):  # the first one warms up
-            which = f"run {number} of {self.workload.runs}" if number else "warming up"
+        for number in range(self.runs + 1):  # the first one warms up
+            which = f"run {number} of {self.runs}" if number else "warming up"
             self.on_step(f"{combination.name}: {which}")
             batch = prompts[number * clients : (number + 1) * clients]
             runs.append(await self._run(backend, batch))
@@ -214,7 +206,7 @@ class BenchRunner:
             id=name,
             prompt=prompt,
             sampling=_GREEDY,
-            max_tokens=self.workload.answer_tokens,
+            max_tokens=self.answer_tokens,
             ignore_eos=True,
             private=True,
         )

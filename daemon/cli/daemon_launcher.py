@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -171,7 +171,7 @@ def _start(
             stdout=output,
             stderr=output,
             cwd=os.sep,  # it must not keep a folder busy, nor import packages from one
-            env=_environment(),
+            env={**os.environ, **absolute_home(os.environ)},
             start_new_session=True,
         )
     # A chat may outlive the daemon it started; without a waiter that would stay a zombie.
@@ -193,14 +193,10 @@ def _start(
     )
 
 
-def _environment() -> dict[str, str]:
-    """Return the daemon's environment: a relative home is made absolute, since its folder
-    differs.
-    """
-    environment = dict(os.environ)
-    if home := environment.get("INGLE_HOME"):
-        environment["INGLE_HOME"] = str(Path(home).expanduser().absolute())
-    return environment
+def absolute_home(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `INGLE_HOME`, if it is set, as an absolute path: the daemon runs in another folder."""
+    home = environ.get("INGLE_HOME")
+    return {"INGLE_HOME": str(Path(home).expanduser().absolute())} if home else {}
 
 
 def _is_locked(path: Path) -> bool:

@@ -45,6 +45,11 @@ class ModelMemory(Answer, frozen=True):
     measured: MemoryBytes = MemoryBytes()
     mapped: int = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of the process in all kinds of memory; 0 while that is not known."""
+        return self.measured.host + self.measured.gpu + self.mapped
+
 
 class LoadedModel(Answer, frozen=True, kw_only=True):
     """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.

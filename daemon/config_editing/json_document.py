@@ -45,8 +45,7 @@ class JSONDocument:
         """Raises `CannotEdit` if it is not JSON."""
         self._text = text
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        parser = _Parser(text)
-        self._root = parser.document()
+        self._root = _Parser(text).document()
         self._unit = self._find_unit()
 
     @property
@@ -100,7 +99,7 @@ class JSONDocument:
         if flat:
             end = last.node.end
             return text[:end] + ", " + written + text[end:]
-        behind = last.node.end if last.comma < 0 else last.comma
+        behind = _behind(last)
         end = _end_of_line_comment(text, behind)
         comma, own = ("", ",") if last.comma >= 0 else (",", "")
         between = text[behind:end]
@@ -254,13 +253,8 @@ class _Parser:
 
 def _child(node: Node, part: str | DocumentItem) -> Child | None:
     for child in node.children:
-        if isinstance(part, str):
-            if child.key == part:
-                return child
-        elif child.node.children and child.node.children[0].key is not None:
-            fields = cast("dict[str, object]", child.node.value)
-            if fields.get(part.key) == part.value:
-                return child
+        if child.key == part if isinstance(part, str) else part.matches(child.node.value):
+            return child
     return None
 
 
@@ -272,6 +266,7 @@ def _nested(path: Path, value: object) -> object:
 
 
 def _behind(child: Child) -> int:
+    """Return the position after a child and its comma."""
     return child.node.end if child.comma < 0 else child.comma
 
 

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import get_args
@@ -79,7 +79,6 @@ def read_system_state(
     config: Config,
     daemon: DaemonState,
     *,
-    environ: Mapping[str, str] = os.environ,
     error: tuple[str, str] = ("", ""),
     anew: bool = False,
 ) -> SystemState:
@@ -99,7 +98,7 @@ def read_system_state(
         limits=read_limits(),
         clock=ClockState(now=time.time(), installed=Path(__file__).stat().st_mtime),
         own_pids=own,
-        visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
+        visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
         wants_locked_memory=config.mlock,
         config_file=str(paths.config_file),
         config_error=error[0],

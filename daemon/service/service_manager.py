@@ -13,14 +13,12 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from ..cli.command_errors import CommandError
-from ..cli.daemon_launcher import SERVE
+from ..cli.daemon_launcher import SERVE, absolute_home
 from ..settings.config import Config
 from ..stores.atomic_file import write_atomically
 
 Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
 _PATIENCE = 60
-_KEPT = ("INGLE_HOME",)
-"""Variables that relocate a whole home; other variables belong into `config.toml`."""
 
 
 class LaunchCommand(NamedTuple):
@@ -33,21 +31,16 @@ class LaunchCommand(NamedTuple):
 
 def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
     """Return the command that starts the daemon of this installation for this home."""
-    kept = {
-        name: str(Path(environ[name]).expanduser().absolute())
-        for name in _KEPT
-        if environ.get(name)
-    }
-    return LaunchCommand(config, SERVE, kept)
+    return LaunchCommand(config, SERVE, absolute_home(environ))
 
 
 def ignored_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the settings of this shell's environment that the service will not have."""
-    return sorted(
-        name
-        for name in environ
-        if name.startswith("INGLE_") and name not in _KEPT and not name.startswith("INGLE_TEST_")
-    )
+    """Return the variables of this shell that the service will not have: all settings but the home.
+
+    They belong into `config.toml`.
+    """
+    settings = (name for name in environ if name.startswith("INGLE_") and name != "INGLE_HOME")
+    return sorted(name for name in settings if not name.startswith("INGLE_TEST_"))
 
 
 class ServiceFile(msgspec.Struct, frozen=True):

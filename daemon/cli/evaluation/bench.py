@@ -133,22 +133,19 @@ def _measure(
     from ingle.models.store.model_store import ModelStore
 
     from ...benchmark.bench_report import BenchReport
-    from ...benchmark.bench_run import BenchRunner, Workload
+    from ...benchmark.bench_run import BenchRunner
 
     name, path = find_model_path(options.model)
     store = ModelStore(config.paths.models, Catalog.load())
     model = store.resolve(path)
-    workload = Workload(
-        text=default_text(),
-        prompt_tokens=options.prompt,
-        answer_tokens=options.tokens,
-        runs=options.runs,
-    )
     with ProgressReport() as progress:
         runner = BenchRunner(
             model=model,
             config=config,
-            workload=workload,
+            text=default_text(),
+            prompt_tokens=options.prompt,
+            answer_tokens=options.tokens,
+            runs=options.runs,
             resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
             create_backend=WorkerProcess,
             on_step=progress.show_step,

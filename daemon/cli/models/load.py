@@ -104,12 +104,10 @@ def _parser() -> CommandParser:
 
 
 def _summary(loaded: LoadedModel) -> str:
-    memory = loaded.memory
-    held = memory.measured.host + memory.measured.gpu + memory.mapped
     stays = "is pinned" if loaded.pinned else _stays(loaded.expires_in)
     text = (
         f"{loaded.name} is ready on {loaded.device}, with a context of "
-        f"{loaded.context} tokens and {format_bytes(held)} of memory, and {stays}. "
+        f"{loaded.context} tokens and {format_bytes(loaded.memory.held)} of memory, and {stays}. "
     )
     return fill(text + loaded.reason, 80, break_long_words=False, break_on_hyphens=False)
 
