@@ -104,7 +104,7 @@ def _list(places: ProgramFolders, *, as_json: bool) -> int:
     from ...connect.client_programs import CLIENTS
 
     record = ChangeRecord(load_config(os.environ).paths.connections)
-    facts = [
+    facts: list[dict[str, Any]] = [
         {
             "name": client.name,
             "title": client.title,
@@ -119,9 +119,7 @@ def _list(places: ProgramFolders, *, as_json: bool) -> int:
         return 0
     rows = [
         [
-            str(each["name"]),
-            str(each["title"]),
-            str(each["speaks"]),
+            *(each["name"], each["title"], each["speaks"]),
             "connected" if each["connected"] else "found" if each["installed"] else "-",
         ]
         for each in facts
