@@ -13,7 +13,7 @@ _HIGHEST = 2**31 - 1
 
 
 class CommandParser(ArgumentParser):
-    """Raises `UsageError`, while argparse would print its usage and exit.
+    """An argument parser that raises `UsageError`; argparse would print its usage and exit.
 
     Commands that print facts have the option `--json`.
     """
@@ -73,7 +73,7 @@ def _whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def given(options: Namespace, *names: str) -> dict[str, Any]:
-    """Return those of these options that have a value."""
+    """Return the named options that have a value."""
     values = {name: getattr(options, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -59,8 +59,7 @@ def ensure_daemon(
             say("The old one is idle: it ends, and the new one starts.")
             stop(config)  # has no effect if it has ended by itself
             deadline = time.monotonic() + timeout
-        # A lock that is held without a socket is a daemon that is being started manually, or
-        # ending.
+        # If the lock is held without a socket, a daemon is being started manually, or is ending.
         while not client.answers():
             if not _is_locked(config.paths.lock):
                 pid = _start(config, client, command, deadline)
@@ -174,7 +173,7 @@ def _start(
             env={**os.environ, **absolute_home(os.environ)},
             start_new_session=True,
         )
-    # A chat may outlive the daemon it started; without a waiter that would stay a zombie.
+    # A chat may outlive the daemon it started, which would remain a zombie if not waited for.
     threading.Thread(target=process.wait, daemon=True).start()
     while time.monotonic() < deadline:
         if client.answers(timeout=max(1.0, deadline - time.monotonic())):

@@ -109,7 +109,7 @@ def write(
 
 
 def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: str) -> list[Path]:
-    """Write what `plan_removal` found, delete files that were created; return the paths of backups.
+    """Write the changes of `plan_removal`, delete files that ingle created; return the backups.
 
     Raises `CommandError`.
     """

@@ -191,7 +191,7 @@ def _name(pid: int) -> str:
 
 
 def _family(pid: int) -> list[int]:
-    """Return the daemon and its workers."""
+    """Return the process ids of the daemon and its workers."""
     if not pid:
         return []
     try:
@@ -201,7 +201,7 @@ def _family(pid: int) -> list[int]:
 
 
 def find_neighbours(gpus: Iterable[Gpu], own: Collection[int]) -> list[OtherServer]:
-    """Return those that run now, except the processes in `own`."""
+    """Return the other model servers that run now, except the processes in `own`."""
     return group_neighbours(_processes(), gpus, own)
 
 

@@ -44,10 +44,10 @@ _PACKAGES = (
     *("cuda-core", "safetensors", "tokenizers", "keyring", "sqlcipher3"),
 )
 _README = """\
-A report about ingle, made by `ingle doctor --bundle`. It holds versions, what the machine is, what
-the doctor found, which settings differ from the default, sizes of what is kept, and the last lines
-that ingle wrote to its log. It holds no prompt, answer, file, key, path, address, or name of a
-person, a machine or a model of the owner's own: {count} such things were taken out.
+A report about ingle, made by `ingle doctor --bundle`. It contains versions, a description of the
+machine, the doctor's findings, settings that differ from their defaults, sizes of stored data, and
+the last lines that ingle wrote to its log. It contains no prompt, answer, file, key, path, address,
+or name of a person, a machine or a model of the owner's own: {count} such items were removed.
 Everything is text; read it before you send it.
 """
 

@@ -127,7 +127,7 @@ class ServiceManager(ABC):
 
     @abstractmethod
     def files(self) -> list[ServiceFile]:
-        """Return all files with their expected content."""
+        """Return all files of the service with their expected content."""
 
     @abstractmethod
     def trouble(self) -> str:
@@ -147,7 +147,7 @@ class ServiceManager(ABC):
 
     @abstractmethod
     def hints(self) -> list[str]:
-        """Return sentences for the user who installed it."""
+        """Return sentences to print after the installation."""
 
     def write_files(self) -> list[str]:
         """Write the files that differ from their expected content; return their paths.

@@ -82,7 +82,7 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
 
 
 def wants_plain(environ: Mapping[str, str]) -> bool:
-    """Whether a full screen is of no use: a screen reader, a simple terminal, a pipe."""
+    """Whether the chat should print lines: for a screen reader, a simple terminal, or a pipe."""
     if environ.get("ACCESSIBLE", "0") not in ("", "0") or environ.get("TERM") == "dumb":
         return True
     return not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...client.sync_client import DaemonClient
 
 _PATIENCE = 120.0
-"""Seconds; a header from a slow server has some mebibytes."""
+"""Seconds; a header can have some mebibytes, and its server may be slow."""
 
 
 def ask_fit(client: DaemonClient, reference: str) -> FitReport:

@@ -169,7 +169,7 @@ def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
         )
     except BackendError as error:
         if error.code in ("unsupported_model", "out_of_memory"):
-            return None  # the file is good all the same
+            return None  # the file can be used without the comparison
         raise
 
 
