@@ -10,37 +10,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = {
-    "chat": "chat.chat",
-    "chats": "chat.chats",
-    "run": "chat.run",
-    "pull": "models.pull",
-    "add": "models.add",
-    "list": "models.list",
-    "ls": "models.list",
-    "show": "models.show",
-    "rm": "models.rm",
-    "ps": "server.ps",
-    "load": "models.load",
-    "unload": "models.unload",
-    "serve": "server.serve",
-    "service": "server.service",
-    "stop": "server.stop",
-    "connect": "server.connect",
-    "key": "server.key",
-    "route": "routing.route",
-    "provider": "routing.provider",
-    "ledger": "routing.ledger",
-    "doctor": "server.doctor",
-    "forget": "chat.forget",
-    "quantize": "models.quantize",
-    "bench": "evaluation.bench",
-    "eval": "evaluation.eval",
-    "advise": "evaluation.advise",
-    "verify": "evaluation.verify",
-    "version": "server.version",
+_FOLDERS = {
+    "chat": ("chat", "chats", "run", "forget"),
+    "models": ("pull", "add", "list", "show", "rm", "load", "unload", "quantize"),
+    "server": ("ps", "serve", "service", "stop", "connect", "key", "doctor", "version"),
+    "routing": ("route", "provider", "ledger"),
+    "evaluation": ("bench", "eval", "advise", "verify"),
 }
+COMMANDS = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names}
 """Command to module below `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
+COMMANDS["ls"] = COMMANDS["list"]
 CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
 """Options that are accepted without a command; they are those of `ingle chat`."""
 

@@ -24,6 +24,7 @@ class ClientProgram:
 
     name: str
     title: str
+    aliases: Sequence[str] = ()
     speaks: str
     installed: Callable[[ProgramFolders], bool]
     files: Callable[[ConnectTarget, ProgramFolders], list[SettingsFile]] = _no_files

@@ -151,7 +151,7 @@ class ConnectionProber:
         return f"{self._post('/v1/messages/count_tokens', body)['input_tokens']} tokens"
 
     def ollama_models(self) -> str:
-        """Test the first requests of Ollama's clients: version, models, and one of them in detail."""
+        """Test the first requests of Ollama's clients: version, models, details of one."""
         version = self._get("/api/version")["version"]
         listed = [model["name"] for model in self._get("/api/tags")["models"]]
         found = self._among(listed)

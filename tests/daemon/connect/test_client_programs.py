@@ -18,7 +18,7 @@ from ingle.daemon.cli.command_errors import CommandError
 from ingle.daemon.config_editing.document_path import CannotEdit
 from ingle.daemon.connect.change_record import ChangeRecord
 from ingle.daemon.connect.client_program import ClientProgram
-from ingle.daemon.connect.client_programs import ALSO, CLIENTS, find_program
+from ingle.daemon.connect.client_programs import CLIENTS, find_program
 from ingle.daemon.connect.connect_target import ConnectTarget, ProgramFolders
 from ingle.daemon.connect.connection_probe import PROBES
 from ingle.daemon.connect.settings_change import plan, plan_removal, take_back, write
@@ -345,12 +345,21 @@ def test_every_program_has_round_trips_that_exist() -> None:
     for client in CLIENTS.values():
         assert client.probes
         assert set(client.probes) <= set(PROBES)
-    assert set(ALSO.values()) <= set(CLIENTS)
+
+
+def test_no_name_stands_for_two_programs() -> None:
+    names = [name for each in CLIENTS.values() for name in (each.name, *each.aliases)]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(
     ("said", "found", "near"),
-    [("Codex", "codex", "codex"), ("claude", "claude-code", None), ("zedd", None, "zed")],
+    [
+        ("Codex", "codex", "codex"),
+        ("claude", "claude-code", None),
+        ("zedd", None, "zed"),
+        ("Nvim", "llama.vim", None),
+    ],
 )
 def test_names(said: str, found: str | None, near: str | None) -> None:
     client, nearest = find_program(said)
