@@ -6,16 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..client.client_errors import DaemonUnreachable
+from ..service.launch_command import SERVE, absolute_home
 from ..settings.config import Config
 from ..stores.log_files import open_log
 from ..terminal.terminal_output import print_status
@@ -23,12 +23,6 @@ from .command_errors import CommandError
 
 if TYPE_CHECKING:
     from ..client.sync_client import DaemonClient
-
-SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
-"""`-P` keeps the working folder off the path, where a user's folders could hide other packages.
-
-Commands need the unix socket only, so another program on the port must not stop them.
-"""
 
 START_TIMEOUT = 15.0
 POLL_INTERVAL = 0.02
@@ -190,12 +184,6 @@ def _start(
         f"The daemon (pid {process.pid}) started, but does not answer on {config.socket}.",
         f"Its log is in {log}.",
     )
-
-
-def absolute_home(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `INGLE_HOME`, if it is set, as an absolute path: the daemon runs in another folder."""
-    home = environ.get("INGLE_HOME")
-    return {"INGLE_HOME": str(Path(home).expanduser().absolute())} if home else {}
 
 
 def _is_locked(path: Path) -> bool:

@@ -6,7 +6,8 @@ import os
 import plistlib
 from pathlib import Path
 
-from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
+from .launch_command import LaunchCommand
+from .service_manager import ServiceFile, ServiceManager, ServiceState
 
 LABEL = "org.ingle.daemon"
 

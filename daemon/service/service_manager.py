@@ -8,39 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 
-from ..cli.command_errors import CommandError
-from ..cli.daemon_launcher import SERVE, absolute_home
-from ..settings.config import Config
 from ..stores.atomic_file import write_atomically
+from .launch_command import LaunchCommand
 
 Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
 _PATIENCE = 60
-
-
-class LaunchCommand(NamedTuple):
-    """How to start the daemon; `environment` is added to what the service manager sets."""
-
-    config: Config
-    command: tuple[str, ...]
-    environment: dict[str, str]
-
-
-def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
-    """Return the command that starts the daemon of this installation for this home."""
-    return LaunchCommand(config, SERVE, absolute_home(environ))
-
-
-def ignored_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the variables of this shell that the service will not have: all settings but the home.
-
-    They belong into `config.toml`.
-    """
-    settings = (name for name in environ if name.startswith("INGLE_") and name != "INGLE_HOME")
-    return sorted(name for name in settings if not name.startswith("INGLE_TEST_"))
 
 
 class ServiceFile(msgspec.Struct, frozen=True):
@@ -88,8 +64,13 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class ServiceFailed(CommandError):
+class ServiceFailed(Exception):
     """A file cannot be written, or the service manager reported a failure."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
 
 
 def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
+from .launch_command import LaunchCommand
+from .service_manager import ServiceFile, ServiceManager, ServiceState
 
 SOCKET, SERVICE = "ingle.socket", "ingle.service"
 _GRACE = 15

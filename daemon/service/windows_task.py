@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path, PureWindowsPath
 from xml.sax.saxutils import escape
 
-from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
+from .launch_command import LaunchCommand
+from .service_manager import ServiceFile, ServiceManager, ServiceState
 
 TASK = "ingle"
 

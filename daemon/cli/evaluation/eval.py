@@ -30,14 +30,14 @@ EXAMPLES = """\
   ingle eval small.gguf --against full.gguf --chats --limit 20"""
 
 
-class Turn(TypedDict):
+class PromptTurn(TypedDict):
     """One message of a prompt."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-Conversation = list[Turn]
+Conversation = list[PromptTurn]
 
 _ROLES = ("system", "user", "assistant")
 _LONGEST = 6000
@@ -173,7 +173,7 @@ def _last_question(messages: Any) -> Conversation:
     """Return the conversation up to the user's last message, without the oldest turns if it is
     long.
     """
-    turns = [Turn(role=m.role, content=m.text) for m in messages if m.role in _ROLES]
+    turns = [PromptTurn(role=m.role, content=m.text) for m in messages if m.role in _ROLES]
     while turns and turns[-1]["role"] != "user":
         turns.pop()
     if not turns or not turns[-1]["content"].strip():
@@ -203,7 +203,9 @@ def _of_line(line: str, where: str) -> Conversation:
     with suppress(ValidationError, UnicodeEncodeError):  # a name may have a lone surrogate
         turns = convert(fields.get("messages"), Conversation)
         if turns and turns[-1]["role"] == "user" and turns[-1]["content"].strip():
-            return [Turn(role=turn["role"], content=_whole(turn["content"])) for turn in turns]
+            return [
+                PromptTurn(role=turn["role"], content=_whole(turn["content"])) for turn in turns
+            ]
     raise UsageError(
         f"{where} has neither a prompt nor messages that end with a user's.",
         'Write {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}.',

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _service_manager(config: Config) -> ServiceManager:
     """Return the service manager of this platform."""
-    from ...service.service_manager import launch_of
+    from ...service.launch_command import launch_of
 
     if sys.platform == "win32":
         from ...service.windows_task import WindowsTask as PlatformService
@@ -55,7 +55,7 @@ def _service_manager(config: Config) -> ServiceManager:
 
 
 def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
-    from ...service.service_manager import ignored_variables
+    from ...service.launch_command import ignored_variables
 
     if options.dry_run:
         return _show(system, options)
