@@ -60,26 +60,14 @@ class AsyncDaemonClient:
     ) -> T:
         """Send `body` as JSON and return the answer as `kind`, within `patience` seconds."""
         content = await self._exchange(method, path, body, patience)
-        try:
-            return self._clean(msgspec.json.decode(content, type=kind))
-        except msgspec.MsgspecError as error:
-            raise DaemonError(
-                f"The daemon's answer to {method} {path} was not understood: {error}.",
-                "The daemon may be of another version: `ingle stop`, then start the chat again.",
-                "bad_answer",
-            ) from error
+        hint = "The daemon may be of another version: `ingle stop`, then start the chat again."
+        return self._decoded(content, kind, f"The daemon's answer to {method} {path} was", hint)
 
     def decode_event(self, event: ServerSentEvent, kind: type[T]) -> T:
         """Return the data of an event as `kind`; raises `DaemonError` for an `error` event."""
         if event.event == "error":
             raise self._error(event.data)
-        try:
-            return self._clean(msgspec.json.decode(event.data, type=kind))
-        except msgspec.MsgspecError as error:
-            raise DaemonError(
-                f"The daemon sent a `{event.event}` event that was not understood: {error}.",
-                code="bad_answer",
-            ) from error
+        return self._decoded(event.data, kind, f"The daemon sent a `{event.event}` event that was")
 
     async def models(self) -> ModelEntries:
         """Return installed models and those of the catalog, running downloads, free disk space."""
@@ -145,6 +133,16 @@ class AsyncDaemonClient:
                     return
                 for event in parser.feed(chunk):
                     yield event
+
+    def _decoded(
+        self, content: bytes | str, kind: type[T], subject: str, hint: str | None = None
+    ) -> T:
+        """Return the content as `kind`; raises `DaemonError`, whose message `subject` begins."""
+        try:
+            return self._clean(msgspec.json.decode(content, type=kind))
+        except msgspec.MsgspecError as error:
+            message = f"{subject} not understood: {error}."
+            raise DaemonError(message, hint, "bad_answer") from error
 
     def _error(self, content: bytes | str, status: int = 0) -> DaemonError:
         error = self._clean(read_error(content, status))
