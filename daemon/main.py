@@ -10,39 +10,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = {
-    "chat": "chat.chat",
-    "chats": "chat.chats",
-    "run": "chat.run",
-    "pull": "models.pull",
-    "add": "models.add",
-    "list": "models.list",
-    "ls": "models.list",
-    "show": "models.show",
-    "rm": "models.rm",
-    "ps": "server.ps",
-    "load": "models.load",
-    "unload": "models.unload",
-    "serve": "server.serve",
-    "service": "server.service",
-    "stop": "server.stop",
-    "connect": "server.connect",
-    "key": "server.key",
-    "route": "routing.route",
-    "provider": "routing.provider",
-    "ledger": "routing.ledger",
-    "doctor": "server.doctor",
-    "forget": "chat.forget",
-    "quantize": "models.quantize",
-    "bench": "evaluation.bench",
-    "eval": "evaluation.eval",
-    "advise": "evaluation.advise",
-    "verify": "evaluation.verify",
-    "version": "server.version",
+_FOLDERS = {
+    "chat": ("chat", "chats", "run", "forget"),
+    "models": ("pull", "add", "list", "show", "rm", "load", "unload", "quantize"),
+    "server": ("ps", "serve", "service", "stop", "connect", "key", "doctor", "version"),
+    "routing": ("route", "provider", "ledger"),
+    "evaluation": ("bench", "eval", "advise", "verify"),
 }
+COMMANDS = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names}
 """Command to module below `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
+COMMANDS["ls"] = COMMANDS["list"]
 CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
-"""What may stand behind `ingle` without a command: all of it is for `ingle chat`."""
+"""Options that are accepted without a command; they are those of `ingle chat`."""
 
 HELP = """\
 ingle runs language models on your own machine: a chat in the terminal, and a
@@ -102,15 +81,15 @@ variables and flags; INGLE_HOME moves everything under one folder.
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""128 and the number of the signal, as shells count."""
+"""128 plus the number of the signal, as in shells."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A disk, a quota or a file's limit is reached."""
+"""Error numbers: the disk is full, or a quota or a file size limit is reached."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command: 0 when it worked, 1 when it failed, 2 when the command line is wrong.
 
-    3 says that what a daemon needs is taken: its home by another daemon, or its port.
+    3: another daemon uses the home, or another program the port.
     """
     arguments = sys.argv[1:] if argv is None else argv
     _replace_closed_streams()
@@ -120,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_output()  # the reader had enough
+        _discard_output()  # the reader closed the pipe
         return BROKEN_PIPE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
@@ -140,7 +119,7 @@ def _replace_closed_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Drop what was not written; Python would try again at exit, and complain."""
+    """Discard output that was not written; Python would try again at exit and report an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -169,13 +148,13 @@ def _unknown_command(command: str) -> int:
 
     kind = "option" if command.startswith("-") else "command"
     nearest = get_close_matches(command, COMMANDS, n=1)
-    guess = f"Did you mean `ingle {nearest[0]}`? " if nearest else ""
-    print_error(f"There is no {kind} '{command}'.", f"{guess}`ingle --help` lists all.")
+    suggestion = f"Did you mean `ingle {nearest[0]}`? " if nearest else ""
+    print_error(f"There is no {kind} '{command}'.", f"{suggestion}`ingle --help` lists all.")
     return 2
 
 
 def _report(error: Exception) -> int:
-    """Print an error that has a sentence for people; any other is ours, and shows its trace."""
+    """Print an error that has a message for users; raise any other, which is a bug."""
     from .cli.command_errors import UsageError
     from .terminal.terminal_output import print_error
 

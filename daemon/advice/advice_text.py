@@ -25,25 +25,21 @@ def advice_text(
     width = max(_NARROWEST, columns)
     request, advice = survey.request, survey.advice
     task = {"chat": "chat", "code": "code", "embed": "embeddings"}[request.task]
-    said = "" if request.task == "embed" else f", {request.need}: {NEEDS[request.need]}"
-    lines = [paint.bold(f"For {task}{said}"), ""]
+    need = "" if survey.embeds else f", {request.need}: {NEEDS[request.need]}"
+    lines = [paint.bold(f"For {task}{need}"), ""]
     if advice.best is None:
-        said = "Nothing fits: no known model can run in the available memory."
+        reason = "Nothing fits: no known model can run in the available memory."
         if request.context and not advice.alternatives:
-            said = f"No known model has a context of {request.context:,} tokens."
-        lines += _wrap(said, width)
-        lines.append("")
+            reason = f"No known model has a context of {request.context:,} tokens."
+        lines += [*_wrap(reason, width), ""]
     else:
-        lines += [
-            *_choice(advice.best, survey.capacity, width, paint, embeds=request.task == "embed"),
-            "",
-        ]
+        lines += [*_choice(survey, advice.best, width, paint), ""]
         if explain:
             lines += [*_explained(advice.best, width, paint), ""]
     if advice.alternatives:
         lines.append(paint.bold("Why not"))
         for option in advice.alternatives:
-            lines += _alternative(option, width, embeds=request.task == "embed")
+            lines += _alternative(option, width, embeds=survey.embeds)
         lines.append("")
     for note in survey.notes:
         lines += [*_wrap(strip_control_characters(note), width), ""]
@@ -52,9 +48,7 @@ def advice_text(
     return "\n".join(lines).rstrip()
 
 
-def _choice(
-    best: Option, capacity: MachineCapacity, width: int, paint: TerminalColors, *, embeds: bool
-) -> Iterator[str]:
+def _choice(survey: Survey, best: Option, width: int, paint: TerminalColors) -> Iterator[str]:
     form = [format_count(best.parameters)]
     if best.quantization:
         form.append(best.quantization)
@@ -63,14 +57,15 @@ def _choice(
         f"  {paint.colour('▸', 'green')} {paint.bold(strip_control_characters(best.model))}  "
         + strip_control_characters(" · ".join([*form, here]))
     )
-    for name, value in _facts(best, capacity, embeds=embeds):
+    for name, value in _facts(survey, best):
         label = name
         for part in textwrap.wrap(strip_control_characters(value), width - _NAME_WIDTH - 5):
             yield f"    {label.ljust(_NAME_WIDTH)} {part}"
             label = ""
 
 
-def _facts(best: Option, capacity: MachineCapacity, *, embeds: bool) -> Iterator[tuple[str, str]]:
+def _facts(survey: Survey, best: Option) -> Iterator[tuple[str, str]]:
+    capacity = survey.capacity
     engine = next(each.title for each in all_engines() if each.label == best.engine)
     place = "the processor"
     if best.device == "gpu":
@@ -80,14 +75,14 @@ def _facts(best: Option, capacity: MachineCapacity, *, embeds: bool) -> Iterator
     yield "engine", f"{engine} on {place}"
     if best.quantize == "nf4":
         yield "weights", "quantised to four bits while loading (quantize = nf4)"
-    cache = "" if embeds else f", KV cache in {best.kv_type}"
+    cache = "" if survey.embeds else f", KV cache in {best.kv_type}"
     yield "context", f"{best.context:,} tokens{cache}"
     if best.draft:
         yield "drafts", f"of {best.draft}, if they are measured to pay"
     yield "memory", _memory(best, capacity)
     if best.speed is None:
         yield "speed", "unknown: the memory bandwidth of this device is not known"
-    elif embeds:
+    elif survey.embeds:
         yield "speed", f"prefill about {_rate(best.speed.prefill)} tokens/s"
     else:
         yield "speed", _speed(best)
@@ -140,7 +135,7 @@ def _alternative(option: Option, width: int, *, embeds: bool) -> Iterator[str]:
 
 def _next_steps(survey: Survey, best: Option) -> Iterator[str]:
     request = survey.request
-    if request.task != "embed":
+    if not survey.embeds:
         flags = f" --for {request.need}" if request.need != "quality" else ""
         flags += f" --task {request.task}" if request.task != "chat" else ""
         flags += f" --context {request.context}" if request.context else ""

@@ -14,7 +14,7 @@ from ..stores.atomic_file import write_atomically
 
 
 def apply_advice(option: Option, config: Config) -> dict[str, object]:
-    """Make the option the default for loading; return the settings that were written.
+    """Write the option into the settings as the default; return what was written.
 
     Raises `ConfigError` if the file cannot be changed; it is unchanged then.
     """

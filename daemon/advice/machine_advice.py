@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -55,13 +55,18 @@ _PRIVATE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Advice and its inputs; `notes` are sentences about what would change it."""
+    """Advice and its inputs; `notes` are sentences on how it could be improved."""
 
     machine: Machine
     capacity: MachineCapacity
     request: AdviceRequest
     advice: Advice
-    notes: list[str] = field(default_factory=list[str])
+    notes: Sequence[str] = ()
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the model is for embeddings."""
+        return self.request.task == "embed"
 
     def as_json(self) -> dict[str, Any]:
         """Return all facts as JSON values."""
@@ -107,77 +112,69 @@ def advise_for_machine(
 def weigh_all(
     machine: Machine, capacity: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
 ) -> Survey:
-    """Return advice and what would change it; a pure function."""
+    """Return advice for a machine, with notes on how it could be improved."""
     advice = advise(capacity, candidates, request)
+    survey = Survey(machine=machine, capacity=capacity, request=request, advice=advice)
     notes = [
-        *_mending(machine, capacity, candidates, request, advice),
-        *_emptying(machine, capacity, candidates, request, advice),
-        *_larger(capacity, request),
+        *_notes_on_engines(survey, candidates),
+        *_notes_on_other_programs(survey, candidates),
+        *_notes_on_larger_models(survey),
         *([_PRIVATE] if request.need == "privacy" else []),
     ]
-    return Survey(machine=machine, capacity=capacity, request=request, advice=advice, notes=notes)
+    return replace(survey, notes=notes)
 
 
-def _mending(
-    machine: Machine,
-    capacity: MachineCapacity,
-    candidates: list[Candidate],
-    request: AdviceRequest,
-    advice: Advice,
-) -> list[str]:
-    """Return what a GPU could do that no installed engine can use."""
+def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[str]:
+    """Yield a note on the model that would run on a GPU that no installed engine can use."""
+    capacity, best = survey.capacity, survey.advice.best
     if capacity.uses_gpu or not capacity.budget.gpu_name:
-        return []
-    better = advise(capacity_of(machine, assume_engines=True), candidates, request).best
+        return
+    with_engine = capacity_of(survey.machine, assume_engines=True)
+    better = advise(with_engine, candidates, survey.request).best
     if better is None or better.device == "cpu":
-        return []
+        return
     rate = f" at about {better.speed.decode:.0f} tokens/s" if better.speed else ""
     unknown = "" if better.speed else ", at a speed that is not known"
-    same = advice.best is not None and better.model == advice.best.model
+    same = best is not None and better.model == best.model
     what = f"the same model{rate}" if same else f"{better.model}{rate}"
-    return [
+    yield (
         f"No engine here can use the {capacity.budget.gpu_name}. With one that does, it would be "
         f"{what}{unknown}: see `ingle doctor`."
-    ]
+    )
 
 
-def _emptying(
-    machine: Machine,
-    capacity: MachineCapacity,
-    candidates: list[Candidate],
-    request: AdviceRequest,
-    advice: Advice,
-) -> list[str]:
-    """Return what would fit if no other program used memory."""
-    empty = capacity_of(machine, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), assume_idle=True)
-    better = advise(empty, candidates, request).best
-    worth = advice.best.worth if advice.best else float("-inf")
-    if better is None or better.worth < worth + _MUCH_BETTER:
-        return []
-    return [
-        f"Without the memory that other programs use, it would be {better.model}: "
-        f"`ingle doctor` lists them."
-    ]
+def _notes_on_other_programs(survey: Survey, candidates: list[Candidate]) -> Iterator[str]:
+    """Yield a note on the model that would fit if no other program used memory."""
+    visible, best = os.environ.get("CUDA_VISIBLE_DEVICES"), survey.advice.best
+    idle = capacity_of(survey.machine, visible=visible, assume_idle=True)
+    better = advise(idle, candidates, survey.request).best
+    worth = best.worth if best else float("-inf")
+    if better is not None and better.worth >= worth + _MUCH_BETTER:
+        yield (
+            f"Without the memory that other programs use, it would be {better.model}: "
+            f"`ingle doctor` lists them."
+        )
 
 
-def _larger(capacity: MachineCapacity, request: AdviceRequest) -> list[str]:
-    """Return up to what size models outside the catalog run here."""
-    if request.task == "embed":
-        return []
+def _notes_on_larger_models(survey: Survey) -> Iterator[str]:
+    """Yield a note on the size of models outside the catalog that run at reading speed."""
+    request = survey.request
+    if survey.embeds:
+        return
     fitting = 0
     for size in _SIZES:
         costs = typical_costs(
             size * 10**9, int(size * 1e9 * _BITS / 8), request.context or 32768, tensor_type="Q4_K"
         )
-        best = advise(capacity, [Candidate(name="any", costs=costs, exact=False)], request).best
+        candidate = Candidate(name="any", costs=costs, exact=False)
+        best = advise(survey.capacity, [candidate], request).best
         if best is not None and best.speed and best.speed.decode >= READING_SPEED:
             fitting = size
-    if not fitting:
-        return []
-    return [
-        f"Of models beyond the catalog (`ingle pull hf.co/OWNER/REPO:Q4_K_M`), those of up to "
-        f"about {fitting}B run here at reading speed in four to five bits."
-    ]
+    if fitting:
+        yield (
+            f"Of models beyond the catalog (`ingle pull hf.co/OWNER/REPO:Q4_K_M`), those of up to "
+            f"about {fitting}B run here at reading speed in four to five bits."
+        )
 
 
 def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Candidate:
@@ -187,8 +184,7 @@ def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Can
     entry = store.catalog.find(reference)
     names = {reference, entry.full_name if entry is not None else reference}
     found = next((each for each in candidates if each.name in names), None)
-    if found is None:
-        found = _stored_candidate(store.resolve(reference))
+    found = found or _stored_candidate(store.resolve(reference))
     if found is None:
         raise CommandError(
             f"{reference} cannot be rated: its format is not supported.",
@@ -207,7 +203,7 @@ def _loaded(config: Config) -> list[LoadedModel]:
 
 
 def measured_speeds(models: Iterable[LoadedModel]) -> Iterator[MeasuredSpeed]:
-    """Yield the rates of loaded models that have generated enough tokens."""
+    """Yield the decode rates of loaded models that have generated enough tokens."""
     for model in models:
         generated, drafted = model.completion_tokens_total, model.accepted_tokens_total
         if generated >= _LEAST_GENERATED and drafted <= _MOST_DRAFTED * generated:
@@ -235,13 +231,8 @@ def _benched(reports: Iterable[BenchReport]) -> Iterator[MeasuredSpeed]:
 def find_candidates(models: list[StoredModel], catalog: Catalog) -> Iterator[Candidate]:
     """Yield a candidate for each model that can be read, by its header."""
     here = {model.name for model in models}
-    for model in models:
-        candidate = _stored_candidate(model)
-        if candidate is not None:
-            yield candidate
-    for entry in catalog.entries:
-        if entry.full_name not in here:
-            yield _offered(entry)
+    yield from (found for found in map(_stored_candidate, models) if found is not None)
+    yield from (_offered(entry) for entry in catalog.entries if entry.full_name not in here)
 
 
 def _stored_candidate(model: StoredModel) -> Candidate | None:

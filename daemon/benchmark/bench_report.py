@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
+
+Figure = Literal["prefill", "decode", "first_token"]
+"""The attributes of a measurement that are compared; only of `first_token` less is better."""
 
 
 class Samples(msgspec.Struct, frozen=True):
@@ -83,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    figure: Literal["prefill", "decode", "first_token"]
+    figure: Figure
     ratio: float
     is_real: bool
     is_better: bool
@@ -101,13 +103,8 @@ def compare(new: BenchReport, old: BenchReport) -> list[Change]:
 
 
 def _changes(new: Measurement, old: Measurement) -> list[Change]:
-    figures: Sequence[tuple[Literal["prefill", "decode", "first_token"], bool]] = (
-        ("prefill", True),
-        ("decode", True),
-        ("first_token", False),
-    )
     changes: list[Change] = []
-    for figure, more_is_better in figures:
+    for figure in get_args(Figure):
         one: Samples = getattr(new, figure)
         other: Samples = getattr(old, figure)
         if not one.runs or not other.runs or not other.median:
@@ -120,7 +117,7 @@ def _changes(new: Measurement, old: Measurement) -> list[Change]:
                 figure=figure,
                 ratio=ratio,
                 is_real=apart and min(len(one.runs), len(other.runs)) > 1,
-                is_better=(ratio > 1) == more_is_better,
+                is_better=(ratio > 1) != (figure == "first_token"),
             )
         )
     return changes

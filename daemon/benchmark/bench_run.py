@@ -28,23 +28,11 @@ from ..settings.config import Config
 from .bench_report import Measurement, Samples
 from .bench_variant import BenchVariant
 
-OnStep = Callable[[str], None]
-
 _GREEDY = SamplingParams(temperature=0.0)
 _STARTS_APART = 7
 """Tokens by which the prompts of two requests differ at their start, so that they share no prefix
 cache.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """The requests of a benchmark: `text` is cut into prompts."""
-
-    text: str
-    prompt_tokens: int = 512
-    answer_tokens: int = 128
-    runs: int = 5
 
 
 @dataclass
@@ -73,27 +61,26 @@ class _Run:
         return None if self.joules is None else self.joules / self.answer_tokens
 
 
+@dataclass(kw_only=True)
 class BenchRunner:
-    """Measures variants of one model; those with the same load options share a process."""
+    """Measures variants of one model; those with the same load options share a process.
 
-    def __init__(
-        self,
-        model: StoredModel,
-        config: Config,
-        workload: Workload,
-        *,
-        resolve: Callable[[str], StoredModel],
-        create_backend: Callable[[LoadSpec], Backend],
-        on_step: OnStep,
-        draft: str | None = None,
-    ) -> None:
-        self._model = model
-        self._config = config
-        self._workload = workload
-        self._resolve = resolve
-        self._create_backend = create_backend
-        self._on_step = on_step
-        self._draft = draft
+    `text` is cut into prompts. `resolve` finds a draft model by its reference; `on_step` receives a
+    description of each step.
+    """
+
+    model: StoredModel
+    config: Config
+    text: str
+    prompt_tokens: int
+    answer_tokens: int
+    runs: int
+    resolve: Callable[[str], StoredModel]
+    create_backend: Callable[[LoadSpec], Backend]
+    on_step: Callable[[str], None]
+    draft: str | None = None
+
+    def __post_init__(self) -> None:
         self._memory = MemoryMeter()
         self._meters = DeviceMeters()
 
@@ -123,10 +110,10 @@ class BenchRunner:
     ) -> list[Measurement]:
         done: list[Measurement] = []
         try:
-            backend = self._create_backend(prepared.spec)
+            backend = self.create_backend(prepared.spec)
             began = time.monotonic()
             try:
-                self._on_step(f"{group[0].name}: loading")
+                self.on_step(f"{group[0].name}: loading")
                 info = await backend.start()
                 loaded = time.monotonic() - began
                 prompts = await self._prompts(backend, clients)
@@ -142,16 +129,14 @@ class BenchRunner:
         return done
 
     def _prepare(self, combination: BenchVariant) -> LoadPlan:
-        config = combination.configure(self._config)
-        room = self._workload.prompt_tokens + self._workload.answer_tokens + 2 * _STARTS_APART
+        config = combination.configure(self.config)
+        room = self.prompt_tokens + self.answer_tokens + 2 * _STARTS_APART
         options = LoadOptions(
             context=room * combination.clients,
-            draft=self._draft if combination.wants_draft else NO_DRAFT,
+            draft=self.draft if combination.wants_draft else NO_DRAFT,
         )
         available = _within_limits(self._memory().usable, config)
-        prepared = ModelLoadPlanner(config, self._resolve)(
-            self._model, options, available=available
-        )
+        prepared = ModelLoadPlanner(config, self.resolve)(self.model, options, available=available)
         if not prepared.needs.fits_in(available):
             raise OutOfMemory(
                 f"It needs {_in_words(prepared.needs)}, but {_in_words(available)} can be freed. "
@@ -161,13 +146,11 @@ class BenchRunner:
 
     async def _prompts(self, backend: Backend, clients: int) -> list[list[int]]:
         """Return a prompt for each request of all runs and of the warm-up."""
-        work = self._workload
-        found = await backend.tokenize(TokenizeRequest(id="prompts", text=work.text))
-        tokens = found.token_ids
-        wanted = work.prompt_tokens + _STARTS_APART * clients * (work.runs + 1)
-        tokens = tokens * -(-wanted // len(tokens))
-        starts = range(0, _STARTS_APART * clients * (work.runs + 1), _STARTS_APART)
-        return [tokens[start : start + work.prompt_tokens] for start in starts]
+        found = await backend.tokenize(TokenizeRequest(id="prompts", text=self.text))
+        starts = range(0, _STARTS_APART * clients * (self.runs + 1), _STARTS_APART)
+        repeats = -(-(starts.stop + self.prompt_tokens) // len(found.token_ids))
+        tokens = found.token_ids * repeats
+        return [tokens[start : start + self.prompt_tokens] for start in starts]
 
     async def _measure_one(
         self,
@@ -180,9 +163,9 @@ class BenchRunner:
     ) -> Measurement:
         clients = combination.clients
         runs: list[_Run] = []
-        for number in range(self._workload.runs + 1):  # the first one warms up
-            which = f"run {number} of {self._workload.runs}" if number else "warming up"
-            self._on_step(f"{combination.name}: {which}")
+        for number in range(self.runs + 1):  # the first one warms up
+            which = f"run {number} of {self.runs}" if number else "warming up"
+            self.on_step(f"{combination.name}: {which}")
             batch = prompts[number * clients : (number + 1) * clients]
             runs.append(await self._run(backend, batch))
         runs = runs[1:]
@@ -223,7 +206,7 @@ class BenchRunner:
             id=name,
             prompt=prompt,
             sampling=_GREEDY,
-            max_tokens=self._workload.answer_tokens,
+            max_tokens=self.answer_tokens,
             ignore_eos=True,
             private=True,
         )

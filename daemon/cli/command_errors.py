@@ -11,7 +11,7 @@ from ..client.client_errors import ClientError
 
 
 class CommandError(ClientError):
-    """A failure in one sentence, and what to do next if known."""
+    """A command failed: a message in one sentence, and maybe a hint on the next step."""
 
 
 class UsageError(CommandError):

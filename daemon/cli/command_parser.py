@@ -8,9 +8,12 @@ from typing import Any, NoReturn
 
 from .command_errors import UsageError
 
+_HIGHEST = 2**31 - 1
+"""The upper bound of a number without one of its own, which messages do not mention."""
+
 
 class CommandParser(ArgumentParser):
-    """Raises `UsageError`, while argparse would print its usage and exit.
+    """An argument parser that raises `UsageError`; argparse would print its usage and exit.
 
     Commands that print facts have the option `--json`.
     """
@@ -32,24 +35,37 @@ class CommandParser(ArgumentParser):
         """Add an option without a value."""
         self.add_argument(*names, action="store_true", help=help)
 
+    def add_number(
+        self,
+        name: str,
+        low: int,
+        high: int = _HIGHEST,
+        *,
+        default: int | None = None,
+        help: str,  # noqa: A002 - as argparse calls it
+    ) -> None:
+        """Add an option for a whole number from `low` to `high`."""
+        kind = _whole_number(low, high)
+        self.add_argument(name, type=kind, default=default, metavar="N", help=help)
+
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a sentence."""
         sentence = message[:1].upper() + message[1:].rstrip(".") + "."
         raise UsageError(sentence, f"`{self.prog} --help` shows the options.")
 
 
-def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
-    """Return the type of an argument: a number from `low` to `high`, by default below 2^31."""
-    expected = f"a whole number, {low} or more"
-    if high is not None:
-        expected = f"a whole number from {low} to {high}"
+def _whole_number(low: int, high: int) -> Callable[[str], int]:
+    """Return the type of an argument: a number from `low` to `high`."""
+    expected = f"a whole number from {low} to {high}"
+    if high == _HIGHEST:
+        expected = f"a whole number, {low} or more"
 
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = low - 1
-        if not low <= value <= (2**31 - 1 if high is None else high):
+        if not low <= value <= high:
             raise ArgumentTypeError(f"it must be {expected}, not '{text}'")
         return value
 
@@ -57,7 +73,7 @@ def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 def given(options: Namespace, *names: str) -> dict[str, Any]:
-    """Return those of these options that have a value."""
+    """Return the named options that have a value."""
     values = {name: getattr(options, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..client.client_errors import DaemonUnreachable
+from ..service.launch_command import SERVE, absolute_home
 from ..settings.config import Config
 from ..stores.log_files import open_log
 from ..terminal.terminal_output import print_status
@@ -23,12 +23,6 @@ from .command_errors import CommandError
 
 if TYPE_CHECKING:
     from ..client.sync_client import DaemonClient
-
-SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
-"""`-P` keeps the working folder off the path, where a user's folders could hide other packages.
-
-Commands need the unix socket only, so another program on the port must not stop them.
-"""
 
 START_TIMEOUT = 15.0
 POLL_INTERVAL = 0.02
@@ -59,8 +53,7 @@ def ensure_daemon(
             say("The old one is idle: it ends, and the new one starts.")
             stop(config)  # has no effect if it has ended by itself
             deadline = time.monotonic() + timeout
-        # A lock that is held without a socket is a daemon that is being started manually, or
-        # ending.
+        # If the lock is held without a socket, a daemon is being started manually, or is ending.
         while not client.answers():
             if not _is_locked(config.paths.lock):
                 pid = _start(config, client, command, deadline)
@@ -171,10 +164,10 @@ def _start(
             stdout=output,
             stderr=output,
             cwd=os.sep,  # it must not keep a folder busy, nor import packages from one
-            env=_environment(),
+            env={**os.environ, **absolute_home(os.environ)},
             start_new_session=True,
         )
-    # A chat may outlive the daemon it started; without a waiter that would stay a zombie.
+    # A chat may outlive the daemon it started, which would remain a zombie if not waited for.
     threading.Thread(target=process.wait, daemon=True).start()
     while time.monotonic() < deadline:
         if client.answers(timeout=max(1.0, deadline - time.monotonic())):
@@ -191,16 +184,6 @@ def _start(
         f"The daemon (pid {process.pid}) started, but does not answer on {config.socket}.",
         f"Its log is in {log}.",
     )
-
-
-def _environment() -> dict[str, str]:
-    """Return the daemon's environment: a relative home is made absolute, since its folder
-    differs.
-    """
-    environment = dict(os.environ)
-    if home := environment.get("INGLE_HOME"):
-        environment["INGLE_HOME"] = str(Path(home).expanduser().absolute())
-    return environment
 
 
 def _is_locked(path: Path) -> bool:

@@ -92,8 +92,8 @@ class ProgressReport:
 
 
 def progress_bar(progress: DownloadProgress, columns: int, fill: str = "━") -> str:
-    """Return name, bar, share, size, speed and time left in `columns` cells; what does not fit is
-    left out.
+    """Return name, bar, share, size, speed and time left in `columns` cells; parts that do not fit
+    are left out.
     """
     name = strip_control_characters(progress.model)
     facts = _facts(progress)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class Answer(msgspec.Struct, frozen=True):
     """JSON that the daemon sends; it always contains every field.
 
-    A default is what a client reads from a daemon of another version that lacks the field.
+    A default stands for a field that a daemon of another version does not send.
     """
 
 

@@ -1,6 +1,6 @@
 """Async client of the native API over a unix socket or TCP, on asyncio streams and h11.
 
-httpx would do the same, but importing it takes longer than a whole start of the chat may.
+httpx would do the same, but its import alone exceeds the time budget of the chat's start.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class AsyncDaemonClient:
 
     All methods raise `DaemonError` for an error that the daemon reports, and `DaemonUnreachable` if
     no complete answer arrived. `clean` is applied to every decoded answer, before it is returned.
+    `endpoint` is the socket path or the address as text.
     """
 
     def __init__(
@@ -44,48 +45,32 @@ class AsyncDaemonClient:
         *,
         clean: Callable[[Any], Any] = lambda answer: answer,
     ) -> None:
-        if socket_path is None and address is None:
+        if socket_path is not None:
+            self.endpoint = socket_path
+            self._open = lambda: asyncio.open_unix_connection(socket_path)
+        elif address is not None:
+            self.endpoint = f"{address[0]}:{address[1]}"
+            self._open = lambda: asyncio.open_connection(*address)
+        else:
             raise ValueError("a socket path or an address is needed")
-        self._socket_path = socket_path
-        self._address = address
         self._clean = clean
-
-    @property
-    def endpoint(self) -> str:
-        """The socket path or address of the daemon, as text."""
-        if self._socket_path is not None:
-            return self._socket_path
-        assert self._address is not None
-        return f"{self._address[0]}:{self._address[1]}"
 
     async def request(
         self, kind: type[T], method: str, path: str, body: object = None, *, patience: float = 30.0
     ) -> T:
         """Send `body` as JSON and return the answer as `kind`, within `patience` seconds."""
         content = await self._exchange(method, path, body, patience)
-        try:
-            return self._clean(msgspec.json.decode(content, type=kind))
-        except msgspec.MsgspecError as error:
-            raise DaemonError(
-                f"The daemon's answer to {method} {path} was not understood: {error}.",
-                "The daemon may be of another version: `ingle stop`, then start the chat again.",
-                "bad_answer",
-            ) from error
+        hint = "The daemon may be of another version: `ingle stop`, then start the chat again."
+        return self._decoded(content, kind, f"The daemon's answer to {method} {path} was", hint)
 
     def decode_event(self, event: ServerSentEvent, kind: type[T]) -> T:
-        """The data of an event as `kind`; raises `DaemonError` for an `error` event."""
+        """Return the data of an event as `kind`; raises `DaemonError` for an `error` event."""
         if event.event == "error":
             raise self._error(event.data)
-        try:
-            return self._clean(msgspec.json.decode(event.data, type=kind))
-        except msgspec.MsgspecError as error:
-            raise DaemonError(
-                f"The daemon sent a `{event.event}` event that was not understood: {error}.",
-                code="bad_answer",
-            ) from error
+        return self._decoded(event.data, kind, f"The daemon sent a `{event.event}` event that was")
 
     async def models(self) -> ModelEntries:
-        """Installed models and those of the catalog, running downloads, free disk space."""
+        """Return installed models and those of the catalog, running downloads, free disk space."""
         return await self.request(ModelEntries, "GET", "/ingle/v1/models")
 
     async def load(self, model: str, context: int) -> LoadedModel:
@@ -112,19 +97,19 @@ class AsyncDaemonClient:
         raise ConnectionLost("The daemon ended the download's stream too early.")
 
     async def count_tokens(self, body: Mapping[str, object], **options: Any) -> PromptTokenCounts:
-        """The tokens of a conversation, message by message."""
+        """Return the number of tokens of a conversation, message by message."""
         return await self.request(PromptTokenCounts, "POST", "/ingle/v1/tokens", body, **options)
 
     async def routing(self) -> RoutingState:
-        """The routing policy in force, with its providers and routes."""
+        """Return the routing policy in force, with its providers and routes."""
         return await self.request(RoutingState, "GET", "/ingle/v1/routing")
 
     async def explain_routing(self, body: Mapping[str, object]) -> Explanation:
-        """The routing verdict about a generation's body, or about `{"text": …}`."""
+        """Return the routing verdict on a generation's body, or on `{"text": …}`."""
         return await self.request(Explanation, "POST", "/ingle/v1/routing/explain", dict(body))
 
     async def ledger_totals(self) -> LedgerTotals:
-        """What left this machine in the current month."""
+        """Return the totals of outbound requests in the current month."""
         return await self.request(LedgerTotals, "GET", "/ingle/v1/ledger/totals")
 
     async def request_json(self, method: str, path: str, body: object = None) -> Any:
@@ -149,6 +134,16 @@ class AsyncDaemonClient:
                 for event in parser.feed(chunk):
                     yield event
 
+    def _decoded(
+        self, content: bytes | str, kind: type[T], subject: str, hint: str | None = None
+    ) -> T:
+        """Return the content as `kind`; raises `DaemonError`, whose message `subject` begins."""
+        try:
+            return self._clean(msgspec.json.decode(content, type=kind))
+        except msgspec.MsgspecError as error:
+            message = f"{subject} not understood: {error}."
+            raise DaemonError(message, hint, "bad_answer") from error
+
     def _error(self, content: bytes | str, status: int = 0) -> DaemonError:
         error = self._clean(read_error(content, status))
         return DaemonError(error.message, error.hint, error.code, status=status)
@@ -161,7 +156,7 @@ class AsyncDaemonClient:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[_Connection]:
-        """An open connection; a failure while it is in use raises `ConnectionLost`."""
+        """Yield an open connection; a failure while it is in use raises `ConnectionLost`."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await self._open()
@@ -174,12 +169,6 @@ class AsyncDaemonClient:
         finally:
             # Not awaited: closing must not hold up a cancellation, and nothing is left to send.
             writer.close()
-
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._socket_path is not None:
-            return await asyncio.open_unix_connection(self._socket_path)
-        assert self._address is not None
-        return await asyncio.open_connection(*self._address)
 
 
 class _Connection:
@@ -224,7 +213,7 @@ class _Connection:
             raise self._error(await self.read_all(), event.status_code)
 
     async def read_chunk(self) -> bytes | None:
-        """The next bytes of the body, None at its end."""
+        """Return the next bytes of the body, None at its end."""
         event = await self._next_event()
         return bytes(event.data) if isinstance(event, h11.Data) else None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """A failure in one sentence, and if possible what to do next."""
+    """A failed request: a message in one sentence, and maybe a hint on the next step."""
 
     code = "client_error"
 
@@ -32,13 +32,13 @@ class ConnectionLost(DaemonUnreachable):
 
 
 class DaemonSilent(ClientError):
-    """The daemon took longer to answer than it ever should."""
+    """The daemon accepted the connection, but did not answer in time."""
 
 
 class DaemonError(ClientError):
     """An error that the daemon reports.
 
-    `code` is its stable word, `status` the HTTP status, 0 in a stream.
+    `code` is stable; `status` is the HTTP status, 0 in a stream.
     """
 
     def __init__(

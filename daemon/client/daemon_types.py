@@ -9,10 +9,10 @@ from .model_types import LoadedModel
 
 
 class MemoryGauges(Answer, frozen=True, kw_only=True):
-    """The memory there is at one moment, in bytes, within the limit of a control group.
+    """Total, available and used memory in bytes, within the limit of a control group.
 
-    The GPU is the one that models are loaded on, 0 if there is none; `gpu_processes` is what each
-    process holds of it, as far as the driver reports it.
+    The GPU is the one that models are loaded on, 0 if there is none; `gpu_processes` is its memory
+    by process, as far as the driver reports it.
     """
 
     total: int = 0
@@ -39,7 +39,7 @@ class DeviceGauges(Answer, frozen=True, kw_only=True):
 
 
 class Status(Answer, frozen=True, kw_only=True):
-    """The daemon itself; `uptime` in seconds, `address` is null if TCP is off."""
+    """State of the daemon; `uptime` in seconds, `address` is null if TCP is off."""
 
     version: str
     pid: int = 0
@@ -61,7 +61,7 @@ class GaugesEvent(Answer, frozen=True):
 
 
 class PageGroupGauge(Answer, frozen=True, kw_only=True):
-    """Pages of the KV cache that the same conversations used, and left together.
+    """Pages of the KV cache that were last used by the same conversations at the same time.
 
     `conversations` are ordered by last use, running ones first; "" stands for requests that named
     none. `tokens` is what all these pages hold; `idle_seconds` is the time since their last use, 0

@@ -12,8 +12,8 @@ Severity = Literal["broken", "warning", "note"]
 class Diagnostic(Answer, frozen=True, kw_only=True):
     """One problem or remark: `what` in a sentence, `why` in detail, `mend` how to fix it.
 
-    `commands` can be pasted into a shell, one after another. `code` never changes. What is
-    `broken` does not work; a `warning` is about speed or luck; a `note` is no fault.
+    `commands` can be pasted into a shell, one after another. `code` never changes. `broken`:
+    something does not work; `warning`: it is slow or may fail; `note`: for information.
     """
 
     code: str = ""

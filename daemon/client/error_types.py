@@ -10,7 +10,7 @@ from .answer import Answer
 
 
 class ErrorDetail(Answer, frozen=True):
-    """One sentence for people, a stable word for programs, and what to do next where known."""
+    """An error: a stable code for programs, a message in one sentence, and maybe a hint."""
 
     code: str
     message: str
@@ -24,7 +24,7 @@ class NativeError(Answer, frozen=True):
 
 
 def read_error(content: bytes | str, status: int = 0) -> ErrorDetail:
-    """The error in a response's body or in an `error` event; tolerates bodies of any shape."""
+    """Return the error in a response's body or an `error` event; tolerates bodies of any shape."""
     try:
         body: object = msgspec.json.decode(content)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""A generation of the daemon, followed to its end across lost connections."""
+"""Follows a generation of the daemon to its end, and resumes after a lost connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from .generation_types import (
     RouteTaken,
     StartedEvent,
 )
-from .sse_parser import ServerSentEvent
 
 RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each new attempt; the count starts over when an event arrives."""
@@ -31,7 +30,9 @@ _EVENTS: dict[str, type[GenerationEvent]] = {
     "reasoning": ReasoningEvent,
     "delta": DeltaEvent,
     "finished": FinishedEvent,
+    "error": FinishedEvent,  # `decode_event` raises it
 }
+"""The events that this client knows; it ignores others."""
 
 
 class GenerationFollower:
@@ -101,14 +102,8 @@ class GenerationFollower:
                     if number <= self._seen:
                         continue
                     self._seen = number
-                parsed = self._parse(event)
-                if parsed is not None:
-                    yield parsed
-
-    def _parse(self, event: ServerSentEvent) -> GenerationEvent | None:
-        """The typed event, None if this client does not know its kind; raises `DaemonError`."""
-        kind = FinishedEvent if event.event == "error" else _EVENTS.get(event.event)
-        return None if kind is None else self._client.decode_event(event, kind)
+                if (kind := _EVENTS.get(event.event)) is not None:
+                    yield self._client.decode_event(event, kind)
 
 
 def new_generation_id() -> str:

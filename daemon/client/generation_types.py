@@ -11,7 +11,7 @@ FinishReasonName = Literal["stop", "length", "tool_calls", "cancelled"]
 
 
 class GenerationStarted(Answer, frozen=True):
-    """The id of a generation, under which its events are."""
+    """A started generation: its id, and the model that answers."""
 
     id: str
     model: str
@@ -113,8 +113,8 @@ GenerationEvent = (
 class PromptTokenCounts(Answer, frozen=True):
     """Tokens of the whole prompt, and of each message with the template's text around it.
 
-    `rest` belongs to no message: what the template puts before the first one, and the start of
-    the answer. `total` is the sum of all; `context` is the longest that a request may use.
+    `rest` belongs to no message: the template's text before the first one, and the start of the
+    answer. `total` is the sum of all; `context` is the longest that a request may use.
     """
 
     total: int

@@ -45,6 +45,11 @@ class ModelMemory(Answer, frozen=True):
     measured: MemoryBytes = MemoryBytes()
     mapped: int = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of the process in all kinds of memory; 0 while that is not known."""
+        return self.measured.host + self.measured.gpu + self.mapped
+
 
 class LoadedModel(Answer, frozen=True, kw_only=True):
     """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.
@@ -101,11 +106,11 @@ class LoadedModel(Answer, frozen=True, kw_only=True):
 
 
 class ModelFit(Answer, frozen=True, kw_only=True):
-    """Where a model would run and what it would take: bytes, and tokens of context.
+    """Where a model would run, the bytes it would need, and its tokens of context.
 
-    `spills`: part of it would not be on the GPU. `free_bytes` is what it could have of that
-    device's memory if idle models are evicted. `reason` says so in one sentence; it is empty if
-    the shape of the model is not known, so that this is an estimate from its size, within a fifth.
+    `spills`: part of it would not be on the GPU. `free_bytes` is the memory of that device that is
+    free once idle models are evicted. `reason` explains the fit in one sentence; it is empty if the
+    shape of the model is not known and the fit is an estimate from its size, within a fifth.
     `context` is 0 if no context fits.
     """
 
@@ -191,7 +196,7 @@ class ModelEntries(Answer, frozen=True):
 
 
 class MemoryShare(Answer, frozen=True, kw_only=True):
-    """What a model takes of one kind of memory, by purpose; bytes."""
+    """Bytes that a model needs of one kind of memory, by purpose."""
 
     weights: int = 0
     kv: int = 0
@@ -203,7 +208,7 @@ class MemoryShare(Answer, frozen=True, kw_only=True):
 class FitReport(Answer, frozen=True, kw_only=True):
     """The forecast of loading a model; sizes in bytes, contexts in tokens.
 
-    `size` is that of its files. `context` is what it would be loaded with, `longest_context` the
+    `size` is that of its files. `context` is the one it would be loaded with, `longest_context` the
     longest that would fit, 0 if none does. `gpu_layers` of `layers` blocks and the output would be
     on the GPU (-1: all), except the experts of `cpu_experts` blocks. `fetched` bytes were read
     over the network for this report.

@@ -35,7 +35,7 @@ class RoutingRoute(Answer, frozen=True, kw_only=True):
 class RoutingState(Answer, frozen=True, kw_only=True):
     """The policy in force; `enabled` is whether any request can leave this machine.
 
-    `policy` is the path of its file, `policy_trouble` what is wrong with it: then nothing leaves.
+    `policy` is the path of its file, `policy_trouble` the error in it: then nothing leaves.
     """
 
     offline: bool = False
@@ -84,7 +84,7 @@ class RedactedText(Answer, frozen=True):
 class Explanation(Answer, frozen=True, kw_only=True):
     """The verdict about a request, and where it would be answered if it were sent now.
 
-    `verdict` is about the text: what it needs to leave. `goes_to` is `local` or `provider/model`.
+    `verdict` says on which conditions the text may leave. `goes_to` is `local` or `provider/model`.
     `consents` has a token for each verdict that consent can grant, and `redacted` the texts that
     would leave with placeholders.
     """
@@ -109,7 +109,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
 
 
 class EgressTotal(Answer, frozen=True, kw_only=True):
-    """Sums of outbound requests; `cost` is what is known of it, null if nothing is."""
+    """Sums of outbound requests; `cost` is the sum of known costs, null if none is known."""
 
     requests: int = 0
     bytes_out: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,44 +18,27 @@ class ServerSentEvent:
 
 
 class ServerSentEventParser:
-    """Turns the chunks of one stream into events; the chunk borders make no difference."""
+    """Turns the chunks of one stream into events; the chunk borders make no difference.
+
+    Lines end in LF, CR LF or CR. A CR at the end of a chunk ends its line with the next chunk.
+    """
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._decoder = io.IncrementalNewlineDecoder(text, translate=True)
         self._buffer = ""
-        self._skip_newline = False
-        self._at_start = True
         self._event = ""
         self._data: list[str] = []
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
         """Yield the events that `chunk` completes."""
-        text = self._decoder.decode(chunk)
-        if self._at_start and text:
-            text = text.removeprefix("\ufeff")
-            self._at_start = False
-        for line in self._lines(text):
+        text = self._buffer + self._decoder.decode(chunk)
+        *lines, self._buffer = text.split("\n")
+        for line in lines:
             event = self._take(line)
             if event is not None:
                 yield event
-
-    def _lines(self, text: str) -> Iterator[str]:
-        """Complete lines; they end in LF, CR LF or CR, and a CR may be the last of its chunk."""
-        if self._skip_newline and text:
-            text = text.removeprefix("\n")
-            self._skip_newline = False
-        buffer = self._buffer + text
-        start = 0
-        while (end := _line_end(buffer, start)) >= 0:
-            yield buffer[start:end]
-            start = end + 1
-            if buffer[end] == "\r":
-                if start == len(buffer):
-                    self._skip_newline = True
-                elif buffer[start] == "\n":
-                    start += 1
-        self._buffer = buffer[start:]
 
     def _take(self, line: str) -> ServerSentEvent | None:
         if not line:
@@ -75,9 +59,3 @@ class ServerSentEventParser:
         if not data:
             return None
         return ServerSentEvent(event or "message", "\n".join(data), self._id)
-
-
-def _line_end(text: str, start: int) -> int:
-    newline = text.find("\n", start)
-    carriage_return = text.find("\r", start, newline if newline >= 0 else len(text))
-    return newline if carriage_return < 0 else carriage_return

@@ -42,7 +42,6 @@ class UnixConnection(HTTPConnection):
     def __init__(self, path: Path, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
-        self._timeout = timeout
 
     def connect(self) -> None:
         """Connect, and check the user of the listener; raises `OSError` or `ClientError`."""
@@ -52,7 +51,7 @@ class UnixConnection(HTTPConnection):
                 "Run ingle inside WSL2.",
             )
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self._timeout)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
         if sys.platform == "linux":
             self._check_listener()
@@ -103,14 +102,7 @@ class DaemonClient:
         """Return the answer as `kind`; raises `ClientError`, as all methods do."""
         return self._request("GET", path, None, kind, timeout)
 
-    def post(
-        self,
-        path: str,
-        body: object,
-        kind: type[T],
-        *,
-        timeout: float | None = 30.0,
-    ) -> T:
+    def post(self, path: str, body: object, kind: type[T], *, timeout: float | None = 30.0) -> T:
         """Send `body` as JSON, and return the answer as `kind`."""
         return self._request("POST", path, body, kind, timeout)
 

@@ -15,6 +15,12 @@ class DocumentItem(NamedTuple):
     key: str
     value: str
 
+    def matches(self, data: object) -> bool:
+        """Whether `data` is such an object."""
+        return (
+            isinstance(data, dict) and cast("dict[str, object]", data).get(self.key) == self.value
+        )
+
 
 Path = tuple[str | DocumentItem, ...]
 """Keys of objects, and items of lists, from the outside in."""
@@ -23,16 +29,13 @@ Path = tuple[str | DocumentItem, ...]
 class CannotEdit(Exception):
     """The file cannot be edited; the message says why, in one sentence."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
 
 def find(data: object, path: Path) -> object:
     """Return the value at the path, or `ABSENT`; raises `CannotEdit` if another value is in the
     way.
 
-    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", Item("name", "x"), "b")) 1
+    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", DocumentItem("name", "x"), "b"))
+    1
     """
     for step, part in enumerate(path):
         if data is ABSENT or data is None:
@@ -92,12 +95,8 @@ def without_empty(data: object) -> object:
 
 
 def _item(items: object, wanted: DocumentItem) -> object:
-    for item in cast("list[object]", items):
-        if isinstance(item, dict):
-            fields = cast("dict[str, object]", item)
-            if fields.get(wanted.key) == wanted.value:
-                return fields
-    return ABSENT
+    found = (item for item in cast("list[object]", items) if wanted.matches(item))
+    return next(found, ABSENT)
 
 
 def _checked(data: object, kind: type, path: Path) -> object:

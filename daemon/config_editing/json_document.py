@@ -20,21 +20,18 @@ _DEEPEST = 200
 
 @dataclass
 class Node:
-    """A value and its position; an object's or a list's children in order."""
+    """A value with its position, and its members or items in order.
+
+    A member or an item begins at `outer`, a member with its key. `comma` is the position after the
+    comma that follows it, or -1.
+    """
 
     start: int
     end: int
     value: object
-    children: list[Child] = field(default_factory=list["Child"])
-
-
-@dataclass
-class Child:
-    """A member or an item: `start` is that of the key, `comma` the position after it, or -1."""
-
-    key: str | None
-    start: int
-    node: Node
+    children: list[Node] = field(default_factory=list["Node"])
+    key: str | None = None
+    outer: int = 0
     comma: int = -1
 
 
@@ -45,8 +42,7 @@ class JSONDocument:
         """Raises `CannotEdit` if it is not JSON."""
         self._text = text
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        parser = _Parser(text)
-        self._root = parser.document()
+        self._root = _Parser(text).document()
         self._unit = self._find_unit()
 
     @property
@@ -67,7 +63,7 @@ class JSONDocument:
             child = _child(node, path[depth])
             if child is None:
                 return self._inserted(node, path[depth], _nested(path[depth + 1 :], value))
-            node, depth = child.node, depth + 1
+            node, depth = child, depth + 1
             if depth < len(path) and node.value is None:
                 value, path = _nested(path[depth:], value), path[:depth]
         indent = self._indent_at(node.start)
@@ -77,14 +73,12 @@ class JSONDocument:
     def without(self, path: Path) -> str:
         """Return the text without the value at the path."""
         assert self._root is not None
-        node = self._root
-        for part in path[:-1]:
+        parent = node = self._root
+        for part in path:
             child = _child(node, part)
             assert child is not None
-            node = child.node
-        child = _child(node, path[-1])
-        assert child is not None
-        return self._dropped(node, node.children.index(child))
+            parent, node = node, child
+        return self._dropped(parent, parent.children.index(node))
 
     def _inserted(self, parent: Node, part: str | DocumentItem, value: object) -> str:
         text = self._text
@@ -98,9 +92,9 @@ class JSONDocument:
             return self._first_child(parent, written, indent, flat=flat)
         last = parent.children[-1]
         if flat:
-            end = last.node.end
+            end = last.end
             return text[:end] + ", " + written + text[end:]
-        behind = last.node.end if last.comma < 0 else last.comma
+        behind = _behind(last)
         end = _end_of_line_comment(text, behind)
         comma, own = ("", ",") if last.comma >= 0 else (",", "")
         between = text[behind:end]
@@ -120,7 +114,7 @@ class JSONDocument:
         text, children = self._text, parent.children
         child = children[index]
         if len(children) == 1:
-            before = text[parent.start + 1 : child.start].rstrip()
+            before = text[parent.start + 1 : child.outer].rstrip()
             after = text[_behind(child) : parent.end - 1].strip()
             inside = before + after
             if inside:
@@ -133,9 +127,9 @@ class JSONDocument:
             if child.comma >= 0:  # the file uses trailing commas
                 return text[:start] + text[child.comma :]
             between = text[previous.comma : start]
-            return text[: previous.comma - 1] + between + text[child.node.end :]
+            return text[: previous.comma - 1] + between + text[child.end :]
         following = children[index + 1]
-        return text[: child.start] + text[following.start :]
+        return text[: child.outer] + text[following.outer :]
 
     def _written(self, value: object, indent: str, *, flat: bool = False) -> str:
         if flat:
@@ -145,7 +139,7 @@ class JSONDocument:
 
     def _children_indent(self, parent: Node) -> str:
         if parent.children:
-            return self._indent_at(parent.children[0].start)
+            return self._indent_at(parent.children[0].outer)
         return self._indent_at(parent.start) + self._unit
 
     def _indent_at(self, index: int) -> str:
@@ -155,7 +149,7 @@ class JSONDocument:
     def _find_unit(self) -> str:
         """Return the indentation of one level: that of the first member on a line of its own."""
         if self._root is not None and self._root.children:
-            indent = self._indent_at(self._root.children[0].start)
+            indent = self._indent_at(self._root.children[0].outer)
             outer = self._indent_at(self._root.start)
             if len(indent) > len(outer):
                 return indent[len(outer) :]
@@ -199,7 +193,7 @@ class _Parser:
 
     def _container(self, start: int, depth: int, closing: str) -> Node:
         self._at += 1
-        children: list[Child] = []
+        children: list[Node] = []
         while True:
             self._skip()
             if self._text[self._at : self._at + 1] == closing:
@@ -209,13 +203,13 @@ class _Parser:
                 raise self._wrong("a comma is missing")
             children.append(self._child(depth, named=closing == "}"))
         if closing == "}":
-            members = {cast("str", child.key): child.node.value for child in children}
+            members = {cast("str", child.key): child.value for child in children}
             if len(members) < len(children):
                 raise self._wrong("a name occurs twice")
             return Node(start, self._at, members, children)
-        return Node(start, self._at, [child.node.value for child in children], children)
+        return Node(start, self._at, [child.value for child in children], children)
 
-    def _child(self, depth: int, *, named: bool) -> Child:
+    def _child(self, depth: int, *, named: bool) -> Node:
         start, key = self._at, None
         if named:
             match = _STRING.match(self._text, start)
@@ -228,7 +222,8 @@ class _Parser:
                 raise self._wrong("a colon is missing")
             self._at += 1
             self._skip()
-        child = Child(key, start, self._value(depth + 1))
+        child = self._value(depth + 1)
+        child.key, child.outer = key, start
         self._skip()
         if self._text[self._at : self._at + 1] == ",":
             self._at += 1
@@ -252,15 +247,10 @@ class _Parser:
         return CannotEdit(f"It is not JSON: {what} in line {line}.")
 
 
-def _child(node: Node, part: str | DocumentItem) -> Child | None:
+def _child(node: Node, part: str | DocumentItem) -> Node | None:
     for child in node.children:
-        if isinstance(part, str):
-            if child.key == part:
-                return child
-        elif child.node.children and child.node.children[0].key is not None:
-            fields = cast("dict[str, object]", child.node.value)
-            if fields.get(part.key) == part.value:
-                return child
+        if child.key == part if isinstance(part, str) else part.matches(child.value):
+            return child
     return None
 
 
@@ -271,8 +261,9 @@ def _nested(path: Path, value: object) -> object:
     return value
 
 
-def _behind(child: Child) -> int:
-    return child.node.end if child.comma < 0 else child.comma
+def _behind(child: Node) -> int:
+    """Return the position after a child and its comma."""
+    return child.end if child.comma < 0 else child.comma
 
 
 def _end_of_line_comment(text: str, start: int) -> int:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import cast
 
-from .document_path import CannotEdit, DocumentItem, Path
+from .document_path import ABSENT, CannotEdit, DocumentItem, Path, find
 
 _HEADER = re.compile(r"\s*\[")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -20,10 +20,8 @@ class TOMLDocument:
         """Raises `CannotEdit` if it is not TOML."""
         try:
             self.data: object = tomllib.loads(text.removeprefix("\ufeff"))
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # the first also for numbers with too many digits
+        # ValueError also for numbers with too many digits.
+        except (ValueError, RecursionError) as error:
             raise CannotEdit(f"It is not TOML: {error}.") from None
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._lines = text.splitlines(keepends=True)
@@ -35,8 +33,9 @@ class TOMLDocument:
             return self._with_table(names, cast("dict[str, object]", value))
         if len(names) == 1:
             return self._with_key(names[0], value)
-        table = dict(cast("dict[str, object]", self._at(names[:-1]) or {}))
-        return self._with_table(names[:-1], {**table, names[-1]: value})
+        table = find(self.data, path[:-1])
+        members = {} if table is ABSENT else cast("dict[str, object]", table)
+        return self._with_table(names[:-1], {**members, names[-1]: value})
 
     def without(self, path: Path) -> str:
         """Return the text without the key or the table at the path."""
@@ -87,12 +86,6 @@ class TOMLDocument:
         if text and not text.endswith("\n"):
             text += self._newline
         return text + (self._newline if text.strip() else "") + block
-
-    def _at(self, names: list[str]) -> object:
-        data = self.data
-        for name in names:
-            data = cast("dict[str, object]", data).get(name) if isinstance(data, dict) else None
-        return data
 
     def _top_lines(self) -> int:
         headers = (n for n, line in enumerate(self._lines) if _HEADER.match(line))

@@ -51,12 +51,10 @@ class YAMLDocument:
         if found is not None:
             start = self._line_start(found.start_mark.index)
             return self._text[:start] + written + self._after(found)
-        end = self._end_of_line(_last(node.value[-1]).end_mark.index)
-        before = (
-            self._text[:end]
-            if self._text[:end].endswith("\n")
-            else self._text[:end] + self._newline
-        )
+        end = self._end_of_line(node.value[-1])
+        before = self._text[:end]
+        if not before.endswith("\n"):
+            before += self._newline
         return before + written + self._newline + self._text[end:]
 
     def without(self, path: Path) -> str:
@@ -65,23 +63,24 @@ class YAMLDocument:
         member = self._member(key)
         assert member is not None
         name, node = member
-        if item is None or len(node.value) == 1:
-            start = self._line_start(name.start_mark.index)
-            end = self._end_of_line(_last(node).end_mark.index)
-            if item is not None and not node.flow_style:
-                # Leave an empty list: some programs do not read null as a list.
-                return self._text[: name.end_mark.index] + ": []" + self._newline + self._text[end:]
-            if item is None:
-                return self._text[:start] + self._text[end:]
-        if node.flow_style and len(node.value) == 1:
-            return self._replaced(node, "[]")
+        if item is None:
+            return self._without_lines(name, node)
+        if len(node.value) == 1:
+            if node.flow_style:
+                return self._replaced(node, "[]")
+            # Leave an empty list: some programs do not read null as a list.
+            end = self._end_of_line(node)
+            return self._text[: name.end_mark.index] + ": []" + self._newline + self._text[end:]
         if node.flow_style:
             raise CannotEdit(f"'{key}' in it is written in a way that ingle does not change.")
         found = _find_item(node, item)
         assert found is not None
-        start = self._line_start(found.start_mark.index)
-        end = self._end_of_line(_last(found).end_mark.index)
-        return self._text[:start] + self._text[end:]
+        return self._without_lines(found, found)
+
+    def _without_lines(self, first: Any, last: Any) -> str:
+        """Return the text without the lines from the start of one node to the end of another."""
+        start = self._line_start(first.start_mark.index)
+        return self._text[:start] + self._text[self._end_of_line(last) :]
 
     def _changed_flow(self, node: Any, found: Any, value: object) -> str:
         written = json.dumps(value, ensure_ascii=False)
@@ -125,8 +124,9 @@ class YAMLDocument:
     def _line_start(self, index: int) -> int:
         return self._text.rfind("\n", 0, index) + 1
 
-    def _end_of_line(self, index: int) -> int:
-        """Return the end of the line that a value ends on, including a comment."""
+    def _end_of_line(self, node: Any) -> int:
+        """Return the end of the line that a node ends on, including a comment."""
+        index: int = _last(node).end_mark.index
         if index and self._text[index - 1 : index] == "\n":
             return index
         end = self._text.find("\n", index)
@@ -143,14 +143,10 @@ def _parts(path: Path) -> tuple[str, DocumentItem | None]:
 
 def _last(node: Any) -> Any:
     """Return the value that ends last in a block; a block's own end is after trailing comments."""
-    while _is_block(node) and node.value:
+    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
         children: list[Any] = node.value
         node = children[-1][1] if node.id == "mapping" else children[-1]
     return node
-
-
-def _is_block(node: Any) -> bool:
-    return node.id in ("mapping", "sequence") and not node.flow_style
 
 
 def _find_item(node: Any, item: DocumentItem) -> Any:

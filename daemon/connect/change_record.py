@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..config_editing.document_path import ABSENT, DocumentItem
+from ..config_editing.document_path import ABSENT
 from ..config_editing.document_path import Path as DataPath
 from ..stores.atomic_file import write_atomically
 
@@ -23,24 +23,11 @@ def digest(text: str) -> str:
 
 
 class RecordedPlace(msgspec.Struct, frozen=True):
-    """A path in a file, and its previous value; an item of a list is a pair of field and value."""
+    """A path in a file, and its previous value."""
 
-    path: list[str | list[str]]
+    path: DataPath
     was_there: bool
     value: Any = None
-
-    @classmethod
-    def of(cls, path: DataPath, value: object) -> RecordedPlace:
-        """Return the path with the value, or with `ABSENT`."""
-        parts: list[str | list[str]] = [
-            [part.key, part.value] if isinstance(part, DocumentItem) else part for part in path
-        ]
-        return cls(parts, value is not ABSENT, None if value is ABSENT else value)
-
-    def pair(self) -> tuple[DataPath, object]:
-        """Return the path, and the value or `ABSENT`."""
-        path = tuple(part if isinstance(part, str) else DocumentItem(*part) for part in self.path)
-        return path, self.value if self.was_there else ABSENT
 
 
 class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +45,8 @@ class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
 
     def places(self) -> list[tuple[DataPath, object]]:
-        """Return each changed path with its previous value."""
-        return [place.pair() for place in self.before]
+        """Return each changed path with its previous value, `ABSENT` if there was none."""
+        return [(place.path, place.value if place.was_there else ABSENT) for place in self.before]
 
 
 class ChangeRecord:
@@ -84,12 +71,15 @@ class ChangeRecord:
         """Record a change that is about to be written; raises `OSError`."""
         files = self._clients.setdefault(client, {})
         old = files.get(str(file.path))
-        places = [RecordedPlace.of(*place) for place in file.places(before or "")]
+        places = [
+            RecordedPlace(path, value is not ABSENT, None if value is ABSENT else value)
+            for path, value in file.places(before or "")
+        ]
         original, mixed = before, False
         if old is not None and before is not None:
             # The first previous value counts, unless another program has changed the file since.
-            known = {tuple(map(str, place.path)) for place in old.before}
-            places = [*old.before, *(p for p in places if tuple(map(str, p.path)) not in known)]
+            known = {place.path for place in old.before}
+            places = [*old.before, *(place for place in places if place.path not in known)]
             if old.written == digest(before):
                 original = old.original
             else:

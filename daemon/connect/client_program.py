@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from .connect_target import ConnectTarget, ProgramFolders
 from .settings_file import SettingsFile
 
-Probe = Literal[
-    "models",
-    "chat",
-    "chat_tools",
-    "completion",
-    "responses",
-    "responses_tools",
-    "messages",
-    "messages_tools",
-    "count_tokens",
-    "ollama_models",
-    "ollama_chat",
-    "ollama_tools",
-    "infill",
-]
-"""A test request that the program would make; see `connection_probe.PROBES`."""
-
 
 def _no_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
-    return []
-
-
-def _no_lines(target: ConnectTarget) -> list[str]:
     return []
 
 
@@ -40,18 +18,19 @@ class ClientProgram:
     """One program: `tokens` is the length of its own instructions, 0 if they are short.
 
     `notes` are for the user: remaining steps, or all of them if ingle writes no file. `exports` are
-    the equivalent environment variables for one shell. With `takes_key` its settings have a place
-    for a key.
+    the equivalent environment variables for one shell. `probes` are the test requests that it would
+    make, names in `connection_probe.PROBES`. With `takes_key` its settings have a place for a key.
     """
 
     name: str
     title: str
+    aliases: Sequence[str] = ()
     speaks: str
     installed: Callable[[ProgramFolders], bool]
     files: Callable[[ConnectTarget, ProgramFolders], list[SettingsFile]] = _no_files
-    notes: Callable[[ConnectTarget], list[str]] = _no_lines
+    notes: Callable[[ConnectTarget], list[str]] = lambda target: []
     exports: Callable[[ConnectTarget], list[tuple[str, str]]] = lambda target: []
-    probes: Sequence[Probe]
+    probes: Sequence[str]
     tokens: int = 0
     codes: bool = True
     takes_key: bool = True

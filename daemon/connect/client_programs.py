@@ -17,33 +17,12 @@ _ALL = (
 CLIENTS: Mapping[str, ClientProgram] = MappingProxyType({client.name: client for client in _ALL})
 """In the order in which they are listed."""
 
-ALSO: Mapping[str, str] = MappingProxyType(
-    {
-        "claude": "claude-code",
-        "claudecode": "claude-code",
-        "copilot": "vscode",
-        "code": "vscode",
-        "vs-code": "vscode",
-        "cn": "continue",
-        "vim": "llama.vim",
-        "nvim": "llama.vim",
-        "neovim": "llama.vim",
-        "llamavim": "llama.vim",
-        "llama-vim": "llama.vim",
-        "webui": "open-webui",
-        "openwebui": "open-webui",
-        "intellij": "jetbrains",
-        "pycharm": "jetbrains",
-    }
-)
-"""Alternative names of the same programs."""
-
 
 def find_program(name: str) -> tuple[ClientProgram | None, str | None]:
     """Return the program of that name, else the most similar name."""
     from difflib import get_close_matches
 
-    wanted = name.lower()
-    wanted = ALSO.get(wanted, wanted)
-    near = get_close_matches(wanted, [*CLIENTS, *ALSO], n=1)
-    return CLIENTS.get(wanted), near[0] if near else None
+    by_alias = {alias: client for client in _ALL for alias in client.aliases}
+    by_name = {**CLIENTS, **by_alias}
+    near = get_close_matches(name.lower(), by_name, n=1)
+    return by_name.get(name.lower()), near[0] if near else None

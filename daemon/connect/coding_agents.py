@@ -119,6 +119,7 @@ def _claude_files(target: ConnectTarget, places: ProgramFolders) -> list[Setting
 CLAUDE_CODE = ClientProgram(
     name="claude-code",
     title="Claude Code",
+    aliases=("claude", "claudecode"),
     speaks="Anthropic",
     installed=lambda places: (
         places.has_program("claude") or places.named("CLAUDE_CONFIG_DIR", ".claude").is_dir()

@@ -1,4 +1,4 @@
-"""What a program is connected to, and where its files are on this machine."""
+"""The daemon's address and model for a program, and the folders of programs on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 NO_KEY = "local"
@@ -40,16 +40,11 @@ class ConnectTarget:
 
 @dataclass(frozen=True)
 class ProgramFolders:
-    """The folders of one user."""
+    """Settings folders and installed programs of one user, by default the current one."""
 
-    home: Path
-    environ: Mapping[str, str]
+    home: Path = field(default_factory=Path.home)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     platform: str = sys.platform
-
-    @classmethod
-    def find(cls) -> ProgramFolders:
-        """Return those of the current user."""
-        return cls(Path.home(), os.environ)
 
     def config(self, name: str) -> Path:
         """Return a program's folder below the user's configuration."""

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from .client_program import Probe
 from .connect_target import ConnectTarget
 
 _SECONDS = 600.0
@@ -35,12 +34,12 @@ Json = dict[str, Any]
 
 
 class CheckFailed(Exception):
-    """A test failed; the message says what was received."""
+    """A test failed; the message describes the answer."""
 
 
 @dataclass(frozen=True)
 class ProbeOutcome:
-    """One test: what was requested, whether it worked, and what was received or went wrong."""
+    """The result of one test: the request, whether it worked, and the answer or the error."""
 
     what: str
     worked: bool
@@ -52,11 +51,10 @@ class ConnectionProber:
 
     def __init__(self, target: ConnectTarget) -> None:
         self._target = target
-        address = urlsplit(target.url)
-        self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
+        self._address = urlsplit(target.url)
 
-    def run(self, probe: Probe) -> ProbeOutcome:
-        """Run one test; never raises for the daemon's answer or the lack of one."""
+    def run(self, probe: str) -> ProbeOutcome:
+        """Run one test of `PROBES`; never raises for the daemon's answer or the lack of one."""
         what, test = PROBES[probe]
         started = time.monotonic()
         try:
@@ -153,7 +151,7 @@ class ConnectionProber:
         return f"{self._post('/v1/messages/count_tokens', body)['input_tokens']} tokens"
 
     def ollama_models(self) -> str:
-        """Test what Ollama's clients request first: version, models, and one of them in detail."""
+        """Test the first requests of Ollama's clients: version, models, details of one."""
         version = self._get("/api/version")["version"]
         listed = [model["name"] for model in self._get("/api/tags")["models"]]
         found = self._among(listed)
@@ -254,7 +252,8 @@ class ConnectionProber:
 
     @contextmanager
     def _request(self, method: str, path: str, body: Json | None) -> Generator[HTTPResponse]:
-        connection = HTTPConnection(self._host, self._port, timeout=_SECONDS)
+        host, port = self._address.hostname or "127.0.0.1", self._address.port or 80
+        connection = HTTPConnection(host, port, timeout=_SECONDS)
         headers = {
             "Authorization": f"Bearer {self._target.word}",
             "Content-Type": "application/json",
@@ -318,7 +317,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
 
 
-PROBES: Mapping[Probe, tuple[str, Callable[[ConnectionProber], str]]] = MappingProxyType(
+PROBES: Mapping[str, tuple[str, Callable[[ConnectionProber], str]]] = MappingProxyType(
     {
         "models": ("GET /v1/models", ConnectionProber.models),
         "chat": ("POST /v1/chat/completions", ConnectionProber.chat),

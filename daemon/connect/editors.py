@@ -41,6 +41,7 @@ def _continue_files(target: ConnectTarget, places: ProgramFolders) -> list[Setti
 CONTINUE = ClientProgram(
     name="continue",
     title="Continue (VS Code, JetBrains, cn)",
+    aliases=("cn",),
     speaks="OpenAI",
     installed=lambda places: (
         places.has_program("cn")
@@ -125,6 +126,7 @@ def _vscode(places: ProgramFolders) -> Path:
 VSCODE = ClientProgram(
     name="vscode",
     title="VS Code (Copilot Chat, own models)",
+    aliases=("copilot", "code", "vs-code"),
     speaks="Ollama, OpenAI",
     installed=lambda places: places.has_program("code") or _vscode(places).is_dir(),
     files=_vscode_files,
@@ -184,6 +186,7 @@ CLINE = ClientProgram(
 JETBRAINS = ClientProgram(
     name="jetbrains",
     title="JetBrains AI Assistant",
+    aliases=("intellij", "pycharm"),
     speaks="Ollama, OpenAI",
     installed=lambda places: (
         places.application("JetBrains").is_dir()
@@ -239,6 +242,7 @@ def _vim_file(places: ProgramFolders) -> tuple[Path, str]:
 LLAMA_VIM = ClientProgram(
     name="llama.vim",
     title="llama.vim (vim, neovim)",
+    aliases=("vim", "nvim", "neovim", "llamavim", "llama-vim"),
     speaks="llama.cpp",
     installed=lambda places: (
         any(map(places.has_program, ("vim", "nvim"))) or places.config("nvim").is_dir()
@@ -254,6 +258,7 @@ LLAMA_VIM = ClientProgram(
 OPEN_WEBUI = ClientProgram(
     name="open-webui",
     title="Open WebUI",
+    aliases=("webui", "openwebui"),
     speaks="OpenAI, Ollama",
     installed=lambda places: places.has_program("open-webui"),
     exports=lambda target: [

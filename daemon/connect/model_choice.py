@@ -18,7 +18,7 @@ def choose_model(
 ) -> tuple[str, str | None]:
     """Return the default model, or an installed coding model for a program that writes code.
 
-    With a sentence that says so, if it is not the default.
+    The second value is a sentence about the choice, None for the default model.
     """
     coders = [
         entry for entry in entries if entry.installed and entry.chat and _CODER.search(entry.name)

@@ -10,22 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from ..cli.command_errors import CommandError
 from ..config_editing.document_path import CannotEdit
 from ..stores.atomic_file import write_atomically
 from .change_record import ChangeRecord, digest
 from .connect_target import ConnectTarget
 from .settings_file import SettingsFile
-
-
-class ChangeFailed(Exception):
-    """A file cannot be written; it is unchanged."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        self.message = f"{path} cannot be written: {error.strerror}."
-        self.hint = (
-            "It is unchanged. Free space or change the permissions; `--print` shows all settings."
-        )
-        super().__init__(self.message)
 
 
 @dataclass(frozen=True)
@@ -35,7 +25,7 @@ class SettingsChange:
     path: Path
     before: str | None
     after: str | None
-    settings: SettingsFile | None = None
+    settings: SettingsFile
 
     @property
     def is_one(self) -> bool:
@@ -95,7 +85,7 @@ def _naming(file: SettingsFile) -> Generator[None]:
     try:
         yield
     except CannotEdit as error:
-        raise CannotEdit(f"{file.path}: {error.message}") from None
+        raise CannotEdit(f"{file.path}: {error}") from None
 
 
 def write(
@@ -103,11 +93,10 @@ def write(
 ) -> list[Path]:
     """Write the changes for a program that gets `target`; return the paths of backups.
 
-    Raises `ChangeFailed`.
+    Raises `CommandError`.
     """
     backups: list[Path] = []
     for change in changes:
-        assert change.settings is not None
         assert change.after is not None
         if not change.is_one:
             continue
@@ -120,9 +109,9 @@ def write(
 
 
 def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: str) -> list[Path]:
-    """Write what `plan_removal` found, delete files that were created; return the paths of backups.
+    """Write the changes of `plan_removal`, delete files that ingle created; return the backups.
 
-    Raises `ChangeFailed`.
+    Raises `CommandError`.
     """
     backups: list[Path] = []
     for change in changes:
@@ -142,7 +131,10 @@ def _failing(change: SettingsChange) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise ChangeFailed(change.path, error) from error
+        raise CommandError(
+            f"{change.path} cannot be written: {error.strerror}.",
+            "It is unchanged. Free space or change the permissions; `--print` shows all settings.",
+        ) from error
 
 
 def _back_up(change: SettingsChange) -> list[Path]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..config_editing.block_document import BLOCK, BlockDocument
 from ..config_editing.document_path import (
@@ -20,28 +19,12 @@ from ..config_editing.document_path import (
 )
 from ..config_editing.document_path import Path as DataPath
 
+if TYPE_CHECKING:
+    from ..config_editing.json_document import JSONDocument
+    from ..config_editing.toml_document import TOMLDocument
+    from ..config_editing.yaml_document import YAMLDocument
+
 UNSAFE_FORM = "It is written in a way that ingle cannot change safely."
-
-
-class SettingsDocument(Protocol):
-    """A text with editable values."""
-
-    @property
-    def data(self) -> object:
-        """The parsed value."""
-        ...
-
-    def changed(self, path: DataPath, value: object) -> str:
-        """Return the text with `value` at the path."""
-        ...
-
-    def without(self, path: DataPath) -> str:
-        """Return the text without the value at the path."""
-        ...
-
-
-def _never(data: object) -> bool:
-    return False
 
 
 def has(*path: str) -> Callable[[object], bool]:
@@ -55,7 +38,7 @@ class ProgramSetting:
 
     path: DataPath
     value: object
-    unless: Callable[[object], bool] = _never
+    unless: Callable[[object], bool] = lambda data: False
 
 
 @dataclass(frozen=True)
@@ -148,23 +131,19 @@ class SettingsFile:
             raise CannotEdit(UNSAFE_FORM)
 
 
-def parse(text: str, form: str) -> SettingsDocument:
+def parse(text: str, form: str) -> JSONDocument | TOMLDocument | YAMLDocument | BlockDocument:
     """Return the document, of format json, toml, yaml, vim or lua; raises `CannotEdit`."""
-    return _parser(form)(text)
-
-
-def _parser(form: str) -> Callable[[str], SettingsDocument]:
     # Each import brings a parser that the others do not need.
     if form == "json":
         from ..config_editing.json_document import JSONDocument
 
-        return JSONDocument
+        return JSONDocument(text)
     if form == "toml":
         from ..config_editing.toml_document import TOMLDocument
 
-        return TOMLDocument
+        return TOMLDocument(text)
     if form == "yaml":
         from ..config_editing.yaml_document import YAMLDocument
 
-        return YAMLDocument
-    return partial(BlockDocument, comment="--" if form == "lua" else '"')
+        return YAMLDocument(text)
+    return BlockDocument(text, comment="--" if form == "lua" else '"')

@@ -5,49 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..client.doctor_types import Diagnostic, DoctorFindings
-from .daemon_checks import (
-    check_daemon,
-    check_folders,
-    check_limits,
-    check_neighbours,
-    check_port,
-    check_settings,
-)
-from .gpu_checks import (
-    check_driver,
-    check_gpu_memory,
-    check_llama_cpp,
-    check_own_engine,
-    check_visibility,
-)
-from .machine_checks import (
-    check_apple_limit,
-    check_clock,
-    check_disk,
-    check_memory,
-    check_processor,
-    check_wsl,
-)
+from . import daemon_checks, gpu_checks, machine_checks
 from .system_state import SystemState
 
 CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
-    "settings": check_settings,
-    "folders": check_folders,
-    "daemon": check_daemon,
-    "port": check_port,
-    "NVIDIA's driver": check_driver,
-    "own engine": check_own_engine,
-    "llama.cpp": check_llama_cpp,
-    "visible GPUs": check_visibility,
-    "GPU memory": check_gpu_memory,
-    "other programs": check_neighbours,
-    "processor": check_processor,
-    "memory": check_memory,
-    "WSL": check_wsl,
-    "the GPU's share": check_apple_limit,
-    "disk": check_disk,
-    "limits": check_limits,
-    "clock": check_clock,
+    "settings": daemon_checks.check_settings,
+    "folders": daemon_checks.check_folders,
+    "daemon": daemon_checks.check_daemon,
+    "port": daemon_checks.check_port,
+    "NVIDIA's driver": gpu_checks.check_driver,
+    "own engine": gpu_checks.check_own_engine,
+    "llama.cpp": gpu_checks.check_llama_cpp,
+    "visible GPUs": gpu_checks.check_visibility,
+    "GPU memory": gpu_checks.check_gpu_memory,
+    "other programs": daemon_checks.check_neighbours,
+    "processor": machine_checks.check_processor,
+    "memory": machine_checks.check_memory,
+    "WSL": machine_checks.check_wsl,
+    "the GPU's share": machine_checks.check_apple_limit,
+    "disk": machine_checks.check_disk,
+    "limits": daemon_checks.check_limits,
+    "clock": machine_checks.check_clock,
 }
 """Checks by subject."""
 _ORDER = ("broken", "warning", "note")

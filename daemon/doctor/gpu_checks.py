@@ -141,18 +141,17 @@ def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
     if build is None or build.error:
         yield _unusable_build(build, software)
         return
-    usable = [gpu for gpu in situation.machine.gpus if not build.gpu_offload]
-    if not usable:
+    gpus = situation.machine.gpus
+    if build.gpu_offload or not gpus:
         return
     # Only a GPU with its own memory decodes faster; one with shared memory only speeds up prefill.
-    best = min(usable, key=lambda gpu: (gpu.unified and gpu.vendor != "apple", gpu.vendor))
+    best = min(gpus, key=lambda gpu: (gpu.unified and gpu.vendor != "apple", gpu.vendor))
     shared = best.unified and best.vendor != "apple"
+    article = "an" if best.name[:1] in "AEIOUN" else "a"
     yield Diagnostic(
         code="llama-cpu-only",
         severity="note" if shared else "warning",
-        what=f"llama.cpp was built without a GPU, and there is an {best.name}."
-        if best.name[:1] in "AEIOUN"
-        else f"llama.cpp was built without a GPU, and there is a {best.name}.",
+        what=f"llama.cpp was built without a GPU, and there is {article} {best.name}.",
         why="With one, prompts are processed faster, but answers are not: the memory is the same."
         if shared
         else "It also runs what ingle's own engine does not, and models that only partly fit.",
@@ -236,25 +235,22 @@ def _rebuild_llama_cpp(software: Software, option: str) -> str:
     """
     build = software.llama_cpp
     requirement = f"{_LLAMA_CPP}=={build.version}" if build and build.version else _LLAMA_CPP
-    if software.installer == "uv":
-        flags = f"--no-cache --reinstall-package {_LLAMA_CPP} --no-binary {_LLAMA_CPP}"
-    else:
-        flags = f"--no-cache-dir --force-reinstall --no-deps --no-binary {_LLAMA_CPP}"
-    install = f"{_installer(software)} {flags} {requirement}"
+    install = _reinstall_llama_cpp(software, f"--no-binary {_LLAMA_CPP} {requirement}")
     if software.system == "Windows":
         return f'$env:CMAKE_ARGS="-D{option}=on"; {install}'
     return f'CMAKE_ARGS="-D{option}=on" {install}'
 
 
-def _reinstall_llama_cpp(software: Software) -> str:
+def _reinstall_llama_cpp(software: Software, requirement: str = _LLAMA_CPP) -> str:
     """Return a command that reinstalls llama.cpp."""
+    flags = "--no-cache-dir --force-reinstall --no-deps"
     if software.installer == "uv":
-        return f"{_installer(software)} --no-cache --reinstall-package {_LLAMA_CPP} {_LLAMA_CPP}"
-    return f"{_installer(software)} --no-cache-dir --force-reinstall --no-deps {_LLAMA_CPP}"
+        flags = f"--no-cache --reinstall-package {_LLAMA_CPP}"
+    return f"{_installer(software)} {flags} {requirement}"
 
 
 def _install_cuda_extra(software: Software) -> str:
-    """Return a command that installs what the CUDA engine needs."""
+    """Return a command that installs the dependencies of the CUDA engine."""
     origin = f"-e {_quoted(software.checkout + '[cuda]')}" if software.checkout else "'ingle[cuda]'"
     return f"{_installer(software)} {origin}"
 

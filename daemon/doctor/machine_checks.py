@@ -17,6 +17,19 @@ _SWAP_WORTH_TELLING = GIB // 2
 _DAY = 86_400.0
 _YEARS_AHEAD = 10 * 365 * _DAY
 _PLENTY = 24 * GIB
+_UNSUITABLE = {
+    "network": (
+        "Models are on a network drive, or on a drive of another system.",
+        "Loading is slow, locks may not hold, and mapped weights may end a model when the drive "
+        "goes away.",
+    ),
+    "hdd": ("Models are on a spinning disk.", "A model of 5 GB takes about half a minute to load."),
+    "memory": (
+        "Models are stored in memory, and lost on restart.",
+        "They use the memory that loaded models need.",
+    ),
+}
+"""Kinds of disks that are slow or volatile, with the problem and its consequence."""
 
 
 def check_processor(situation: SystemState) -> Iterator[Diagnostic]:
@@ -128,18 +141,8 @@ def check_disk(situation: SystemState) -> Iterator[Diagnostic]:
             mend="Remove models, or keep ingle's files on another disk:",
             commands=["ingle list", "export INGLE_HOME=/another/disk/ingle"],
         )
-    slow = {
-        "network": "Models are on a network drive, or on a drive of another system.",
-        "hdd": "Models are on a spinning disk.",
-        "memory": "Models are stored in memory, and lost on restart.",
-    }
-    if (what := slow.get(disk.kind)) is not None:
-        why = {
-            "network": "Loading is slow, locks may not hold, and mapped weights may end a model "
-            "when the drive goes away.",
-            "hdd": "A model of 5 GB takes about half a minute to load.",
-            "memory": "They use the memory that loaded models need.",
-        }[disk.kind]
+    if disk.kind in _UNSUITABLE:
+        what, why = _UNSUITABLE[disk.kind]
         yield Diagnostic(
             code=f"models-on-{disk.kind}",
             severity="note" if disk.kind == "hdd" else "warning",

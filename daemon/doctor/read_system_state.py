@@ -6,11 +6,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import psutil
+from msgspec.structs import replace
 
 from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.read_machine import read_machine
@@ -55,27 +57,21 @@ Process = tuple[int, str, int]
 def find_daemon(config: Config) -> DaemonState:
     """Return the daemon's own status, or why it does not answer."""
     client = DaemonClient(config.socket)
-    place = str(config.socket)
     moved = config.paths.socket_moved and config.socket == config.paths.socket
+    stopped = DaemonState(socket=str(config.socket), socket_moved=moved)
     try:
         if not client.answers():
-            return DaemonState(socket=place, socket_moved=moved)
+            return stopped
         status = client.status()
     except ClientError as error:
-        return DaemonState(
-            state="silent",
-            socket=place,
-            socket_moved=moved,
-            error=error.message,
-            hint=error.hint or "",
-        )
-    return DaemonState(
+        return replace(stopped, state="silent", error=error.message, hint=error.hint or "")
+    return replace(
+        stopped,
         state="running",
         version=status.version,
         pid=status.pid,
         address=status.address or "",
         socket=status.socket,
-        socket_moved=moved,
     )
 
 
@@ -83,7 +79,6 @@ def read_system_state(
     config: Config,
     daemon: DaemonState,
     *,
-    environ: Mapping[str, str] = os.environ,
     error: tuple[str, str] = ("", ""),
     anew: bool = False,
 ) -> SystemState:
@@ -103,7 +98,7 @@ def read_system_state(
         limits=read_limits(),
         clock=ClockState(now=time.time(), installed=Path(__file__).stat().st_mtime),
         own_pids=own,
-        visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
+        visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
         wants_locked_memory=config.mlock,
         config_file=str(paths.config_file),
         config_error=error[0],
@@ -112,25 +107,16 @@ def read_system_state(
 
 
 def read_folders(paths: Paths) -> list[FolderState]:
-    """Read the four folders, of which those of the socket must be private."""
-    problem, hint = "", ""
+    """Read the four folders, of which that of the socket, the last one, must be private."""
+    folders = [_folder(use, getattr(paths, use)) for use in get_args(FolderUse)]
     try:
         paths.check_private()
     except (UnsafeFolder, FolderUnusable) as error:
-        problem, hint = error.message, error.hint
-    uses: tuple[tuple[FolderUse, Path], ...] = (
-        ("config", paths.config),
-        ("models", paths.models),
-        ("state", paths.state),
-        ("runtime", paths.runtime),
-    )
-    return [
-        _folder(use, path, *((problem, hint) if use == "runtime" else ("", "")))
-        for use, path in uses
-    ]
+        folders[-1] = replace(folders[-1], problem=error.message, hint=error.hint)
+    return folders
 
 
-def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> FolderState:
+def _folder(use: FolderUse, path: Path) -> FolderState:
     existing = path
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent
@@ -144,13 +130,11 @@ def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> FolderState:
         exists=existing == path,
         writable=existing.is_dir() and os.access(existing, os.W_OK | os.X_OK),
         private=private,
-        problem=problem,
-        hint=hint,
     )
 
 
 def read_port(host: str, number: int, daemon: DaemonState) -> PortState:
-    """Read what listens on the port; a negative number is none, 0 any free one."""
+    """Return the state of the configured port; a negative number is none, 0 any free one."""
     if number <= 0:
         return PortState(number=-1)
     try:
@@ -207,7 +191,7 @@ def _name(pid: int) -> str:
 
 
 def _family(pid: int) -> list[int]:
-    """Return the daemon and its workers."""
+    """Return the process ids of the daemon and its workers."""
     if not pid:
         return []
     try:
@@ -217,7 +201,7 @@ def _family(pid: int) -> list[int]:
 
 
 def find_neighbours(gpus: Iterable[Gpu], own: Collection[int]) -> list[OtherServer]:
-    """Return those that run now, except the processes in `own`."""
+    """Return the other model servers that run now, except the processes in `own`."""
     return group_neighbours(_processes(), gpus, own)
 
 

@@ -51,7 +51,7 @@ class Redactor:
         return "(address)"
 
     def _scanned(self, text: str) -> str:
-        """Replace what the privacy detectors find; overlapping findings become one mark."""
+        """Replace the findings of the privacy detectors; overlapping ones become one mark."""
         findings = self._scanner.scan([TextPart(text=text, where="log")])
         spans: list[tuple[int, int]] = []
         for finding in findings:

@@ -29,9 +29,16 @@ def report_text(report: DoctorReport, *, columns: int, paint: TerminalColors) ->
     """Return the report in lines of at most `columns` characters, except for longer words."""
     width = max(_NARROWEST, columns)
     situation, lines = report.situation, list[str]()
+    engines = [
+        (
+            each.title.removesuffix(" engine"),
+            [each.describe_installation(situation.machine.software)],
+        )
+        for each in all_engines()
+    ]
     for title, facts in (
         ("Machine", _machine_facts(situation.machine)),
-        ("Engines", _engine_facts(situation.machine)),
+        ("Engines", engines),
         ("Daemon", _daemon_facts(situation)),
     ):
         lines += [paint.bold(title), *_facts(facts, width), ""]
@@ -44,7 +51,7 @@ def report_text(report: DoctorReport, *, columns: int, paint: TerminalColors) ->
 
 
 def _machine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
-    """Return what the machine has, in a few words each."""
+    """Return processor, memory, GPUs, disk and system, each in short lines."""
     memory, software = machine.memory, machine.software
     available = f"{format_bytes(memory.usable_total)}, {format_bytes(memory.usable)} free"
     remembered = [available]
@@ -118,14 +125,6 @@ def _graphics(gpu: Gpu) -> list[str]:
     if holders:
         lines.append(f"held by {', '.join(holders[:4])}" + (" …" if len(holders) > 4 else ""))
     return lines
-
-
-def _engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
-    """Return the installed engines, and what they were built for."""
-    return [
-        (each.title.removesuffix(" engine"), [each.describe_installation(machine.software)])
-        for each in all_engines()
-    ]
 
 
 def _daemon_facts(situation: SystemState) -> list[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""Builds a support bundle: what a bug report needs, without personal data.
+"""Builds a support bundle: facts for a bug report, without personal data.
 
 Facts are selected field by field; free text is redacted. The log contributes only lines that ingle
 itself wrote.
@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,10 @@ _PACKAGES = (
     *("cuda-core", "safetensors", "tokenizers", "keyring", "sqlcipher3"),
 )
 _README = """\
-A report about ingle, made by `ingle doctor --bundle`. It holds versions, what the machine is, what
-the doctor found, which settings differ from the default, sizes of what is kept, and the last lines
-that ingle wrote to its log. It holds no prompt, answer, file, key, path, address, or name of a
-person, a machine or a model of the owner's own: {count} such things were taken out.
+A report about ingle, made by `ingle doctor --bundle`. It contains versions, a description of the
+machine, the doctor's findings, settings that differ from their defaults, sizes of stored data, and
+the last lines that ingle wrote to its log. It contains no prompt, answer, file, key, path, address,
+or name of a person, a machine or a model of the owner's own: {count} such items were removed.
 Everything is text; read it before you send it.
 """
 
@@ -137,8 +138,8 @@ def _machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """Return numbers and choices as set; of texts only whether they are set, of lists the
-    length.
+    """Return the values of numbers and choices; of other texts only that they are set, of lists
+    the length.
     """
     shown: dict[str, Any] = {}
     for field in fields(config):
@@ -207,8 +208,9 @@ def _without(facts: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _choices() -> frozenset[str]:
-    """Return the settings whose value is one of a fixed set."""
+    """Return the values of settings that take one of a fixed set."""
     from ingle.backends.registry.engines import engine_choices
+    from ingle.models.kv_type import KVType
 
     from ..settings.setting_parsers import (
         FLASH_ATTENTION,
@@ -219,9 +221,7 @@ def _choices() -> frozenset[str]:
     )
 
     kinds = (engine_choices(), FLASH_ATTENTION, LOG_FORMATS, LOG_LEVELS, QUANTIZE, SPECULATION)
-    return frozenset(choice for choices in kinds for choice in choices) | {
-        *("f32", "f16", "bf16", "q8_0", "q4_0"),
-    }
+    return frozenset(chain(KVType, *kinds))
 
 
 def _models(store: ModelStore, catalog: Catalog, *, with_names: bool) -> list[dict[str, Any]]:

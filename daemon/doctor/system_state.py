@@ -9,6 +9,7 @@ import msgspec
 from ingle.backends.hardware.machine import Machine
 
 FolderUse = Literal["config", "models", "state", "runtime"]
+"""The attribute of `Paths` that is the folder."""
 
 
 class FolderState(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ import os
 import plistlib
 from pathlib import Path
 
-from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
+from .launch_command import LaunchCommand
+from .service_manager import ServiceFile, ServiceManager, ServiceState
 
 LABEL = "org.ingle.daemon"
 
@@ -30,8 +31,8 @@ class LaunchdService(ServiceManager):
 
     def trouble(self) -> str:
         """See `ServiceManager`."""
-        done = self._run(["launchctl", "print", self._domain])
-        return "" if done.returncode == 0 else "No launchd session of yours is running here."
+        answers = self._works("launchctl", "print", self._domain)
+        return "" if answers else "No launchd session of yours is running here."
 
     def start(self) -> None:
         """See `ServiceManager`."""

@@ -4,50 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 
-from ..settings.config import Config
 from ..stores.atomic_file import write_atomically
+from .launch_command import LaunchCommand
 
 Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
 _PATIENCE = 60
-_KEPT = ("INGLE_HOME",)
-"""Variables that relocate a whole home; other variables belong into `config.toml`."""
-
-
-class LaunchCommand(NamedTuple):
-    """Created by `launch_of`; `environment` is added to what the service manager sets."""
-
-    config: Config
-    command: tuple[str, ...]
-    environment: dict[str, str]
-
-
-def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
-    """Return the command that starts the daemon of this installation for this home."""
-    kept = {
-        name: str(Path(environ[name]).expanduser().absolute())
-        for name in _KEPT
-        if environ.get(name)
-    }
-    command = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
-    return LaunchCommand(config, command, kept)
-
-
-def ignored_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the settings of this shell's environment that the service will not have."""
-    return sorted(
-        name
-        for name in environ
-        if name.startswith("INGLE_") and name not in _KEPT and not name.startswith("INGLE_TEST_")
-    )
 
 
 class ServiceFile(msgspec.Struct, frozen=True):
@@ -58,11 +27,10 @@ class ServiceFile(msgspec.Struct, frozen=True):
 
     def status(self) -> FileStatus:
         """Compare the file with this content."""
-        try:
-            content = self.path.read_bytes()
-        except OSError:
-            return FileStatus(str(self.path), exists=False, as_wanted=False)
-        return FileStatus(str(self.path), exists=True, as_wanted=content == self.content)
+        found = None
+        with suppress(OSError):
+            found = self.path.read_bytes()
+        return FileStatus(str(self.path), found is not None, found == self.content)
 
 
 class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +65,7 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceFailed(Exception):
-    """The service manager reported a failure."""
+    """A file cannot be written, or the service manager reported a failure."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -140,7 +108,7 @@ class ServiceManager(ABC):
 
     @abstractmethod
     def files(self) -> list[ServiceFile]:
-        """Return all files with their expected content."""
+        """Return all files of the service with their expected content."""
 
     @abstractmethod
     def trouble(self) -> str:
@@ -160,7 +128,7 @@ class ServiceManager(ABC):
 
     @abstractmethod
     def hints(self) -> list[str]:
-        """Return sentences for the user who installed it."""
+        """Return sentences to print after the installation."""
 
     def write_files(self) -> list[str]:
         """Write the files that differ from their expected content; return their paths.
@@ -205,6 +173,9 @@ class ServiceManager(ABC):
             state=ServiceState() if trouble else self.state(),
             trouble=trouble,
         )
+
+    def _works(self, *command: str) -> bool:
+        return self._run(command).returncode == 0
 
     def _must(self, *command: str) -> None:
         """Run a command; raises `ServiceFailed` with its last line of output if it fails."""

@@ -17,7 +17,6 @@ from ..transport.sockets import SocketError
 
 _FIRST = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
-_HINT = "`ingle service install` writes the socket unit that fits these settings."
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,7 @@ def inherited_sockets(
         unix = [each for each in found if each.family == socket.AF_UNIX]
         tcp = [each for each in found if each.family != socket.AF_UNIX]
         if len(unix) > 1 or len(tcp) > 1:
-            raise SocketError(
-                "The service manager passed more than one socket of a kind.", hint=_HINT
-            )
+            raise _unfit("The service manager passed more than one socket of a kind.")
         path = Path(os.fsdecode(unix[0].getsockname())) if unix else None
         for each in tcp:
             _check_loopback(each)
@@ -57,30 +54,31 @@ def inherited_sockets(
     return InheritedSockets(unix[0] if unix else None, path, tcp[0] if tcp else None)
 
 
+def _unfit(message: str) -> SocketError:
+    return SocketError(
+        message, hint="`ingle service install` writes the socket unit that fits these settings."
+    )
+
+
 def _adopt(fd: int, undo: ExitStack) -> socket.socket:
     try:
         found = socket.socket(fileno=fd)
     except OSError as error:
-        raise SocketError(
-            f"The service manager passed no socket as descriptor {fd}.", hint=_HINT
-        ) from error
+        raise _unfit(f"The service manager passed no socket as descriptor {fd}.") from error
     undo.callback(found.close)
     found.set_inheritable(False)
     found.setblocking(False)
     listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if found.type != socket.SOCK_STREAM or not listens:
-        raise SocketError(
-            f"Descriptor {fd} from the service manager is not a listening socket.", hint=_HINT
-        )
+        raise _unfit(f"Descriptor {fd} from the service manager is not a listening socket.")
     return found
 
 
 def _check_loopback(tcp: socket.socket) -> None:
     if tcp.family != socket.AF_INET or tcp.getsockname()[0] != "127.0.0.1":
-        raise SocketError(
+        raise _unfit(
             f"The service manager listens on {tcp.getsockname()[0]}: other machines could use "
-            "your models.",
-            hint=_HINT,
+            "your models."
         )
 
 
@@ -89,13 +87,11 @@ def _check_private(path: Path) -> None:
     try:
         own, folder = path.lstat(), path.parent.lstat()
     except OSError as error:
-        raise SocketError(
-            f"The service manager's socket {path} does not exist: {error.strerror}.", hint=_HINT
+        raise _unfit(
+            f"The service manager's socket {path} does not exist: {error.strerror}."
         ) from error
     ours = own.st_uid == folder.st_uid == os.geteuid()
     if not (ours and stat.S_ISSOCK(own.st_mode) and stat.S_ISDIR(folder.st_mode)):
-        raise SocketError(
-            f"The service manager's socket {path} belongs to another user.", hint=_HINT
-        )
+        raise _unfit(f"The service manager's socket {path} belongs to another user.")
     if own.st_mode & 0o077 or folder.st_mode & 0o022:
-        raise SocketError(f"Other users can open or replace the socket {path}.", hint=_HINT)
+        raise _unfit(f"Other users can open or replace the socket {path}.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
+from .launch_command import LaunchCommand
+from .service_manager import ServiceFile, ServiceManager, ServiceState
 
 SOCKET, SERVICE = "ingle.socket", "ingle.service"
 _GRACE = 15
@@ -72,8 +73,8 @@ class SystemdService(ServiceManager):
             return ServiceState()
         lingering = self._run(["loginctl", "show-user", str(os.getuid()), "-P", "Linger"])
         return ServiceState(
-            enabled=self._run(["systemctl", "--user", "is-enabled", SOCKET]).returncode == 0,
-            running=self._run(["systemctl", "--user", "is-active", SERVICE]).returncode == 0,
+            enabled=self._works("systemctl", "--user", "is-enabled", SOCKET),
+            running=self._works("systemctl", "--user", "is-active", SERVICE),
             lingers=lingering.stdout.strip() == "yes" if lingering.returncode == 0 else None,
         )
 

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path, PureWindowsPath
 from xml.sax.saxutils import escape
 
-from .service_manager import LaunchCommand, ServiceFile, ServiceManager, ServiceState
+from .launch_command import LaunchCommand
+from .service_manager import ServiceFile, ServiceManager, ServiceState
 
 TASK = "ingle"
 
@@ -28,8 +29,8 @@ class WindowsTask(ServiceManager):
 
     def trouble(self) -> str:
         """See `ServiceManager`."""
-        done = self._run(["schtasks", "/Query", "/FO", "LIST"])
-        return "" if done.returncode == 0 else "The task scheduler does not answer."
+        answers = self._works("schtasks", "/Query", "/FO", "LIST")
+        return "" if answers else "The task scheduler does not answer."
 
     def start(self) -> None:
         """See `ServiceManager`."""

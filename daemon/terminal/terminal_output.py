@@ -140,5 +140,10 @@ def table_columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
+def text_columns() -> int:
+    """Return the width of wrapped text: the terminal's, or 80 if a program reads it."""
+    return table_columns() or 80
+
+
 def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -66,7 +66,7 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
         from ..daemon_launcher import ensure_daemon
 
         # The chat itself reports that the daemon is starting.
-        ensure_daemon(load_config(os.environ), say=_keep_quiet)
+        ensure_daemon(load_config(os.environ), say=lambda text: None)
 
     if plain or wants_plain(os.environ):
         from ingle.tui.plain.plain_main import run_plain as run
@@ -82,7 +82,7 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
 
 
 def wants_plain(environ: Mapping[str, str]) -> bool:
-    """Whether a full screen is of no use: a screen reader, a simple terminal, a pipe."""
+    """Whether the chat should print lines: for a screen reader, a simple terminal, or a pipe."""
     if environ.get("ACCESSIBLE", "0") not in ("", "0") or environ.get("TERM") == "dumb":
         return True
     return not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
@@ -102,7 +102,3 @@ def find_socket(environ: Mapping[str, str]) -> Path:
     from ...settings.config import load_config
 
     return load_config(environ).socket
-
-
-def _keep_quiet(text: str) -> None:
-    """Discard a line for which the chat has no place."""

@@ -91,15 +91,15 @@ def _search(store: HistoryStore, options: Namespace) -> int:
     if options.json:
         print_json({"hits": hits})
         return 0
+    if not hits:
+        print_status("Nothing found.")
+        return 1
     rows = [
         [hit.snippet.text, hit.title, hit.role or "title", _day(hit.created), hit.chat[:SHOWN]]
         for hit in hits
     ]
-    if rows:
-        print_table(("TEXT", "TITLE", "ROLE", "SAID", "CHAT"), rows)
-    else:
-        print_status("Nothing found.")
-    return 0 if rows else 1
+    print_table(("TEXT", "TITLE", "ROLE", "SAID", "CHAT"), rows)
+    return 0
 
 
 def _export(store: HistoryStore, options: Namespace) -> int:

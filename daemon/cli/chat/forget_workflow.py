@@ -81,7 +81,7 @@ def forget(config: Config, options: Namespace) -> int:
 
 
 class _Forgetting:
-    """One command: what it would erase, the confirmation, and the erasure."""
+    """One run of the command: plan, confirmation, erasure."""
 
     def __init__(self, config: Config, request: ForgetRequest) -> None:
         self._config = config
@@ -170,7 +170,7 @@ class _Forgetting:
     def _plan_chats(
         self, eraser: ChatEraser | None, chats: list[ForgottenChat]
     ) -> list[ErasureResult]:
-        """Return the chats to be erased, and the database copies that are even if no chat is."""
+        """Return the chats to be erased, and copies of the database, erased even if no chat is."""
         copies = 0
         if eraser is not None and not self._selection.ids:
             copies = len(eraser.copies(self._selection))

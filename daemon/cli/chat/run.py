@@ -19,7 +19,7 @@ from ...settings.config import Config, load_config
 from ...terminal.terminal_output import format_seconds, print_json, print_status
 from ...terminal.unsafe_characters import EscapeFilter
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser, given, whole_number
+from ..command_parser import CommandParser, given
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import matching_entry, sendable_reference
 from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
@@ -124,16 +124,9 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--temperature", type=_temperature, metavar="X", help="0 always takes the most likely token"
     )
-    parser.add_argument(
-        "--max-tokens", type=whole_number(1), metavar="N", help="the maximum length of the answer"
-    )
+    parser.add_number("--max-tokens", 1, help="the maximum length of the answer")
     add_load_options(parser)
-    parser.add_argument(
-        "--seed",
-        type=whole_number(-(2**63), 2**63 - 1),
-        metavar="N",
-        help="makes the answer repeatable",
-    )
+    parser.add_number("--seed", -(2**63), 2**63 - 1, help="makes the answer repeatable")
     parser.add_flag("--raw", help="continue the prompt as text, without a chat template")
     parser.add_flag("--verbose", help="print timings at the end")
     return parser
@@ -329,11 +322,8 @@ def _follow(
 
 def _timings(model: str, finished: FinishedEvent) -> str:
     """Return the timings of an answer, without cached tokens."""
-    prompt, cached, answer = (
-        finished.prompt_tokens,
-        finished.cached_tokens,
-        finished.completion_tokens,
-    )
+    prompt, answer = finished.prompt_tokens, finished.completion_tokens
+    cached = finished.cached_tokens
     prefill, decode = finished.prompt_seconds, finished.decode_seconds
     lines = [
         f"{model}: {finished.reason}, context {prompt + answer} of {finished.context} tokens",

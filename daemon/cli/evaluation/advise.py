@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
 from ...terminal.terminal_colors import TerminalColors
-from ...terminal.terminal_output import print_json, print_status, table_columns
+from ...terminal.terminal_output import print_json, print_status, text_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError
-from ..command_parser import CommandParser, whole_number
+from ..command_parser import CommandParser
 from .bench import read_report
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ EXAMPLES = """\
   ingle advise --for latency --task code
   ingle advise --context 32768 --explain
   ingle advise --for quality --apply     make it the default"""
-_COLUMNS_OF_FILES = 80
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,8 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     else:
         from ...advice.advice_text import advice_text
 
-        columns = table_columns() or _COLUMNS_OF_FILES
-        text = advice_text(found, columns, TerminalColors.for_output(), explain=options.explain)
+        paint = TerminalColors.for_output()
+        text = advice_text(found, text_columns(), paint, explain=options.explain)
         print(with_colours_only(text))
     if found.advice.best is None:
         return 1
@@ -65,13 +64,7 @@ def _parser() -> CommandParser:
     parser.add_argument("model", nargs="?", help="rate only this model, which must be installed")
     parser.add_argument("--for", dest="need", choices=NEEDS, default="quality", help="the need")
     parser.add_argument("--task", choices=TASKS, default="chat", help="what the model is for")
-    parser.add_argument(
-        "--context",
-        type=whole_number(0),
-        default=0,
-        metavar="N",
-        help="required tokens of context",
-    )
+    parser.add_number("--context", 0, default=0, help="required tokens of context")
     parser.add_argument(
         "--bench",
         action="append",

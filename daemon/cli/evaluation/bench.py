@@ -9,21 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...settings.config import load_config
-from ...terminal.terminal_output import print_json, print_status, table_columns
+from ...settings.config import Config, load_config
+from ...terminal.terminal_output import print_json, print_status, text_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser, whole_number
+from ..command_parser import CommandParser
 from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 
 if TYPE_CHECKING:
-    from ingle.models.metadata.stored_model import StoredModel
-    from ingle.models.store.model_store import ModelStore
-
     from ...benchmark.bench_report import BenchReport
     from ...benchmark.bench_variant import BenchVariant
-    from ...settings.config import Config
 
 EXAMPLES = """\
   ingle bench smollm2
@@ -39,20 +35,10 @@ def main(arguments: Sequence[str]) -> int:
     _check(options)
     earlier = read_report(options.against) if options.against is not None else None
     combinations = _combinations(options)
-    # The imports of a measurement take longer than other commands take to run.
-    import asyncio
-
-    from ingle.models.catalog import Catalog
-    from ingle.models.store.model_store import ModelStore
-
+    config = load_config(os.environ)
+    report = _measure(config, options, combinations)
     from ...benchmark.bench_report import SavedReports
 
-    config = load_config(os.environ)
-    name, path = find_model_path(options.model)
-    store = ModelStore(config.paths.models, Catalog.load())
-    model = store.resolve(path)
-    with ProgressReport() as progress:
-        report = asyncio.run(_measure(name, model, store, config, options, combinations, progress))
     kept = SavedReports(config.paths.benches)
     if earlier is None:
         last = kept.find(report.model)
@@ -88,15 +74,9 @@ def _parser() -> CommandParser:
         "--only", action="append", metavar="VALUES", help="only this combination; may be repeated"
     )
     parser.add_argument("--draft", metavar="MODEL", help="the draft model for speculation")
-    for flag, low, high, default, what in (
-        ("--prompt", 8, 1 << 20, 512, "tokens of each prompt"),
-        ("--tokens", 2, 1 << 16, 128, "tokens of each answer"),
-        ("--runs", 1, 100, 5, "runs of each"),
-    ):
-        kind = whole_number(low, high)
-        parser.add_argument(
-            flag, type=kind, default=default, metavar="N", help=f"{what} ({default})"
-        )
+    parser.add_number("--prompt", 8, 1 << 20, default=512, help="tokens of each prompt (512)")
+    parser.add_number("--tokens", 2, 1 << 16, default=128, help="tokens of each answer (128)")
+    parser.add_number("--runs", 1, 100, default=5, help="runs of each (5)")
     parser.add_argument("--save", metavar="FILE", help="save the measurements as JSON")
     parser.add_argument(
         "--against", metavar="FILE", help="compare with that file, else with the last run"
@@ -141,38 +121,38 @@ def read_report(name: str) -> BenchReport:
         ) from error
 
 
-async def _measure(
-    name: str,
-    model: StoredModel,
-    store: ModelStore,
-    config: Config,
-    options: Namespace,
-    combinations: Sequence[BenchVariant],
-    progress: ProgressReport,
+def _measure(
+    config: Config, options: Namespace, combinations: Sequence[BenchVariant]
 ) -> BenchReport:
-    from asyncio import to_thread
+    # The imports of a measurement take longer than other commands take to run.
+    import asyncio
 
     from ingle.backends.jobs.verification.scored_text import default_text
     from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+    from ingle.models.catalog import Catalog
+    from ingle.models.store.model_store import ModelStore
 
     from ...benchmark.bench_report import BenchReport
-    from ...benchmark.bench_run import BenchRunner, Workload
+    from ...benchmark.bench_run import BenchRunner
 
-    runner = BenchRunner(
-        model,
-        config,
-        Workload(
+    name, path = find_model_path(options.model)
+    store = ModelStore(config.paths.models, Catalog.load())
+    model = store.resolve(path)
+    with ProgressReport() as progress:
+        runner = BenchRunner(
+            model=model,
+            config=config,
             text=default_text(),
             prompt_tokens=options.prompt,
             answer_tokens=options.tokens,
             runs=options.runs,
-        ),
-        resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
-        create_backend=WorkerProcess,
-        on_step=progress.show_step,
-        draft=options.draft,
-    )
-    measurements = await runner.measure(combinations)
+            resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
+            create_backend=WorkerProcess,
+            on_step=progress.show_step,
+            draft=options.draft,
+        )
+        measurements = asyncio.run(runner.measure(combinations))
+        machine = _machine(config)
     return BenchReport(
         model=name,
         quantization=model.quantization,
@@ -180,7 +160,7 @@ async def _measure(
         prompt_tokens=options.prompt,
         answer_tokens=options.tokens,
         measured=datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
-        machine=await to_thread(_machine, config),
+        machine=machine,
         measurements=measurements,
     )
 
@@ -218,4 +198,4 @@ def _print(report: BenchReport, earlier: BenchReport | None, options: Namespace)
         changes = {"changes": compare(report, earlier)} if earlier is not None else {}
         print_json({**asdict(report), **changes})
         return
-    print(with_colours_only(bench_text(report, earlier, table_columns() or 80)))
+    print(with_colours_only(bench_text(report, earlier, text_columns())))

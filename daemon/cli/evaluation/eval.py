@@ -7,15 +7,16 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from ...benchmark.evaluation_text import eval_text
-from ...terminal.terminal_output import confirmed, print_json, print_status, table_columns
+from ...terminal.terminal_output import confirmed, print_json, print_status, text_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..chat.chats import open_chats
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser, whole_number
+from ..command_parser import CommandParser
 from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
@@ -27,7 +28,16 @@ EXAMPLES = """\
   ingle eval model-Q4_K_M.gguf --against model-Q8_0.gguf
   ingle eval small.gguf --against ./folder --prompts mine.txt
   ingle eval small.gguf --against full.gguf --chats --limit 20"""
-Conversation = list[dict[str, str]]
+
+
+class PromptTurn(TypedDict):
+    """One message of a prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+Conversation = list[PromptTurn]
 
 _ROLES = ("system", "user", "assistant")
 _LONGEST = 6000
@@ -52,9 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     spec = EvaluationSpec(
         path=path,
         fuller_path=fuller_path,
-        prompts=[
-            [ChatMessage(turn["role"], turn["content"]) for turn in turns] for turns in prompts
-        ],
+        prompts=[[ChatMessage(**turn) for turn in turns] for turns in prompts],
         tokens=options.tokens,
     )
     with ProgressReport() as progress:
@@ -64,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
         print_json({"model": name, "path": path, "fuller": fuller_name, **asdict(report)})
     else:
-        text = eval_text(name, fuller_name, report, table_columns() or 80, whole=options.all)
+        text = eval_text(name, fuller_name, report, text_columns(), whole=options.all)
         print(with_colours_only(text))
     return 0
 
@@ -87,14 +95,8 @@ def _parser() -> CommandParser:
     )
     parser.add_flag("--chats", help="use the questions of your latest chats")
     parser.add_flag("--yes", help="do not ask before chats are read")
-    for flag, high, default, what in (
-        ("--limit", 1000, 12, "maximum number of prompts"),
-        ("--tokens", 2048, 64, "tokens of each answer"),
-    ):
-        kind = whole_number(1, high)
-        parser.add_argument(
-            flag, type=kind, default=default, metavar="N", help=f"{what} ({default})"
-        )
+    parser.add_number("--limit", 1, 1000, default=12, help="maximum number of prompts (12)")
+    parser.add_number("--tokens", 1, 2048, default=64, help="tokens of each answer (64)")
     parser.add_flag("--all", help="show every prompt, not the worst five")
     return parser
 
@@ -171,7 +173,7 @@ def _last_question(messages: Any) -> Conversation:
     """Return the conversation up to the user's last message, without the oldest turns if it is
     long.
     """
-    turns = [{"role": str(m.role), "content": str(m.text)} for m in messages if m.role in _ROLES]
+    turns = [PromptTurn(role=m.role, content=m.text) for m in messages if m.role in _ROLES]
     while turns and turns[-1]["role"] != "user":
         turns.pop()
     if not turns or not turns[-1]["content"].strip():
@@ -192,34 +194,22 @@ def _of_line(line: str, where: str) -> Conversation:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):  # deeply nested lists
         raise UsageError(f"{where} is not JSON.", 'Write {"prompt": "…"} on each line.') from None
-    if _is_prompt(value):
-        return _asked(value)
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {"prompt": value}
     prompt = fields.get("prompt")
-    if _is_prompt(prompt):
+    if isinstance(prompt, str) and prompt.strip():
         return _asked(prompt)
-    messages = fields.get("messages")
-    if isinstance(messages, list) and messages:
-        turns = [_turn(entry) for entry in cast("list[Any]", messages)]
-        asked = cast("Conversation", turns)
-        if all(turns) and asked[-1]["role"] == "user" and _is_prompt(asked[-1]["content"]):
-            return asked
+    from msgspec import ValidationError, convert
+
+    with suppress(ValidationError, UnicodeEncodeError):  # a name may have a lone surrogate
+        turns = convert(fields.get("messages"), Conversation)
+        if turns and turns[-1]["role"] == "user" and turns[-1]["content"].strip():
+            return [
+                PromptTurn(role=turn["role"], content=_whole(turn["content"])) for turn in turns
+            ]
     raise UsageError(
         f"{where} has neither a prompt nor messages that end with a user's.",
         'Write {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}.',
     )
-
-
-def _turn(entry: Any) -> dict[str, str] | None:
-    fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-    role, content = fields.get("role"), fields.get("content")
-    if role not in _ROLES or not isinstance(content, str):
-        return None
-    return {"role": cast("str", role), "content": _whole(content)}
-
-
-def _is_prompt(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and bool(value.strip())
 
 
 def _asked(text: str) -> Conversation:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...terminal.terminal_output import format_seconds, format_table, print_json, print_text
-from ..command_parser import CommandParser, whole_number
+from ..command_parser import CommandParser
 from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
@@ -63,12 +63,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--text", metavar="FILE", help="the text to use, instead of the built-in one"
     )
-    parser.add_argument(
-        "--tokens",
-        type=whole_number(2),
-        metavar="N",
-        help="only the first N tokens of the text",
-    )
+    parser.add_number("--tokens", 2, help="only the first N tokens of the text")
     parser.add_argument(
         "--against",
         choices=("llama.cpp", "transformers"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...client.sync_client import DaemonClient
 
 _PATIENCE = 120.0
-"""Seconds; a header from a slow server has some mebibytes."""
+"""Seconds; a header can have some mebibytes, and its server may be slow."""
 
 
 def ask_fit(client: DaemonClient, reference: str) -> FitReport:
@@ -24,7 +24,7 @@ def ask_fit(client: DaemonClient, reference: str) -> FitReport:
 
 
 def fit_fields(report: FitReport) -> list[tuple[str, str]]:
-    """Return where it would run and what that needs."""
+    """Return where it would run, the memory it needs, and whether it fits."""
     needs, free = report.needs, report.available
     facts = [("would run", report.reason)]
     for kind, share in (("memory", report.host), ("GPU memory", report.gpu)):
@@ -49,7 +49,7 @@ def rough_facts(fit: ModelFit) -> list[tuple[str, str]]:
 
 
 def remote_facts(report: FitReport) -> list[tuple[str, str]]:
-    """Return all that is known of a model that is not installed."""
+    """Return the facts about a model that is not installed."""
     facts = [
         ("name", report.name),
         ("state", f"not installed; `ingle pull {report.name}` fetches it"),

@@ -20,7 +20,7 @@ from ...terminal.terminal_output import (
     print_status,
     print_text,
 )
-from ..command_parser import CommandParser, given, whole_number
+from ..command_parser import CommandParser, given
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
 from ..progress_report import ProgressReport
@@ -70,9 +70,7 @@ def print_warnings(loaded: LoadedModel) -> None:
 
 def add_load_options(parser: CommandParser) -> None:
     """Add the options that decide how a model is loaded."""
-    parser.add_argument(
-        "--context", type=whole_number(1), metavar="N", help="load it with N tokens of context"
-    )
+    parser.add_number("--context", 1, help="load it with N tokens of context")
     parser.add_argument(
         "--engine", choices=engine_choices(), help="what computes: ingle's own engine, or llama.cpp"
     )
@@ -106,12 +104,10 @@ def _parser() -> CommandParser:
 
 
 def _summary(loaded: LoadedModel) -> str:
-    memory = loaded.memory
-    held = memory.measured.host + memory.measured.gpu + memory.mapped
     stays = "is pinned" if loaded.pinned else _stays(loaded.expires_in)
     text = (
         f"{loaded.name} is ready on {loaded.device}, with a context of "
-        f"{loaded.context} tokens and {format_bytes(held)} of memory, and {stays}. "
+        f"{loaded.context} tokens and {format_bytes(loaded.memory.held)} of memory, and {stays}. "
     )
     return fill(text + loaded.reason, 80, break_long_words=False, break_on_hyphens=False)
 

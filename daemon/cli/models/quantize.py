@@ -16,7 +16,7 @@ from ...terminal.terminal_output import (
     print_text,
 )
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser, whole_number
+from ..command_parser import CommandParser
 from ..progress_report import ProgressReport
 from .pull import find_model_path
 
@@ -38,7 +38,6 @@ TARGETS = {
     "Q4_0": "4.6 bits; older and coarser, fast on old processors",
 }
 _VERIFIED_TOKENS = 512
-_MOST_THREADS = 1024
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _SHOWN_EVERY = 0.1
 
@@ -91,13 +90,7 @@ def _parser() -> CommandParser:
     )
     parser.add_flag("--force", help="replace the file if it exists")
     parser.add_flag("--requantize", help="accept a source that is already quantised")
-    parser.add_argument(
-        "--threads",
-        type=whole_number(0, _MOST_THREADS),
-        default=0,
-        metavar="N",
-        help="default: all cores",
-    )
+    parser.add_number("--threads", 0, 1024, default=0, help="default: all cores")
     parser.add_flag("--no-verify", help="do not compare the engines")
     return parser
 
@@ -140,20 +133,17 @@ class _ProgressView:
         self._shown = 0.0
 
     def show(self, progress: QuantizeProgress) -> None:
-        now = time.monotonic()
-        if progress.total and now - self._shown < _SHOWN_EVERY:
-            return
+        now, step = time.monotonic(), progress.step
+        if progress.total:
+            if now - self._shown < _SHOWN_EVERY:
+                return
+            left = ""
+            if (fresh := progress.done - progress.resumed) > 0:
+                rest = (progress.total - progress.done) * (now - self._began) / fresh
+                left = f", {format_seconds(rest)} left"
+            step = f"{progress.done / progress.total:.0%}{left}  {step}"
         self._shown = now
-        if not progress.total:
-            self._report.show_step(f"{self._title}: {progress.step}")
-            return
-        share = progress.done / progress.total
-        fresh = progress.done - progress.resumed
-        left = ""
-        if fresh > 0:
-            rest = (progress.total - progress.done) * (now - self._began) / fresh
-            left = f", {format_seconds(rest)} left"
-        self._report.show_step(f"{self._title}: {share:.0%}{left}  {progress.step}")
+        self._report.show_step(f"{self._title}: {step}")
 
 
 def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
@@ -179,7 +169,7 @@ def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
         )
     except BackendError as error:
         if error.code in ("unsupported_model", "out_of_memory"):
-            return None  # the file is good all the same
+            return None  # the file can be used without the comparison
         raise
 
 

@@ -57,13 +57,11 @@ def _list(arguments: Sequence[str]) -> int:
     entries = ledger.entries(month)
     if as_json:
         print_json({"entries": entries})
-        return 0
-    if not entries:
-        print_status("Nothing left this machine." if month is None else f"Nothing left in {month}.")
-        return 0
-    headers = ("TO", "WHEN (UTC)", "VERDICT", "OUT", "IN", "TOKENS", "COST", "OUTCOME")
-    rows = [_row(entry) for entry in entries]
-    print_table(headers, rows, right="OUT IN TOKENS COST")
+    elif entries:
+        headers = ("TO", "WHEN (UTC)", "VERDICT", "OUT", "IN", "TOKENS", "COST", "OUTCOME")
+        print_table(headers, [_row(entry) for entry in entries], right="OUT IN TOKENS COST")
+    else:
+        print_status(f"Nothing left {'this machine' if month is None else f'in {month}'}.")
     return 0
 
 

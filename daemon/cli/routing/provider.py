@@ -16,7 +16,7 @@ from ...terminal.terminal_output import (
     print_text,
 )
 from ..command_errors import CommandError, UsageError
-from ..command_parser import CommandParser, run_subcommand
+from ..command_parser import CommandParser, given, run_subcommand
 
 if TYPE_CHECKING:
     from ingle.backends.remote.providers import Provider
@@ -48,6 +48,8 @@ examples:
   ingle provider key groq < key.txt
   ingle provider test rack
 """
+_OPTIONS = ("kind", "base_url", "own", "models", "budget_money", "budget_tokens")
+"""The options of `add`, as `providers.toml` names them."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,25 +73,20 @@ def _add(arguments: Sequence[str]) -> int:
     parser.add_argument("name", metavar="NAME", help="its name here")
     parser.add_argument("--preset", choices=sorted(PRESETS), help="the kind of service")
     parser.add_argument("--kind", choices=("openai", "responses", "anthropic"), help="its protocol")
-    parser.add_argument("--url", metavar="URL", help='its address, such as "https://host/v1"')
+    parser.add_argument(
+        "--url", dest="base_url", metavar="URL", help='its address, such as "https://host/v1"'
+    )
     parser.add_argument("--own", action="store_true", default=None, help="it is your own machine")
     parser.add_argument(
-        "--model", action="append", metavar="MODEL", help="a model that may be used"
+        "--model", dest="models", action="append", metavar="MODEL", help="a model that may be used"
     )
-    parser.add_argument("--budget", type=float, metavar="MONEY", help="the limit for a month")
+    parser.add_argument(
+        "--budget", dest="budget_money", type=float, metavar="MONEY", help="the limit for a month"
+    )
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="the same in tokens")
     options = parser.parse_args(arguments)
-    preset = options.preset or (options.name if options.name in PRESETS else None)
-    fields = {
-        "kind": options.kind,
-        "base_url": options.url,
-        "own": options.own,
-        "models": options.model,
-        "budget_money": options.budget,
-        "budget_tokens": options.budget_tokens,
-    }
-    table = {**(PRESETS[preset] if preset else {"kind": "openai"})}
-    table |= {name: value for name, value in fields.items() if value is not None}
+    preset = PRESETS.get(options.preset or options.name, {"kind": "openai"})
+    table = {**preset, **given(options, *_OPTIONS)}
     if "base_url" not in table:
         raise UsageError(f"'{options.name}' needs an address.", "Give its --url, or a --preset.")
     provider = read_provider(options.name, table, "this command")
@@ -110,21 +107,11 @@ def _list(arguments: Sequence[str]) -> int:
     providers = egress.providers()
     if options.json:
         print_json({"providers": [_facts(egress, provider) for provider in providers]})
-        return 0
-    if not providers:
+    elif providers:
+        rows = [_row(egress, provider) for provider in providers]
+        print_table(("NAME", "KIND", "KEY", "BUDGET", "STATE"), rows)
+    else:
         print_status("There are no providers: nothing can leave. `ingle provider add` adds one.")
-        return 0
-    rows = [
-        [
-            provider.name,
-            f"{provider.kind}{' (own)' if provider.own else ''}",
-            egress.keys.place(provider.name) or "-",
-            _budget(provider),
-            egress.trouble(provider) or "ready",
-        ]
-        for provider in providers
-    ]
-    print_table(("NAME", "KIND", "KEY", "BUDGET", "STATE"), rows)
     return 0
 
 
@@ -185,12 +172,12 @@ def _test(arguments: Sequence[str]) -> int:
     if options.json:
         facts = {"bytes_out": receipt.bytes_sent, "bytes_in": receipt.bytes_received}
         print_json({"model": model, "answer": answer, "seconds": receipt.seconds, **facts})
-        return 0
-    print_text(f"{provider.name}/{model} answered: {answer.strip()[:200]}")
-    print(
-        f"{format_bytes(receipt.bytes_sent)} sent, {format_bytes(receipt.bytes_received)} "
-        f"received, {receipt.seconds:.1f} s; it is in `ingle ledger`."
-    )
+    else:
+        sent, received = format_bytes(receipt.bytes_sent), format_bytes(receipt.bytes_received)
+        print_text(f"{provider.name}/{model} answered: {answer.strip()[:200]}")
+        print(
+            f"{sent} sent, {received} received, {receipt.seconds:.1f} s; it is in `ingle ledger`."
+        )
     return 0
 
 
@@ -250,10 +237,16 @@ def _facts(egress: ProviderEgress, provider: Provider) -> dict[str, Any]:
     }
 
 
-def _budget(provider: Provider) -> str:
-    parts: list[str] = []
+def _row(egress: ProviderEgress, provider: Provider) -> list[str]:
+    budgets: list[str] = []
     if provider.budget_money is not None:
-        parts.append(f"{provider.budget_money:g}")
+        budgets.append(f"{provider.budget_money:g}")
     if provider.budget_tokens is not None:
-        parts.append(f"{provider.budget_tokens:,} tokens")
-    return ", ".join(parts) or "-"
+        budgets.append(f"{provider.budget_tokens:,} tokens")
+    return [
+        provider.name,
+        f"{provider.kind}{' (own)' if provider.own else ''}",
+        egress.keys.place(provider.name) or "-",
+        ", ".join(budgets) or "-",
+        egress.trouble(provider) or "ready",
+    ]

@@ -17,7 +17,7 @@ from ...terminal.terminal_output import (
     print_status,
     print_table,
     print_text,
-    table_columns,
+    text_columns,
 )
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given, run_subcommand
@@ -74,24 +74,13 @@ def _show(arguments: Sequence[str]) -> int:
     state = client.get("/ingle/v1/routing", RoutingState)
     if options.json:
         print_json(state)
-        return 0
-    _print_policy(state)
-    rows = [
-        [each.name, each.local, each.remote or "-", each.prefer, ", ".join(each.escalate) or "-"]
-        for each in state.routes
-    ]
-    print_table(("ROUTE", "HERE", "ELSEWHERE", "PREFERS", "ESCALATES"), rows)
-    if state.providers:
-        print()
-        rows = [
-            [each.name, each.kind, ", ".join(each.models) or "-", each.trouble or "ready"]
-            for each in state.providers
-        ]
-        print_table(("PROVIDER", "KIND", "MODELS", "STATE"), rows)
+    else:
+        _print_state(state)
     return 0
 
 
-def _print_policy(state: RoutingState) -> None:
+def _print_state(state: RoutingState) -> None:
+    """Print whether anything may leave, the routes, and the providers."""
     origin = "your policy"
     if not state.policy_exists:
         origin = "the default one; `ingle route new` writes one"
@@ -104,6 +93,18 @@ def _print_policy(state: RoutingState) -> None:
     else:
         line = "What the policy allows may leave this machine; `ingle ledger` lists what did."
     print_text(f"{line}\npolicy: {state.policy} ({origin})\n")
+    rows = [
+        [each.name, each.local, each.remote or "-", each.prefer, ", ".join(each.escalate) or "-"]
+        for each in state.routes
+    ]
+    print_table(("ROUTE", "HERE", "ELSEWHERE", "PREFERS", "ESCALATES"), rows)
+    if state.providers:
+        print()
+        rows = [
+            [each.name, each.kind, ", ".join(each.models) or "-", each.trouble or "ready"]
+            for each in state.providers
+        ]
+        print_table(("PROVIDER", "KIND", "MODELS", "STATE"), rows)
 
 
 def _explain(arguments: Sequence[str]) -> int:
@@ -158,7 +159,7 @@ def _print_explanation(explained: Explanation, text: str) -> None:
     where = "on this machine" if explained.goes_to == "local" else f"by {explained.goes_to}"
     meaning = _VERDICTS.get(explained.verdict, "see docs/privacy.md.")
     print_text(f"{explained.verdict}: {meaning} It would be answered {where}.")
-    columns = min(table_columns() or 80, 100)
+    columns = min(text_columns(), 100)
     print_text(fill(explained.reason, columns, break_on_hyphens=False))
     print_text(f"rule: {explained.rule}")
     findings = explained.findings

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     from ...config_editing.document_path import CannotEdit
     from ...connect.connect_target import ProgramFolders
 
-    places = ProgramFolders.find()
+    places = ProgramFolders()
     if options.name is None:
         if any(value for name, value in vars(options).items() if name not in ("name", "json")):
             raise UsageError("Name a program, too.", "`ingle connect` lists them.")
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         return _connect(client, places, options)
     except CannotEdit as error:
         raise CommandError(
-            error.message,
+            str(error),
             f"It is unchanged. `ingle connect {client.name} --print` shows what to add.",
         ) from None
 
@@ -104,7 +104,7 @@ def _list(places: ProgramFolders, *, as_json: bool) -> int:
     from ...connect.client_programs import CLIENTS
 
     record = ChangeRecord(load_config(os.environ).paths.connections)
-    facts = [
+    facts: list[dict[str, Any]] = [
         {
             "name": client.name,
             "title": client.title,
@@ -119,9 +119,7 @@ def _list(places: ProgramFolders, *, as_json: bool) -> int:
         return 0
     rows = [
         [
-            str(each["name"]),
-            str(each["title"]),
-            str(each["speaks"]),
+            *(each["name"], each["title"], each["speaks"]),
             "connected" if each["connected"] else "found" if each["installed"] else "-",
         ]
         for each in facts
@@ -158,7 +156,9 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
         # A key that is still to be created cannot be tested.
         return _check(client, replace(target, key=key), changes, as_json=options.json)
     changing = any(change.is_one for change in changes)
-    if changing and not _agreed(changes, options):
+    if changing and not options.json:
+        _print_diff(changes)
+    if changing and not options.write and not _agreed():
         return 0
     target = with_key()
     if changing:
@@ -178,7 +178,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
 def _target(
     client: ClientProgram, config: Config, daemon: DaemonClient, wanted: str | None
 ) -> tuple[ConnectTarget, list[str]]:
-    """Return what the program gets, and notes for the user."""
+    """Return the address and model for the program, and notes for the user."""
     from ...client.client_errors import DaemonError
     from ...connect.change_record import ChangeRecord
     from ...connect.connect_target import ConnectTarget
@@ -259,13 +259,13 @@ def _exports(client: ClientProgram, target: ConnectTarget) -> str:
     )
 
 
-def _agreed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
-    """Show the diff, and ask if there is a terminal."""
+def _print_diff(changes: Sequence[SettingsChange]) -> None:
     lines = [line for change in changes for line in change.diff()]
-    if not options.json:
-        print("\n".join(map(_coloured, lines)))
-    if options.write:
-        return True
+    print("\n".join(map(_coloured, lines)))
+
+
+def _agreed() -> bool:
+    """Ask if there is a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print_status("Nothing is written yet: `--write` does it.")
         return False
@@ -345,12 +345,12 @@ def _remove(client: ClientProgram, places: ProgramFolders, options: Namespace) -
     target = ConnectTarget(url=f"http://{config.host}:{config.port}", model="", context=4096)
     record = ChangeRecord(config.paths.connections)
     changes = plan_removal(record, client.name, client.files(target, places))
-    if any(change.is_one for change in changes):
-        options.write = True  # --remove is explicit enough; the diff and the backups show the rest
-        _agreed(changes, options)
-    copies = take_back(changes, record, client.name)
-    _print_written(changes, copies)
-    if not any(change.is_one for change in changes):
+    changing = any(change.is_one for change in changes)
+    if changing and not options.json:
+        _print_diff(changes)
+    # --remove is explicit enough not to ask; the diff and the backups show what is removed.
+    _print_written(changes, take_back(changes, record, client.name))
+    if not changing:
         print_status(f"The settings of {client.title} contain nothing of ingle's.")
     if revoke_key(KeyStore(config.paths.keys), client):
         print_status("Its key is revoked.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...settings.config import Config, ConfigError, load_config
 from ...settings.paths import find_paths
 from ...terminal.terminal_colors import TerminalColors
-from ...terminal.terminal_output import format_bytes, print_json, print_status, table_columns
+from ...terminal.terminal_output import format_bytes, print_json, print_status, text_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
@@ -23,7 +23,6 @@ EXAMPLES = """\
   ingle doctor
   ingle doctor --json > machine.json     facts for a program
   ingle doctor --bundle                  a report for an issue, without content"""
-_COLUMNS_OF_FILES = 80
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,11 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         from ...doctor.report_text import report_text
 
-        text = report_text(
-            report,
-            columns=table_columns() or _COLUMNS_OF_FILES,
-            paint=TerminalColors.for_output(),
-        )
+        text = report_text(report, columns=text_columns(), paint=TerminalColors.for_output())
         print(with_colours_only(text))
     return 0 if report.ok else 1
 

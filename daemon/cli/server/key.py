@@ -103,10 +103,10 @@ def _rotate(arguments: Sequence[str]) -> int:
 def _show_new(record: KeyRecord, key: str, options: Namespace) -> int:
     if options.json:
         print_json({**_facts(record), "key": key})
-        return 0
-    until = f"until {_day(record.expires)}" if record.expires else "until it is revoked"
-    print_status(f"The key '{record.name}', valid {until}. It is not shown again:")
-    print(key)
+    else:
+        until = f"until {_day(record.expires)}" if record.expires else "until it is revoked"
+        print_status(f"The key '{record.name}', valid {until}. It is not shown again:")
+        print(key)
     return 0
 
 
@@ -117,12 +117,11 @@ def _list(arguments: Sequence[str]) -> int:
     keys, used = store.list(), store.last_used()
     if options.json:
         print_json({"keys": [_facts(key, used.get(key.id)) for key in keys]})
-        return 0
-    if not keys:
+    elif keys:
+        rows = [_row(key, used.get(key.id)) for key in keys]
+        print_table(("NAME", "ID", "FOR", "EXPIRES", "USED"), rows)
+    else:
         print_status("There are no keys. `ingle key new` creates one.")
-        return 0
-    rows = [_row(key, used.get(key.id)) for key in keys]
-    print_table(("NAME", "ID", "FOR", "EXPIRES", "USED"), rows)
     return 0
 
 
@@ -134,9 +133,9 @@ def _revoke(arguments: Sequence[str]) -> int:
     revoked = [store.revoke(reference) for reference in options.keys]
     if options.json:
         print_json({"revoked": [_facts(record) for record in revoked]})
-        return 0
-    for record in revoked:
-        print_text(f"The key '{record.name}' is revoked.")
+    else:
+        for record in revoked:
+            print_text(f"The key '{record.name}' is revoked.")
     return 0
 
 
@@ -215,7 +214,7 @@ def _row(record: KeyRecord, used: int | None) -> list[str]:
 
 
 def _purpose(record: KeyRecord) -> str:
-    """Return what it allows, in a few words."""
+    """Return a short description of its limitations."""
     from ...http.route_access import Scope
 
     everything = Scope.ADMIN in record.scopes

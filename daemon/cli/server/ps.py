@@ -14,18 +14,17 @@ from ...terminal.terminal_output import (
     print_json,
     print_table,
     print_text,
-    table_columns,
+    text_columns,
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
 
 if TYPE_CHECKING:
     from ...client.daemon_types import DeviceGauges, Status
-    from ...client.model_types import LoadedModel, MemoryBytes
+    from ...client.model_types import LoadedModel
 
 HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
 _INDENT = 11
-_COLUMNS = 80
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,7 +65,7 @@ def _print_status(status: Status) -> None:
         print("No model is loaded.")
         return
     print_table(HEADERS, [_row(each) for each in status.models], right="CONTEXT KV RUNNING MEMORY")
-    width = min(table_columns() or _COLUMNS, _COLUMNS)
+    width = min(text_columns(), 80)
     for model in status.models:
         lines = [
             line
@@ -104,7 +103,7 @@ def _row(model: LoadedModel) -> list[str]:
         state = f"starting {model.fraction:.0%}"
     elif model.quarantined_for:
         state = "quarantined"
-    capacity = model.kv_capacity
+    capacity, predicted = model.kv_capacity, model.memory.predicted
     return [
         model.name,
         state,
@@ -112,7 +111,7 @@ def _row(model: LoadedModel) -> list[str]:
         str(model.context or "-"),
         f"{model.kv_used / capacity:.0%}" if capacity else "-",
         f"{model.running}+{model.waiting}" if model.waiting else str(model.running),
-        format_bytes(_held(model) or _total(model.memory.predicted)),
+        format_bytes(model.memory.held or predicted.host + predicted.gpu),
         _expires(model),
     ]
 
@@ -148,7 +147,7 @@ def _memory(model: LoadedModel) -> str:
     memory = model.memory
     predicted, measured = memory.predicted, memory.measured
     words = [f"{format_bytes(predicted.host)} predicted"]
-    if _held(model):
+    if memory.held:
         words.append(f"{format_bytes(measured.host)} taken")
         if memory.mapped:
             words.append(f"{format_bytes(memory.mapped)} of files mapped")
@@ -173,16 +172,6 @@ def _tokens(model: LoadedModel) -> str:
     share = f", and {cached:,} found in the cache ({cached / prompts:.0%})" if prompts else ""
     speed = f" at {model.decode_rate:.1f}/s" if model.decode_rate else ""
     return f"{prefilled:,} prefilled{share}; {model.completion_tokens_total:,} generated{speed}"
-
-
-def _held(model: LoadedModel) -> int:
-    """Return the bytes of its process in all kinds of memory; 0 while that is not known."""
-    memory = model.memory
-    return _total(memory.measured) + memory.mapped
-
-
-def _total(needs: MemoryBytes) -> int:
-    return needs.host + needs.gpu
 
 
 def _expires(model: LoadedModel) -> str:

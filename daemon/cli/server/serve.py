@@ -14,7 +14,7 @@ FLAGS = ("host", "port", "socket", "allow_lan", "allow_plain_lan", "log_level", 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until `ingle stop`, SIGTERM or Ctrl-C; raises what keeps the daemon from starting."""
+    """Serve until `ingle stop`, SIGTERM or Ctrl-C; raises the error that keeps it from starting."""
     parser = CommandParser(
         "serve",
         "Run the daemon in the foreground, until `ingle stop` or Ctrl-C. Commands that\n"
@@ -28,24 +28,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--port", metavar="N", help="the TCP port (4645); 0 takes any free one, -1 none"
     )
-    for flag, what in (
-        ("--allow-lan", "let other machines reach --host, with a key and TLS"),
-        ("--allow-plain-lan", "… without TLS, if the network itself is encrypted"),
-    ):
-        parser.add_argument(flag, action="store_true", default=None, help=what)
+    parser.add_flag("--allow-lan", help="let other machines reach --host, with a key and TLS")
+    parser.add_flag("--allow-plain-lan", help="… without TLS, if the network itself is encrypted")
     parser.add_argument("--socket", metavar="PATH", help="the unix socket")
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
     )
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        default=None,
-        help="download nothing, connect to no provider",
-    )
+    parser.add_flag("--offline", help="download nothing, connect to no provider")
     parser.add_flag("--tcp-optional", help="if the port is in use, do without TCP")
     options = parser.parse_args(arguments)
-    config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
+    # A switch that is not given leaves the setting as it is.
+    given = {name: value for name, value in vars(options).items() if value is not False}
+    config = load_config(os.environ, {name: given.get(name) for name in FLAGS})
 
     # The server's packages take a while to import, which the help does not need.
     from ...access.exposure import Exposed

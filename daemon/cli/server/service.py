@@ -43,24 +43,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def _service_manager(config: Config) -> ServiceManager:
     """Return the service manager of this platform."""
-    from ...service.service_manager import launch_of
+    from ...service.launch_command import launch_of
 
-    launch = launch_of(config, os.environ)
     if sys.platform == "win32":
-        from ...service.windows_task import WindowsTask
-
-        return WindowsTask(launch, os.environ)
-    if sys.platform == "darwin":
-        from ...service.launchd import LaunchdService
-
-        return LaunchdService(launch, os.environ)
-    from ...service.systemd import SystemdService
-
-    return SystemdService(launch, os.environ)
+        from ...service.windows_task import WindowsTask as PlatformService
+    elif sys.platform == "darwin":
+        from ...service.launchd import LaunchdService as PlatformService
+    else:
+        from ...service.systemd import SystemdService as PlatformService
+    return PlatformService(launch_of(config, os.environ), os.environ)
 
 
 def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
-    from ...service.service_manager import ignored_variables
+    from ...service.launch_command import ignored_variables
 
     if options.dry_run:
         return _show(system, options)
@@ -69,8 +64,8 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
             f"{trouble} Nothing was changed.", "`--no-start` only writes the files, for later."
         )
     written = system.write_files()
-    started = False
-    if not options.no_start:
+    started = not options.no_start
+    if started:
         if written:
             from .stop import stop
 
@@ -78,7 +73,6 @@ def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
             if (pid := stop(config)) is not None:
                 print_status(f"Stopped the daemon that ran (pid {pid}); the service takes over.")
         system.start()
-        started = True
     ignored = ignored_variables(os.environ)
     if options.json:
         print_json({"system": system.name, "written": written, "started": started})
@@ -107,10 +101,9 @@ def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> in
         for path in there:
             print_text(f"Would remove {path}")
         return 0
-    stopped = False
-    if there and not options.no_start and not system.trouble():
+    stopped = bool(there) and not options.no_start and not system.trouble()
+    if stopped:
         system.stop()
-        stopped = True
     removed = system.remove_files()
     kept = [config.paths.config, config.paths.models, config.paths.state, config.paths.chats]
     if options.json:
@@ -162,8 +155,8 @@ def _show(system: ServiceManager, options: Namespace) -> int:
     }
     if options.json:
         print_json({"system": system.name, "files": texts})
-        return 0
-    for path, text in texts.items():
-        print_text(f"# {path}")
-        print(text)
+    else:
+        for path, text in texts.items():
+            print_text(f"# {path}")
+            print(text)
     return 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.daemon.access.api_keys import KeyStore
-from ingle.daemon.connect.client_program import Probe
 from ingle.daemon.connect.connect_target import ConnectTarget
 from ingle.daemon.connect.connection_probe import ConnectionProber, ProbeOutcome
 
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
 
-async def run(daemon: RunningDaemon, probe: Probe, model: str = "echo:1") -> ProbeOutcome:
+async def run(daemon: RunningDaemon, probe: str, model: str = "echo:1") -> ProbeOutcome:
     target = ConnectTarget(url=daemon.base_url, model=model, context=512)
     return await asyncio.to_thread(ConnectionProber(target).run, probe)
 
 
-ANSWERS: list[tuple[Probe, str]] = [
+ANSWERS: list[tuple[str, str]] = [
     ("models", "'echo:1' is listed"),
     ("chat", "streams 'Hello from the scripte"),
     ("completion", "streams 'Hello from the scripte"),
@@ -41,7 +40,7 @@ ANSWERS: list[tuple[Probe, str]] = [
 
 
 @pytest.mark.parametrize(("probe", "words"), ANSWERS)
-async def test_answers(daemon: RunningDaemon, probe: Probe, words: str) -> None:
+async def test_answers(daemon: RunningDaemon, probe: str, words: str) -> None:
     outcome = await run(daemon, probe)
     assert outcome.worked, outcome
     assert words in outcome.detail
@@ -51,7 +50,7 @@ async def test_answers(daemon: RunningDaemon, probe: Probe, words: str) -> None:
 @pytest.mark.parametrize(
     "probe", ["chat_tools", "responses_tools", "messages_tools", "ollama_tools"]
 )
-async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: Probe) -> None:
+async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: str) -> None:
     async with run_daemon(script={"reply": CALL}) as daemon:
         # The scripted model counts bytes, and a description of a tool has many.
         body = {"model": "echo:1", "context": 4096}
@@ -63,7 +62,7 @@ async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: Probe) -> None:
 
 
 @pytest.mark.parametrize("probe", ["chat", "responses", "messages", "ollama_chat"])
-async def test_an_error_is_told_in_its_own_words(daemon: RunningDaemon, probe: Probe) -> None:
+async def test_an_error_is_told_in_its_own_words(daemon: RunningDaemon, probe: str) -> None:
     outcome = await run(daemon, probe, model="gone:1")
     assert not outcome.worked
     assert outcome.detail.startswith("404: ")

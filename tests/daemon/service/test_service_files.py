@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from ingle.daemon.main import main
+from ingle.daemon.service.launch_command import LaunchCommand, launch_of
 from ingle.daemon.service.launchd import LaunchdService
-from ingle.daemon.service.service_manager import LaunchCommand, ServiceFailed, launch_of
+from ingle.daemon.service.service_manager import ServiceFailed
 from ingle.daemon.service.systemd import SystemdService, service_unit, socket_unit
 from ingle.daemon.service.windows_task import WindowsTask
 from ingle.daemon.settings.config import Config, load_config
