@@ -48,15 +48,10 @@ class LoadQuery:
 
     @property
     def task(self) -> ModelTask:
-        """What the model is for; a `pooling` makes it embed texts, whatever its file says."""
+        """The task of the model; a `pooling` makes it embed texts, whatever its file says."""
         if isinstance(self.model, ModelFolder):
             return ModelTask.GENERATE
-        return task_with(self.model, self.pooling)
-
-
-def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
-    """Return what a model is for; a `pooling` makes it embed texts, whatever its file says."""
-    return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+        return ModelTask.EMBED if self.pooling not in (None, Pooling.RANK) else task_of(self.model)
 
 
 class EngineDescriptor(ABC):

@@ -5,31 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ingle.models.errors import UnsupportedModel
-from ingle.models.gguf.gguf_header import GGUFHeader
-from ingle.models.kv_type import KVType
-from ingle.models.model_task import Pooling
-from ingle.models.safetensors.model_folder import ModelFolder
 
 from ..registry.cuda_availability import CudaAvailability
 from ..registry.engine_descriptor import EngineDescriptor, LoadQuery
 from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
 
 
-def choose_engine(
-    model: GGUFHeader | ModelFolder,
-    wanted: str,
-    own: CudaAvailability,
-    *,
-    kv_type: KVType = KVType.F16,
-    gpu_layers: int = -1,
-    pooling: Pooling | None = None,
-) -> str:
-    """Return the engine asked for, or for "auto" the first that suits the model and the machine.
+def choose_engine(query: LoadQuery, wanted: str, own: CudaAvailability) -> str:
+    """Return the requested engine, or for "auto" the first that suits the model and the machine.
 
     Whether the model fits into memory does not count. Raises `UnsupportedModel` if the engine
     cannot run the model, `LoadFailed` if the engine is not installed.
     """
-    query = LoadQuery(model, kv_type, gpu_layers, pooling)
     readers = [engine for engine in all_engines() if query.file_format in engine.formats]
     if wanted != "auto":
         engine = get_engine(wanted)
@@ -54,19 +41,12 @@ def choose_for_types(
     return DEFAULT_ENGINE
 
 
-def why_not_preferred(
-    model: GGUFHeader | ModelFolder,
-    own: CudaAvailability | None = None,
-    *,
-    kv_type: KVType = KVType.F16,
-    pooling: Pooling | None = None,
-) -> str:
+def why_not_preferred(query: LoadQuery, own: CudaAvailability | None = None) -> str:
     """Return why an engine that is preferred to the default one cannot run the model.
 
     The clause can follow "because"; it is "" if no such engine is ready here (on any machine, if
     `own` is None), or if it can run the model.
     """
-    query = LoadQuery(model, kv_type, pooling=pooling)
     for engine in all_engines():
         if engine.name == DEFAULT_ENGINE:
             break

@@ -108,12 +108,11 @@ class ModelLoadPlanner:
         Raises `LoadFailed` if the engine is not installed.
         """
         # Imported here: selecting an engine imports the process machinery.
-        from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+        from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
         config = self._config
         description = describe(model.path)
         pooling = options.pooling if model.task is ModelTask.EMBED else None
-        quantize = options.quantize or config.quantize
         selection = self.select(description, options, available=available, pooling=pooling)
         if options.quantize == "nf4" and not get_engine(selection.engine).converts_weights:
             title = get_engine(selection.engine).title
@@ -121,33 +120,31 @@ class ModelLoadPlanner:
                 f"{model.name} is run by {title}, which does not quantise weights on load.",
                 hint="Choose the engine cuda, or a GGUF file that is quantised.",
             )
-        spec = make_load_spec(
-            description,
+        spec = LoadSpec(
             engine=selection.engine,
+            path=str(description.path),
             context=selection.context,
             slots=config.slots,
+            batch=selection.batch,
             threads=config.threads,
             gpu_layers=selection.gpu_layers,
+            cpu_experts=selection.cpu_experts,
+            quantize=options.quantize or config.quantize,
             kv_type=options.kv_type or KVType(config.kv_type),
             flash_attention=config.flash_attention,
             mmap=config.mmap,
             mlock=config.mlock,
+            confine=config.confine,
             chat_template=model.chat_template,
             speculation=config.speculation,
-            compute_lease=config.paths.compute_lease,
-            pooling=pooling,
-            quantize=quantize,
-        )
-        spec = msgspec.structs.replace(
-            spec,
+            compute_lease=str(config.paths.compute_lease),
             # Memory beyond the KV cache does not count: it can be freed (see `MemoryAllocator`).
             kv_store=kv_store_spec(config, model),
             kernel_cache=str(config.paths.kernels),
             may_fall_back=(options.engine or config.engine) == "auto" and model.path.is_file(),
-            batch=selection.batch,
-            cpu_experts=selection.cpu_experts,
-            confine=config.confine,
+            pooling=pooling,
         )
+        spec = complete_spec(spec, description)
         alone = LoadPlan(spec, selection.needs, selection.reason)
         return self._with_best_draft(alone, model, options, available)
 
@@ -202,26 +199,18 @@ class ModelLoadPlanner:
     def _request(
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
     ) -> PlacementRequest:
+        from ingle.backends.registry.engine_descriptor import LoadQuery
         from ingle.backends.selection.engine_choice import choose_engine, why_not_preferred
         from ingle.backends.selection.model_placement import PlacementRequest
 
         config, own = self._config, self.facts.own
         kv_type = options.kv_type or KVType(config.kv_type)
+        query = LoadQuery(description, kv_type, config.gpu_layers, pooling)
         choice = options.engine or config.engine
-        engine = choose_engine(
-            description,
-            choice,
-            own,
-            kv_type=kv_type,
-            gpu_layers=config.gpu_layers,
-            pooling=pooling,
-        )
         return PlacementRequest(
-            engine=engine,
+            engine=choose_engine(query, choice, own),
             must=choice != "auto",
-            why_not_preferred=why_not_preferred(description, own, kv_type=kv_type, pooling=pooling)
-            if choice == "auto"
-            else "",
+            why_not_preferred=why_not_preferred(query, own) if choice == "auto" else "",
             context=options.context or config.context or None,
             least_context=options.least_context or 0,
             max_context=config.max_context,

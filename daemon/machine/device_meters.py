@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from ingle.backends.hardware.nvml import GpuReader, GpuReading, open_nvml
+from ingle.backends.hardware.nvml import GpuReading, NvmlReader, open_nvml
 
 from ..client.daemon_types import DeviceGauges
 from .gpu_driver import GpuDriver
@@ -92,7 +92,7 @@ class DeviceMeters:
 
     def __init__(
         self,
-        open_gpus: Callable[[], GpuReader | None] = open_nvml,
+        open_gpus: Callable[[], NvmlReader | None] = open_nvml,
         package: PackagePower | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,7 +108,7 @@ class DeviceMeters:
             now = self._clock()
             return [*self._read_gpus(driver, now), self._read_processor(now)]
 
-    def _read_gpus(self, driver: GpuReader | None, now: float) -> list[DeviceGauges]:
+    def _read_gpus(self, driver: NvmlReader | None, now: float) -> list[DeviceGauges]:
         readings = driver.read() if driver is not None else []
         if readings and all(reading == GpuReading(name=reading.name) for reading in readings):
             self._driver.failed()  # it was updated while open, or has lost its GPU

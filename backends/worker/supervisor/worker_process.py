@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator
 from typing import Literal
 
 import psutil
@@ -20,7 +19,7 @@ from ingle.models.file_stamp import first_changed
 from ...base.backend import LoadProgress
 from ...base.child_process import child_environment, signal_name
 from ...base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
-from ...base.events import Embedded, Event, EventSink, Reranked, Tokenized
+from ...base.events import Embedded, EventSink, Reranked, Tokenized
 from ...base.kv_page_map import PagesSink
 from ...base.load_spec import LoadSpec
 from ...base.model_info import Gauges, ModelInfo
@@ -100,11 +99,6 @@ class WorkerProcess:
             self._loading.cancel()
             await self.stop(grace=0)
             raise
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `RequestBackend.generate`."""
-        self._begin_request()
-        return self._streams.generate(request)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `RequestBackend.run`."""
