@@ -1,4 +1,4 @@
-"""The HTTP status of every exception that a request can raise."""
+"""Maps exceptions of requests to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .errors import Problem, RequestError
 
 log = logging.getLogger("ingle.daemon")
 
-# The first row that fits decides, so a subclass stands before its base.
+# The first row that matches decides, so subclasses come before their base.
 STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int], ...] = (
     (models.ModelNotFound, 404),
     (models.InvalidModel, 422),
@@ -43,7 +43,7 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
 
 
 def describe(error: BaseException) -> Problem:
-    """Return the problem that an exception amounts to; an unexpected one is logged, status 500."""
+    """Return the problem for an exception; an unexpected one is logged and has status 500."""
     if isinstance(error, RequestError):
         return msgspec.convert(error, Problem, from_attributes=True)
     if not isinstance(error, models.ModelError | backends.BackendError):

@@ -1,7 +1,8 @@
-"""A model in numbers: what the engines compute their memory needs from."""
+"""The sizes of a model from which engines compute their memory needs."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -40,7 +41,8 @@ class ModelCosts:
             if pooling not in (None, Pooling.RANK) and shape.task is ModelTask.GENERATE:
                 whole = pooling in (Pooling.MEAN, Pooling.CLS)
                 shape = replace(shape, task=ModelTask.EMBED, one_piece=shape.one_piece or whole)
-            config = _config(model)
+            with suppress(ModelError):
+                config = config_from_gguf(model)
         return cls(
             shape=shape,
             config=config,
@@ -63,10 +65,3 @@ class ModelCosts:
             return vocabulary_bytes(self.shape.vocab_size, self.shape.merges)
         assert self.config is not None
         return vocabulary_bytes(self.config.vocab_size, self.config.vocab_size)
-
-
-def _config(header: GGUFHeader) -> ModelConfig | None:
-    try:
-        return config_from_gguf(header)
-    except ModelError:
-        return None

@@ -41,7 +41,7 @@ AUTOMATIC = LoadOptions()
 
 @dataclass
 class ModelRecord:
-    """What outlasts the processes of one model."""
+    """The state of one model that outlasts its processes."""
 
     name: str
     queue: RequestQueue = field(default_factory=RequestQueue)
@@ -66,7 +66,7 @@ class ModelRuns:
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
         allocation_times: AllocationTimes | None = None,
-        hold_memory: Callable[[bool], None] | None = None,
+        hold_memory: Callable[[bool], None] = lambda held: None,
     ) -> None:
         """`hold_memory` is called with whether any model has a process, so that memory readings
         go on.
@@ -222,8 +222,7 @@ class ModelRuns:
             run.copy_keep_alive(before)
         self._runs[process_key(model)] = run
         self._watch.follow(True)
-        if self._hold_memory is not None:
-            self._hold_memory(True)
+        self._hold_memory(True)
         return run
 
     def _record(self, model: StoredModel) -> ModelRecord:
@@ -274,8 +273,7 @@ class ModelRuns:
         self.allocator.notify()
         if all(other.state is ModelState.FAILED for other in self._runs.values()):
             self._watch.follow(False)
-            if self._hold_memory is not None:
-                self._hold_memory(False)
+            self._hold_memory(False)
         self._publish(run)
         self.pages.changed(run)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -116,17 +118,8 @@ class DeviceMeters:
         gauges: list[DeviceGauges] = []
         for reading, count in zip(readings, self._counts, strict=False):
             count.observe(reading.joules, reading.watts, now)
-            gauges.append(
-                DeviceGauges(
-                    name=reading.name,
-                    kind="gpu",
-                    memory_total=reading.memory_total,
-                    memory_used=reading.memory_used,
-                    utilization=reading.utilization,
-                    watts=reading.watts,
-                    joules=count.joules,
-                )
-            )
+            since_start: dict[str, Any] = asdict(reading) | {"joules": count.joules}
+            gauges.append(DeviceGauges(kind="gpu", **since_start))
         return gauges
 
     def _read_processor(self, now: float) -> DeviceGauges:

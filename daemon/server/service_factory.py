@@ -42,6 +42,12 @@ _LEAST_PARAMETERS = 1_000_000_000
 """Smaller models judge everything public (docs/privacy.md has the figures)."""
 
 
+def _create_worker(spec: LoadSpec) -> Backend:
+    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+
+    return WorkerProcess(spec)
+
+
 def build_services(
     config: Config,
     *,
@@ -49,18 +55,13 @@ def build_services(
     started_at: float,
     shutdown: Callable[[], None],
     make_preparer: Callable[..., Preparer] = ModelLoadPlanner,
-    create_backend: Callable[[LoadSpec], Backend] | None = None,
+    create_backend: Callable[[LoadSpec], Backend] = _create_worker,
     pull: Callable[..., StoredModel] | None = None,
     egress: EgressGateway | None = None,
 ) -> Services:
     """Build the services of one daemon; each of the last four replaces a default part."""
     catalog = Catalog.load()
-    store = ModelStore(
-        config.paths.models,
-        catalog,
-        model_places(config, os.environ),
-        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
-    )
+    store = _open_store(config, catalog)
     router = _router(config, egress)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
@@ -69,10 +70,6 @@ def build_services(
     planner = (
         prepare if isinstance(prepare, ModelLoadPlanner) else ModelLoadPlanner(config, resolve)
     )
-    if create_backend is None:
-        from ingle.backends.worker.supervisor.worker_process import WorkerProcess
-
-        create_backend = WorkerProcess
     manager = ModelManager(
         config,
         resolve=resolve,
@@ -109,6 +106,15 @@ def build_services(
         aliases=aliases,
         devices=DeviceMeters(),
         address=address,
+    )
+
+
+def _open_store(config: Config, catalog: Catalog) -> ModelStore:
+    return ModelStore(
+        config.paths.models,
+        catalog,
+        model_places(config, os.environ),
+        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
     )
 
 

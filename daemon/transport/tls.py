@@ -130,15 +130,12 @@ class TLSListener:
     async def _open(self, accepted: socket.socket, *, plain: bool) -> None:
         loop = asyncio.get_running_loop()
         try:
-            if plain:
-                await loop.connect_accepted_socket(self._protocol, accepted)
-            else:
-                await loop.connect_accepted_socket(
-                    self._protocol,
-                    accepted,
-                    ssl=self._certificate.context(),
-                    ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                )
+            await loop.connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=None if plain else self._certificate.context(),
+                ssl_handshake_timeout=None if plain else HANDSHAKE_SECONDS,
+            )
         except (OSError, ssl.SSLError) as error:
             log.debug("A TLS handshake failed: %s", error)
             accepted.close()

@@ -102,23 +102,19 @@ class WorkerProcess:
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `RequestBackend.run`."""
-        self._begin_request()
-        await self._streams.run(request, sink)
+        await self._ready_streams().run(request, sink)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """See `RequestBackend.embed`."""
-        self._begin_request()
-        return await self._streams.ask(request, Embedded)
+        return await self._ready_streams().ask(request, Embedded)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """See `RequestBackend.rerank`."""
-        self._begin_request()
-        return await self._streams.ask(request, Reranked)
+        return await self._ready_streams().ask(request, Reranked)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """See `RequestBackend.tokenize`."""
-        self._begin_request()
-        return await self._streams.ask(request, Tokenized)
+        return await self._ready_streams().ask(request, Tokenized)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -154,11 +150,13 @@ class WorkerProcess:
         await process.wait()
         await asyncio.gather(*self._tasks)
 
-    def _begin_request(self) -> None:
+    def _ready_streams(self) -> RequestStreams:
+        """Return the streams for another request, and watch the worker; raises `WorkerDied`."""
         if self.state != "ready":
             raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_while_busy(), name="worker watch")
+        return self._streams
 
     async def _spawn(self) -> tuple[asyncio.subprocess.Process, WorkerPipes]:
         loop = asyncio.get_running_loop()
@@ -229,10 +227,9 @@ class WorkerProcess:
         time, and takes not much longer than the measured speed suggests.
         """
         clock = asyncio.get_running_loop().time
-        watch = StepWatch(_WATCH_INTERVAL)
-        watch.begin(clock(), self._seconds_computed())
+        watch = StepWatch(_WATCH_INTERVAL, clock(), self._seconds_computed())
         while self.state == "ready":
-            self._send(LivenessPing(0))
+            self._send(LivenessPing())
             await asyncio.sleep(_WATCH_INTERVAL)
             if not self._streams.busy:
                 return

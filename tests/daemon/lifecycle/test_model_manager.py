@@ -395,9 +395,9 @@ async def test_idle_models_go_when_others_take_the_memory(make_manager: MakeMana
     allocator = harness.manager.allocator
     await ask(harness, "a")
     await ask(harness, "b")
-    assert not allocator.is_short()
+    assert not allocator.ledger.is_short()
     harness.memory["available"] = 2 * GIB
-    assert allocator.is_short()
+    assert allocator.ledger.is_short()
     async with harness.manager.lease("a"):
         evicted = await allocator.evict_for_pressure("A game began.")
         assert [run.model.name for run in evicted] == ["b"]
