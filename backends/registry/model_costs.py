@@ -19,7 +19,7 @@ from ingle.models.safetensors.model_folder import ModelFolder
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCosts:
-    """A model in numbers; `shape` is None for a folder, `config` for an unknown architecture.
+    """Sizes of a model; `shape` is None for a folder, `config` for an unknown architecture.
 
     llama.cpp's costs follow from the `shape`, those of ingle's own engine from the `config`.
     """
@@ -53,14 +53,14 @@ class ModelCosts:
 
     @property
     def layers(self) -> int:
-        """Transformer blocks."""
+        """The number of transformer blocks."""
         if self.shape is not None:
             return len(self.shape.layers)
         return 0 if self.config is None else self.config.num_layers
 
     @property
     def vocabulary(self) -> int:
-        """Bytes of a tokenizer's tables."""
+        """The bytes of the tokenizer's tables."""
         if self.shape is not None:
             return vocabulary_bytes(self.shape.vocab_size, self.shape.merges)
         assert self.config is not None

@@ -1,4 +1,4 @@
-"""The choice of the engine that runs a model: a pure decision over the engines' descriptors."""
+"""Chooses the engine that runs a model, from the descriptors of the engines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ingle.models.errors import UnsupportedModel
 
 from ..registry.cuda_availability import CudaAvailability
-from ..registry.engine_descriptor import EngineDescriptor, LoadQuery
+from ..registry.engine_descriptor import LoadQuery
 from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
 
 
@@ -21,7 +21,14 @@ def choose_engine(query: LoadQuery, wanted: str, own: CudaAvailability) -> str:
     if wanted != "auto":
         engine = get_engine(wanted)
         if engine not in readers:
-            raise _unreadable(engine, query, readers)
+            folder = query.file_format == "safetensors"
+            files = "safetensors" if folder else "a GGUF file"
+            names = " or ".join(each.name for each in readers)
+            instead = ", or get the model as a GGUF file" if folder else ""
+            raise UnsupportedModel(
+                f"{query.model.path} holds {files}, which {engine.title} does not read.",
+                hint=f"Run it with the engine {names}{instead}.",
+            )
     else:
         engine = next((each for each in readers if each.suits(query, own)), readers[0])
     error = engine.refusal(query) or engine.why_unavailable(own)
@@ -33,7 +40,7 @@ def choose_engine(query: LoadQuery, wanted: str, own: CudaAvailability) -> str:
 def choose_for_types(
     architecture: str, tensor_types: Collection[str], wanted: str, own: CudaAvailability
 ) -> str:
-    """Return the engine for a GGUF file of which no more is known than the types of its tensors."""
+    """Return the engine for a GGUF file of which only architecture and tensor types are known."""
     for engine in all_engines():
         fits = "gguf" in engine.formats and engine.runs_types(architecture, tensor_types)
         if fits and wanted in ("auto", engine.name) and engine.is_ready(own):
@@ -54,15 +61,3 @@ def why_not_preferred(query: LoadQuery, own: CudaAvailability | None = None) -> 
         if reason:
             return reason
     return ""
-
-
-def _unreadable(
-    engine: EngineDescriptor, query: LoadQuery, readers: list[EngineDescriptor]
-) -> UnsupportedModel:
-    path = query.model.path
-    files = "safetensors" if query.file_format == "safetensors" else "a GGUF file"
-    instead = ", or get the model as a GGUF file" if query.file_format == "safetensors" else ""
-    return UnsupportedModel(
-        f"{path} holds {files}, which {engine.title} does not read.",
-        hint=f"Run it with the engine {' or '.join(each.name for each in readers)}{instead}.",
-    )

@@ -79,7 +79,7 @@ class PlacementRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a model runs; `reason` is one sentence for people.
+    """Where a model runs; `reason` is one sentence for display.
 
     `gpu_layers` is llama.cpp's count, which includes the output: -1 for all, 0 for none.
     """
@@ -97,7 +97,7 @@ class Placement:
 
 
 def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) -> Placement:
-    """Return the engine asked for if its share fits on the GPU, else its fallback or the CPU.
+    """Return the requested engine if its share fits on the GPU, else its fallback or the CPU.
 
     A placement is returned even if the machine's memory is too small; its `needs` show how much is
     missing.

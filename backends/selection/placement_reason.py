@@ -32,7 +32,7 @@ class SelectionWords:
     _gpu: str
 
     def on_gpu(self, needed: int, free: int, context: int, why_not: str = "") -> str:
-        """All of it."""
+        """Explain that all layers are on the GPU."""
         all_of_it = f"all {self._layers} layers on the {self._gpu}"
         return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not)
 

@@ -63,7 +63,7 @@ class ComputeLease:
         return True
 
     def release(self) -> None:
-        """Let the next process compute; does nothing if the wait was in vain."""
+        """Let the next process compute; does nothing if the lease was not obtained."""
         if self._held:
             self._held = False
             self._main.unlock()

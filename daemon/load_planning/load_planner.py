@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -257,18 +258,15 @@ class ModelLoadPlanner:
             return self._with_draft(alone, self._resolve(options.draft), available)
         if spec.speculation not in ("auto", "draft"):
             return alone
-        draft = self._offered_draft(model) or self._find_draft(model)
+        draft = None
+        if model.draft is not None:
+            with suppress(ModelNotFound):  # the catalog's draft model need not be installed
+                draft = self._resolve(model.draft)
+        draft = draft or self._find_draft(model)
         if draft is None:
             return alone
         both = self._with_draft(alone, draft, available)
         return both if both.needs.fits_in(available) else alone
-
-    def _offered_draft(self, model: StoredModel) -> StoredModel | None:
-        """Return the catalog's draft model if it is installed."""
-        try:
-            return self._resolve(model.draft) if model.draft is not None else None
-        except ModelNotFound:
-            return None
 
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds

@@ -309,13 +309,10 @@ class WorkerProcess:
 
 
 async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    if process.returncode is not None:
-        return True
-    try:
+    """Wait for the end of the process, at most `seconds`; return whether it has ended."""
+    with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
+    return process.returncode is not None
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
