@@ -12,13 +12,13 @@ from pathlib import Path
 
 from machine import RESULTS, save
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import EmbedRequest, GenerateRequest
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.registry.engines import get_engine
 from ingle.backends.registry.model_costs import ModelCosts
-from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.process_overhead import repacked_types
@@ -102,7 +102,8 @@ class Row:
 async def measure(path: Path, engine: str, context: int) -> Row:
     """Load the model, fill its whole context with one prompt, then use all slots at once."""
     description = describe(path)
-    spec = make_load_spec(description, engine=engine, context=context, slots=SLOTS, gpu_layers=0)
+    wanted = LoadSpec(engine=engine, path=str(path), context=context, slots=SLOTS, gpu_layers=0)
+    spec = complete_spec(wanted, description)
     foretold = forecast(ModelCosts.of(description), spec)
     backend = WorkerProcess(spec)
     try:
@@ -133,7 +134,7 @@ async def _fill(backend: Backend, context: int) -> None:
 
 async def _answer(backend: Backend, name: str, prompt: list[int]) -> None:
     request = GenerateRequest(id=name, prompt=prompt, max_tokens=8, ignore_eos=True)
-    async for _ in backend.generate(request):
+    async for _ in stream_events(backend, request):
         pass
 
 

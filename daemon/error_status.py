@@ -1,8 +1,10 @@
-"""The HTTP status of every exception that a request can raise."""
+"""Maps exceptions of requests to HTTP statuses."""
 
 from __future__ import annotations
 
 import logging
+
+import msgspec
 
 from ingle.backends.base import errors as backends
 from ingle.backends.remote import errors as remote
@@ -12,7 +14,7 @@ from .errors import Problem, RequestError
 
 log = logging.getLogger("ingle.daemon")
 
-# The first row that fits decides, so a subclass stands before its base.
+# The first row that matches decides, so subclasses come before their base.
 STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int], ...] = (
     (models.ModelNotFound, 404),
     (models.InvalidModel, 422),
@@ -41,34 +43,25 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
 
 
 def describe(error: BaseException) -> Problem:
-    """Return the problem that an exception amounts to; an unexpected one is logged, status 500."""
+    """Return the problem for an exception; an unexpected one is logged and has status 500."""
     if isinstance(error, RequestError):
+        return msgspec.convert(error, Problem, from_attributes=True)
+    if not isinstance(error, models.ModelError | backends.BackendError):
+        log.error("Unexpected failure in a request", exc_info=error)
         return Problem(
-            status=error.status,
-            code=error.code,
-            message=error.message,
-            hint=error.hint,
-            param=error.param,
-            headers=dict(error.headers),
+            status=500,
+            code="internal_error",
+            message="Something inside the daemon went wrong.",
+            hint="The log says more; please report it.",
         )
-    if isinstance(error, models.ModelError | backends.BackendError):
-        param = error.param if isinstance(error, backends.RequestRejected) else None
-        too_long = error if isinstance(error, backends.ContextExceeded) else None
-        if isinstance(error, models.ModelNotFound):
-            param = "model"
-        return Problem(
-            status=next(status for kind, status in STATUS if isinstance(error, kind)),
-            code=error.code,
-            message=error.message,
-            hint=error.hint,
-            param=param,
-            prompt_tokens=too_long.prompt_tokens if too_long else None,
-            context=too_long.context if too_long else None,
-        )
-    log.error("Unexpected failure in a request", exc_info=error)
+    param = error.param if isinstance(error, backends.RequestRejected) else None
+    too_long = error if isinstance(error, backends.ContextExceeded) else None
     return Problem(
-        status=500,
-        code="internal_error",
-        message="Something inside the daemon went wrong.",
-        hint="The log says more; please report it.",
+        status=next(status for kind, status in STATUS if isinstance(error, kind)),
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+        param="model" if isinstance(error, models.ModelNotFound) else param,
+        prompt_tokens=too_long.prompt_tokens if too_long else None,
+        context=too_long.context if too_long else None,
     )

@@ -1,25 +1,25 @@
-"""The errors of requests, and the bodies that report them in each API.
+"""Errors of requests, and the bodies that report them in each API.
 
 RequestError
-├── InvalidBody           the body is not the JSON that the route takes
-│   └── UnsupportedField  … because of a field that is known but not served
-├── Unauthorized          the request names no user that the daemon knows
-├── Forbidden             its user or its address may not make it
+├── InvalidBody           the body is not the JSON that the route expects
+│   └── UnsupportedField  … because of a field that is known but not supported
+├── Unauthorized          the user is unknown, or the key is invalid
+├── Forbidden             its user, host or web page is not allowed
 │   └── RouteRefused      … because the policy keeps it on this machine
 ├── NotFound              no such route or resource
 ├── MethodNotAllowed      the path exists, the method does not
 ├── BodyTimeout           the body did not arrive
-├── Conflict              it cannot be done in the present state
+├── Conflict              impossible in the current state
 ├── BodyTooLarge          more bytes than `max_body_bytes`
-├── UnsupportedMediaType  the body is labelled as something else than JSON
-├── TooManyGenerations    the daemon has enough to do
-├── QueueFull             the model has enough to do
-├── ShuttingDown          the daemon ends
+├── UnsupportedMediaType  the body is not labelled as JSON
+├── TooManyGenerations    the daemon keeps no more generations
+├── QueueFull             the model's queue is full
+├── ShuttingDown          the daemon is shutting down
 ├── ModelStopped          the model was unloaded while the request waited for it
-├── ModelQuarantined      the model died too often
-├── MemoryBusy            it will fit once a model that answers now is done
-├── StorageFull           the disk has no room for what is to be kept
-└── MemoryExhausted       it does not fit into this machine
+├── ModelQuarantined      the model's process crashed too often
+├── MemoryBusy            the model fits once a busy one is unloaded
+├── StorageFull           the disk is full
+└── MemoryExhausted       the model does not fit into this machine
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .client.error_types import ErrorDetail, NativeError
 
 
 class RequestError(Exception):
-    """A request that gets no answer: status, stable code, sentence, and where possible a hint."""
+    """A failed request: HTTP status, stable code, message and, if possible, a hint."""
 
     status = 400
     code = "invalid_request"
@@ -60,11 +60,11 @@ class RequestError(Exception):
 
 
 class InvalidBody(RequestError):
-    """The body or the query is not what the route takes; `param` names the field at fault."""
+    """The body or the query is invalid; `param` names the field at fault."""
 
 
 class UnsupportedField(InvalidBody):
-    """The field would change the answer, and is not served."""
+    """A field that would change the answer is not supported."""
 
     code = "unsupported_field"
 
@@ -77,14 +77,14 @@ class Unauthorized(RequestError):
 
 
 class Forbidden(RequestError):
-    """The request comes from a user, a host name or a web page that may not ask."""
+    """The request comes from a user, a host name or a web page that is not allowed."""
 
     status = 403
     code = "forbidden"
 
 
 class RouteRefused(Forbidden):
-    """A provider's model was chosen by name for what the owner's policy keeps here."""
+    """A provider's model was requested for content that the policy keeps on this machine."""
 
     code = "route_refused"
 
@@ -111,7 +111,7 @@ class BodyTimeout(RequestError):
 
 
 class Conflict(RequestError):
-    """It cannot be done in the present state."""
+    """The request cannot be served in the current state."""
 
     status = 409
     code = "conflict"
@@ -133,28 +133,28 @@ class BodyTooLarge(RequestError):
 
 
 class UnsupportedMediaType(RequestError):
-    """The body is labelled as something else than JSON."""
+    """The body is not labelled as JSON."""
 
     status = 415
     code = "unsupported_media_type"
 
 
 class TooManyGenerations(RequestError):
-    """More generations at once than the daemon keeps."""
+    """The daemon keeps no more generations at once."""
 
     status = 429
     code = "too_many_generations"
 
 
 class QueueFull(RequestError):
-    """As many requests wait for the model as may; `headers` say when to try again."""
+    """The model's queue is full; `headers` say when to retry."""
 
     status = 429
     code = "queue_full"
 
 
 class ShuttingDown(RequestError):
-    """The daemon ends and takes no new work."""
+    """The daemon is shutting down and accepts no new requests."""
 
     status = 503
     code = "shutting_down"
@@ -168,21 +168,21 @@ class ModelStopped(RequestError):
 
 
 class ModelQuarantined(RequestError):
-    """The model's process died so often that it is left alone for a while."""
+    """The model's process crashed so often that it is not started again for a while."""
 
     status = 503
     code = "model_quarantined"
 
 
 class MemoryBusy(RequestError):
-    """The model fits only once another one, which answers now, has gone."""
+    """The model fits only after another one, which is in use, has been unloaded."""
 
     status = 503
     code = "memory_busy"
 
 
 class StorageFull(RequestError):
-    """The disk has no room for what is to be kept."""
+    """The disk is full."""
 
     status = 507
     code = "disk_full"
@@ -196,7 +196,7 @@ class MemoryExhausted(RequestError):
 
 
 class OpenAIErrorDetail(msgspec.Struct, frozen=True):
-    """OpenAI's error: `param` is the field at fault, `code` a stable word."""
+    """OpenAI's error: `param` is the field at fault, `code` is stable."""
 
     message: str
     type: str
@@ -211,7 +211,7 @@ class OpenAIError(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One failure as every protocol can tell it."""
+    """A failure, independent of the protocol that reports it."""
 
     status: int
     code: str
@@ -220,31 +220,31 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     headers: dict[str, str] = {}
     prompt_tokens: int | None = None
-    """Those of a prompt that the `context` does not hold."""
+    """The length of a prompt that exceeds the `context`."""
 
     context: int | None = None
 
     @property
     def type(self) -> str:
-        """OpenAI's word for whose fault it is."""
+        """OpenAI's type of the error: the client's or the server's."""
         return "invalid_request_error" if self.status < 500 else "server_error"
 
     @property
     def sentence(self) -> str:
-        """The message with its hint, for protocols that have one place for both."""
+        """The message and the hint, for protocols that have one field for both."""
         return self.message if self.hint is None else f"{self.message} {self.hint}"
 
     def native(self) -> NativeError:
-        """The shape outside `/v1/`."""
+        """The body of errors in the native API."""
         return NativeError(ErrorDetail(self.code, self.message, self.hint))
 
     def openai(self) -> OpenAIError:
-        """OpenAI's shape; it has no place for a hint, so the sentence carries it."""
+        """The body in OpenAI's format, which has no field for the hint."""
         return OpenAIError(OpenAIErrorDetail(self.sentence, self.type, self.param, self.code))
 
 
 class AnthropicErrorDetail(msgspec.Struct, frozen=True):
-    """Anthropic's word for the kind of failure, and a sentence."""
+    """Anthropic's type of the error, and a message."""
 
     type: str
     message: str
@@ -259,13 +259,12 @@ class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, problem: Problem) -> AnthropicError:
-        """The failure in Anthropic's words, https://docs.anthropic.com/en/api/errors.
+        """Return the body in Anthropic's format, https://docs.anthropic.com/en/api/errors.
 
-        Clients know a prompt that is too long by the words, and shorten it by the numbers in them.
+        Clients recognise a prompt that is too long by this message, and read its numbers.
         """
-        kind = _ANTHROPIC_KINDS.get(problem.status)
-        if kind is None:
-            kind = "invalid_request_error" if problem.status < 500 else "api_error"
+        other = "invalid_request_error" if problem.status < 500 else "api_error"
+        kind = _ANTHROPIC_KINDS.get(problem.status, other)
         sentence = problem.sentence
         if problem.prompt_tokens is not None:
             sentence = (
@@ -283,7 +282,7 @@ class OllamaError(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, problem: Problem) -> OllamaError:
-        """The failure in Ollama's words."""
+        """Return the body in Ollama's format."""
         return cls(problem.sentence)
 
 
@@ -304,22 +303,13 @@ class LlamaCppError(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, problem: Problem) -> LlamaCppError:
-        """The failure in llama-server's words."""
-        detail = LlamaCppErrorDetail(
-            problem.status,
-            problem.sentence,
-            _LLAMA_CPP_KINDS.get(problem.status, problem.type),
-        )
-        if problem.prompt_tokens is None or problem.context is None:
-            return cls(detail)
-        return cls(
-            msgspec.structs.replace(
-                detail,
-                type="exceed_context_size_error",
-                n_prompt_tokens=problem.prompt_tokens,
-                n_ctx=problem.context,
-            )
-        )
+        """Return the body in llama-server's format."""
+        status, sentence, tokens = problem.status, problem.sentence, problem.prompt_tokens
+        if tokens is None or problem.context is None:
+            kind = _LLAMA_CPP_KINDS.get(status, problem.type)
+            return cls(LlamaCppErrorDetail(status, sentence, kind))
+        kind = "exceed_context_size_error"
+        return cls(LlamaCppErrorDetail(status, sentence, kind, tokens, problem.context))
 
 
 _ANTHROPIC_KINDS = {

@@ -1,4 +1,4 @@
-"""Broadcasting to every listener, each with a bounded queue of its own."""
+"""Broadcasts events to listeners, each with its own bounded queue."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ EventName = Literal["gauges", "model", "pull", "pages"]
 
 
 class Broadcast(msgspec.Struct, frozen=True):
-    """One event on its way: encoded once for all listeners."""
+    """One event, encoded once for all listeners."""
 
     name: EventName
     data: bytes
     key: str | None = None
-    """Where set, a newer event of the same name and key takes this one's place in a queue."""
+    """If set, a newer event with the same name and key replaces this one in a queue."""
 
 
 class Subscription:
-    """One listener's queue: replaceable events wait once, the others wait each.
+    """One listener's queue, in which events with a key replace older ones.
 
-    A listener that is `QUEUE_LIMIT` events behind is ended rather than told half of what happened:
-    it connects again and starts from a fresh snapshot. `pages_of` is the path of the model whose
-    pages it looks at.
+    A listener that is `QUEUE_LIMIT` events behind is disconnected, since it would miss events: it
+    connects again and starts from a fresh snapshot. `pages_of` is the path of the model whose pages
+    it watches.
     """
 
     def __init__(self, pages_of: str | None = None) -> None:
@@ -39,7 +39,7 @@ class Subscription:
         self._ended = False
 
     def put(self, event: Broadcast) -> None:
-        """Queue an event, in the place of an older one where it supersedes that."""
+        """Queue an event, in place of an older one with the same name and key."""
         if self._ended:
             return
         if event.key is not None:
@@ -55,7 +55,7 @@ class Subscription:
         self._waiting.set()
 
     def end(self) -> None:
-        """Let the listener finish what is queued, and no more."""
+        """End the stream after the queued events."""
         self._ended = True
         self._waiting.set()
 
@@ -70,18 +70,18 @@ class Subscription:
 
 
 class EventHub:
-    """Passes state changes and gauges to all who listen, and never waits for any of them."""
+    """Passes state changes and gauges to all listeners, without waiting for any of them."""
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
         self._encoder = msgspec.json.Encoder()
         self._closed = False
         self.on_listeners: Callable[[], None] | None = None
-        """Called when the first listener came or the last one left."""
+        """Called when the first listener subscribes and when the last one leaves."""
 
     @property
     def listeners(self) -> int:
-        """How many listen now."""
+        """The number of listeners."""
         return len(self._subscriptions)
 
     def publish(
@@ -92,9 +92,9 @@ class EventHub:
         replaces: str | None = None,
         pages_of: str | None = None,
     ) -> None:
-        """Tell everybody, or only those who look at the pages of the model of that path.
+        """Send an event to all listeners, or only to those that watch the pages of `pages_of`.
 
-        `replaces` names what a newer event of this kind makes worthless.
+        `replaces` is the key under which it replaces an older event in the queues.
         """
         if not self._subscriptions:
             return
@@ -111,12 +111,12 @@ class EventHub:
         *,
         replaces: str | None = None,
     ) -> None:
-        """Tell one listener alone; see `publish`."""
+        """Send an event to one listener; see `publish`."""
         subscription.put(Broadcast(name, self._encoder.encode(data), replaces))
 
     @contextmanager
     def subscribe(self, *, pages_of: str | None = None) -> Generator[Subscription]:
-        """Listen for as long as the context lasts."""
+        """Listen while the context lasts."""
         subscription = Subscription(pages_of)
         if self._closed:
             subscription.end()
@@ -131,7 +131,7 @@ class EventHub:
                 self._listeners_changed()
 
     def close(self) -> None:
-        """End every listener's stream."""
+        """End all streams."""
         self._closed = True
         for subscription in self._subscriptions:
             subscription.end()

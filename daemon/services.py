@@ -56,9 +56,9 @@ class Services:
     address: str | None = None
 
     def models(self) -> list[StoredModel]:
-        """The installed models, then those that are loaded from elsewhere; reads the store.
+        """Return the installed models, then loaded ones that are not installed; reads the store.
 
-        A key that is for some models sees no others.
+        Models that the request's key does not allow are left out.
         """
         installed = self.store.list()
         paths = {model.path for model in installed}
@@ -67,19 +67,19 @@ class Services:
         return [model for model in installed + elsewhere if permission.allows_model(model.name)]
 
     def resolve(self, reference: str) -> StoredModel:
-        """The model that a client's name means, aliases included; see `AliasTable.resolve`.
+        """Return the model for a name or an alias; see `AliasTable.resolve`.
 
-        Raises `KeyNotAllowed` where the client's key is for other models.
+        Raises `KeyNotAllowed` if the request's key does not allow the model.
         """
         model = self.aliases.resolve(reference, self.store)
         current_permission().check_model(model.name)
         return model
 
     def routed_name(self, reference: str) -> str:
-        """The route that a client's name means, where it is an alias of one; else the name."""
+        """Return the route of which `reference` is an alias, else `reference`."""
         target = self.aliases.target(reference)
         return target if target is not None and self.router.concerns(target) else reference
 
     def canonical(self, reference: str) -> str:
-        """Return the full name of the model that a reference or alias means."""
+        """Return the full name of the model for a reference or an alias."""
         return self.catalog.canonical_name(self.aliases.final(reference))

@@ -1,7 +1,8 @@
-"""The protocols of a backend: a model that answers requests, and can be started and stopped."""
+"""The interface of a backend: a model that answers requests, and can be started and stopped."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol
 
@@ -17,32 +18,41 @@ LoadProgress = Callable[[float], None]
 class RequestBackend(Protocol):
     """A model that answers requests."""
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """Yield the request's events until all of its `n` sequences finished.
-
-        Raises `RequestRejected` before the first event, `WorkerDied` at any time. Closing the
-        generator cancels what still runs.
-        """
-        ...
-
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        """Pass each step's events straight to `sink` until all sequences finished.
+        """Pass each step's events to `sink` until all `n` sequences of the request have finished.
 
-        Raises as `generate` does, and what the sink raises, which ends the request. Cancelling the
-        call cancels what still runs.
+        Raises `RequestRejected` before the first event, `WorkerDied` at any time, and any error of
+        the sink, which ends the request. Cancelling the call cancels the request.
         """
 
     async def embed(self, request: EmbedRequest) -> Embedded:
-        """Turn texts into vectors; raises as `generate` does. A cancelled call ends the work."""
+        """Embed texts; raises as `run` does. Cancelling the call cancels the request."""
         ...
 
     async def rerank(self, request: RerankRequest) -> Reranked:
-        """Score documents for a query; raises as `generate` does."""
+        """Score documents for a query; raises as `run` does."""
         ...
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Turn a prompt or a text into tokens, or tokens into text; raises as `generate` does."""
+        """Turn a prompt or a text into tokens, or tokens into text; raises as `run` does."""
         ...
+
+
+async def stream_events(
+    backend: RequestBackend, request: GenerateRequest
+) -> AsyncGenerator[Event, None]:
+    """Yield the events of `backend.run`, then raise its error; closing cancels the request."""
+    queue: asyncio.Queue[list[Event] | None] = asyncio.Queue()
+    task = asyncio.create_task(backend.run(request, queue.put_nowait))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (events := await queue.get()) is not None:
+            for event in events:
+                yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Backend(RequestBackend, Protocol):
@@ -50,17 +60,17 @@ class Backend(RequestBackend, Protocol):
 
     @property
     def state(self) -> Literal["new", "starting", "ready", "stopping", "dead"]:
-        """`dead` is final: make another backend."""
+        """`dead` is final."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """The process that holds the model, where there is one."""
+        """The id of the model's process; None if it has none."""
         ...
 
     @property
     def gauges(self) -> Gauges:
-        """The latest gauges the model reported."""
+        """The gauges that the model reported last."""
         ...
 
     async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
@@ -68,20 +78,20 @@ class Backend(RequestBackend, Protocol):
         ...
 
     async def wait_dead(self) -> str:
-        """Return once the backend is dead, with a sentence that says why."""
+        """Wait until the backend is dead; return the reason, one sentence."""
         ...
 
     def trim(self) -> None:
-        """Ask for the memory back that only serves to compute less later."""
+        """Free caches that only save later computation."""
 
     def watch_pages(self, sink: PagesSink | None) -> None:
-        """Have `sink` get the page map now, and when it moves, at most four times a second.
+        """Pass the page map to `sink` now and after changes, at most four times a second.
 
-        None ends that; so does another sink. A model that embeds has no pages.
+        A new sink replaces the previous one; None ends the reports. Embedding models have no pages.
         """
 
     async def stop(self, grace: float = 5.0) -> None:
-        """End the model; sequences that do not end in `grace` seconds get `WorkerDied`.
+        """Stop the model; sequences still running after `grace` seconds end with `WorkerDied`.
 
-        They get less than that where what was computed has to be saved.
+        If KV has to be saved, they have only a part of that time.
         """

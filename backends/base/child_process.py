@@ -1,4 +1,4 @@
-"""Child processes of the daemon: their environment, their end with the parent, their signals."""
+"""Child processes of the daemon: environment, death with the parent, names of signals."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _DEFAULTS = {
     "GGML_NO_BACKTRACE": "1",
     # Idle OpenMP threads spin for long: two decoding workers would slow each other tenfold.
     "GOMP_SPINCOUNT": "1000",
-    # As the driver counts GPUs, by which their memory is read; by itself CUDA begins with the
-    # quickest, so that a number in CUDA_VISIBLE_DEVICES could mean one here and another there.
+    # The driver's order, in which memory is read. CUDA's default order is fastest first, so that a
+    # number in CUDA_VISIBLE_DEVICES could mean another GPU.
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 }
 
@@ -64,7 +64,7 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask Linux for SIGKILL at the parent's death, for a child too busy to see its stdin close."""
+    """Have Linux send SIGKILL when the parent dies: a busy child may not notice a closed stdin."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -73,7 +73,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """The signal's name, such as SIGKILL."""
+    """Return the signal's name, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a conversation is made of: messages, tools, and calls of them."""
+"""Conversations: messages, tools and tool calls."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message, as chat templates see it: `role` is system, user, assistant or tool.
 
-    `reasoning` and `tool_calls` belong to assistants. A tool's result names the call it answers in
-    `tool_call_id`, and where known the tool in `name`.
+    `reasoning` and `tool_calls` belong to assistants. The result of a tool has the id of its call
+    in `tool_call_id` and, if known, the tool in `name`.
     """
 
     role: str
@@ -35,8 +35,8 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A function the model may call; `parameters` is a JSON Schema of an object, as JSON text.
 
-    Arguments of a `strict` tool match the schema to the letter wherever a grammar is in force; for
-    others it is followed as far as its keywords are supported.
+    With a grammar, arguments of a `strict` tool match the schema exactly; for other tools,
+    unsupported keywords of the schema are ignored.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether tools are called: as the model likes, never, or in any case.
+    """Whether tools are called: the model decides, never, or always.
 
-    Where `names` are given no other tool may be called, although the model sees them all.
+    If `names` are given, no other tool may be called, although the model sees all of them.
     """
 
     mode: Literal["auto", "none", "required"] = "auto"
@@ -56,10 +56,10 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much a model thinks before it answers; None leaves it to the model.
+    """Whether and how long a model reasons before it answers; None leaves it to the model.
 
-    `effort` is a word for the template, such as low, medium or high. After `budget` tokens the
-    thoughts are ended, and the answer begins.
+    `effort` is passed to the template, such as low, medium or high. After `budget` tokens the
+    reasoning is ended, and the answer begins.
     """
 
     enabled: bool | None = None
@@ -68,17 +68,18 @@ class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InfillFile(msgspec.Struct, frozen=True):
-    """A piece of another file, which helps to fill a gap."""
+    """A part of another file, as context for an infill."""
 
     name: str
     text: str
 
 
 class Infill(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A gap in a text: what stands before it and behind it.
+    """The text before and after a gap that the model fills.
 
-    `middle` is the beginning of what fills it. `files` are the least important first; what does not
-    fit is left out, and of `prefix` and `suffix` what is farthest from the gap.
+    `middle` is the beginning of the text to generate. `files` are sorted, the least important
+    first. What does not fit into the context is left out: of `prefix` and `suffix`, the parts
+    farthest from the gap.
     """
 
     prefix: str
@@ -88,4 +89,4 @@ class Infill(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 TemplateVariables = dict[str, Any]
-"""Switches of a chat template, JSON values by name."""
+"""Variables of a chat template: JSON values by name."""

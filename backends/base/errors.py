@@ -1,14 +1,14 @@
-"""What can go wrong while running a model.
+"""Errors of loading and running models.
 
 BackendError
-├── LoadFailed            the worker could not make the model ready
+├── LoadFailed            the model could not be loaded
 │   └── OutOfMemory       … for lack of memory
-├── WorkerDied            the model's process ended while it was needed
+├── WorkerDied            the model's process ended unexpectedly
 ├── UnsupportedSampling   the engine's sampler does not implement an option
-└── RequestRejected       this one request cannot be served
-    ├── InputTooLong      … because a text is longer than the model can see at once
-    ├── WrongTask         … because the model was made for something else
-    └── ContextExceeded   … because its prompt does not fit
+└── RequestRejected       the request is invalid, or this model cannot serve it
+    ├── InputTooLong      … because a text exceeds the context
+    ├── WrongTask         … because the model is for another task
+    └── ContextExceeded   … because the prompt exceeds the context
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ingle.models.model_task import ModelTask
 
 
 class BackendError(Exception):
-    """A failure with a sentence for people, a stable code, and where possible what to do next."""
+    """A failure with a message for the user, a stable code and, if possible, a hint."""
 
     code = "backend_error"
 
@@ -32,13 +32,13 @@ class BackendError(Exception):
 
 
 class LoadFailed(BackendError):
-    """The model could not be loaded; trying again with the same file and settings will not help."""
+    """The model could not be loaded; a retry with the same file and settings will not help."""
 
     code = "load_failed"
 
 
 class OutOfMemory(LoadFailed):
-    """The model does not fit into the memory that is free now."""
+    """The model does not fit into the free memory."""
 
     code = "out_of_memory"
 
@@ -54,7 +54,7 @@ class WorkerDied(BackendError):
 
 
 class UnsupportedSampling(BackendError):
-    """A sampler lacks an active option; raised before it samples, so that none is ignored."""
+    """The sampler does not support an active option; raised before sampling."""
 
     code = "unsupported_sampling"
 
@@ -66,7 +66,7 @@ class UnsupportedSampling(BackendError):
 
 
 class RequestRejected(BackendError):
-    """The request is wrong in itself; `param` names the field at fault."""
+    """The request is invalid; `param` names the field at fault."""
 
     code = "invalid_request"
 
@@ -83,12 +83,12 @@ class RequestRejected(BackendError):
 
 
 class InputTooLong(RequestRejected):
-    """A text to embed or to rank has more tokens than the model's context holds."""
+    """A text to embed or to rank is longer than the model's context."""
 
     code = "context_length_exceeded"
 
     def __init__(self, what: str, tokens: int, context: int, *, param: str) -> None:
-        """`what` names the text, as a sentence begins."""
+        """`what` names the text, at the beginning of a sentence."""
         super().__init__(
             f"{what} is {tokens} tokens long, {tokens - context} too many: "
             f"the model reads {context} at once.",
@@ -110,7 +110,7 @@ _WANTED = {
 
 
 class WrongTask(RequestRejected):
-    """The model was made for something else than the request asks for."""
+    """The model is for another task than the request."""
 
     code = "wrong_task"
 
@@ -124,12 +124,12 @@ class WrongTask(RequestRejected):
 
 
 class ContextExceeded(RequestRejected):
-    """The prompt has more tokens than the model's context holds."""
+    """The prompt is longer than the model's context."""
 
     code = "context_length_exceeded"
 
     def __init__(self, prompt_tokens: int, context: int, *, exact: bool = True) -> None:
-        """A prompt far too long is not counted to its end: `exact` is False then."""
+        """`exact` is False if the prompt is far too long and was not counted to its end."""
         at_least = "" if exact else "at least "
         super().__init__(
             f"The prompt is {at_least}{prompt_tokens} tokens long, "

@@ -9,7 +9,7 @@ import msgspec
 
 
 class FinishReason(StrEnum):
-    """Why a sequence ended, in OpenAI's words where it has them."""
+    """Why a sequence ended, by OpenAI's names if there are any."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -18,7 +18,7 @@ class FinishReason(StrEnum):
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
-    """The request was admitted; its prompt has this many tokens, so many of them already in KV."""
+    """The request was admitted; of its `prompt_tokens`, `cached_tokens` were in the KV cache."""
 
     id: str
     prompt_tokens: int
@@ -26,9 +26,9 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
-    """A token with the natural logarithm of its probability, and the likeliest ones in its place.
+    """A token with the natural logarithm of its probability, and the most likely alternatives.
 
-    Probabilities are the model's own: before penalties, temperature, cuts and grammar.
+    Probabilities are the model's own: before penalties, temperature, truncation and grammar.
     """
 
     token_id: int
@@ -37,10 +37,10 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
-    """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it.
+    """A piece of one sequence's text, final and complete UTF-8, and its tokens.
 
-    `logprobs` has one entry a token, where they were asked for; `token_bytes` then says what each
-    token in them stands for.
+    `logprobs` has one entry per token if they were requested, and `token_bytes` the bytes of each
+    token in them.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
-    """What a model thinks before it answers, piece by piece as `Delta`."""
+    """A piece of the reasoning before an answer; see `Delta`."""
 
     id: str
     index: int
@@ -72,7 +72,7 @@ class ToolCallStarted(msgspec.Struct, frozen=True, array_like=True, tag="call"):
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, array_like=True, tag="arguments"):
-    """A piece of a call's arguments: all of them together are the text of a JSON object."""
+    """A piece of a call's arguments; all pieces together are the text of a JSON object."""
 
     id: str
     index: int
@@ -110,7 +110,7 @@ Event = Started | Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Fin
 
 
 EventSink = Callable[[list[Event]], None]
-"""Takes the events that one step had for one request; called on the event loop."""
+"""Receives the events of one step for one request; called on the event loop."""
 
 
 class Embedded(msgspec.Struct, frozen=True, tag="embedded"):
@@ -131,10 +131,10 @@ class Reranked(msgspec.Struct, frozen=True, tag="reranked"):
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """The tokens, the bytes of each, and the text before it was cut into tokens, where one was.
+    """The tokens, the bytes of each and, if a text was tokenised, that text.
 
-    Of a divided prompt there is nothing of these but the number of tokens of each message, in
-    `message_tokens`, and of what belongs to none.
+    For a divided prompt there are only the number of tokens of each message, in `message_tokens`,
+    and of the rest.
     """
 
     id: str

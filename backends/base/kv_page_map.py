@@ -1,4 +1,4 @@
-"""The page map of a KV cache: what each page holds."""
+"""The page map of a KV cache: the conversations in each page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 class KVPageGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages with one history: the same conversations used them, and left them together.
+    """Pages that the same conversations used, and left together.
 
-    Of `conversations`, those that run or ran last come first; "" stands for requests that named
-    none. `tokens` is what is in all of them; `idle_seconds` since their last use, 0 while
-    `running`.
+    `conversations` are sorted by last use, running ones first; "" stands for requests that named
+    none. `tokens` counts the tokens in all pages; `idle_seconds` is the time since their last use,
+    0 while `running`.
     """
 
     conversations: list[str]
@@ -25,9 +25,9 @@ class KVPageMap(msgspec.Struct, frozen=True, kw_only=True):
     """A KV cache, page by page.
 
     `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
-    `page_tokens` tokens each; a page that several groups share counts as that of the one with most
-    of it. `memory_tokens` and `disk_tokens` are stored outside of the cache. `evicted_pages_total`
-    counts pages evicted since the model was loaded.
+    `page_tokens` tokens each; a page that several groups share counts for the one with the largest
+    part of it. `memory_tokens` and `disk_tokens` are stored outside of the cache.
+    `evicted_pages_total` counts pages evicted since the model was loaded.
     """
 
     page_tokens: int
@@ -40,4 +40,4 @@ class KVPageMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PagesSink = Callable[[KVPageMap], None]
-"""Takes each new page map; called on the event loop."""
+"""Receives each new page map; called on the event loop."""

@@ -1,4 +1,4 @@
-"""The specification of a load: which model, on which engine, with which settings."""
+"""Load specifications: model, engine and settings."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Quantize = Literal["none", "nf4"]
 
 
 class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Where keys and values go that the KV cache has no room for, and what outlives the worker.
+    """Where KV is stored that was evicted from the cache, or outlives the worker.
 
-    `folder` holds those of all models, `disk_bytes` at most (0: none); `model` is a name fit for a
-    folder that no other weights have. `memory_bytes` bounds what this worker keeps in memory.
+    `folder` holds the KV of all models, at most `disk_bytes` (0: none), each in a folder named
+    `model`, which is unique to the weights. `memory_bytes` bounds the memory tier of this worker.
     """
 
     folder: str
@@ -36,25 +36,25 @@ class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model a worker loads, and how.
+    """The model that a worker loads, and the settings.
 
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
-    as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core,
-    of the fast ones where there are two kinds; `gpu_layers` -1 means as many as llama.cpp can
-    place, and the experts of the first `cpu_experts` blocks stay on the processor. A quantized
-    `kv_type` needs flash attention. `mmap` lets weights be mapped from the file where that works,
-    `mlock` keeps them from being swapped out. `chat_template` takes the place of the one in the
-    file. `speculation` chooses the source of draft tokens: n-grams of the text (`ngram`),
-    the smaller model at `draft_path` (`draft`), or whichever is faster (`auto`).
-    ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize` weights
-    that are plain numbers while it loads them; llama.cpp goes by `gpu_layers` instead.
-    Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
-    the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
-    than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
-    needs the room. What has to be compiled for a GPU is kept in the folder `kernel_cache`. Where
-    `may_fall_back`, llama.cpp takes over what ingle's own engine cannot load. A worker that is to
-    `confine` itself opens only the files that are named here, and no network. An answer has at most
-    `max_tokens` tokens (0: no limit), and `default_max_tokens` if its request does not say.
+    as `context`); `batch` bounds the tokens of one step; `threads` 0 means one per physical core,
+    without efficiency cores; `gpu_layers` -1 means as many as llama.cpp can place, and the experts
+    of the first `cpu_experts` blocks stay on the CPU. A quantised `kv_type` needs flash attention.
+    `mmap` maps weights from the file if possible, `mlock` keeps them from being swapped out.
+    `chat_template` replaces the one in the file. `speculation` chooses the source of draft tokens:
+    n-grams of the text (`ngram`), the smaller model at `draft_path` (`draft`), or whichever is
+    faster (`auto`).
+    ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize`
+    unquantised weights on load; llama.cpp uses `gpu_layers` instead.
+    Workers with the same `compute_lease`, a file that they lock, compute in turns. `script` is for
+    the scripted engine only. `pooling` overrides the one in the file, for embedding and reranking
+    models. Without a `kv_store`, evicted KV of finished sequences is lost. Kernels compiled for a
+    GPU are cached in the folder `kernel_cache`. With `may_fall_back`, llama.cpp loads a model that
+    ingle's own engine cannot load. With `confine`, a worker opens only the files that are named
+    here, and no network. An answer has at most `max_tokens` tokens (0: no limit), and
+    `default_max_tokens` if its request does not set a number.
     """
 
     engine: str
@@ -87,10 +87,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 0
     default_max_tokens: int = 0
     stamps: list[FileStamp] = []
-    """What the model's files were when they were checked."""
+    """Identity and times of the model's files when they were checked."""
 
     def answer_limit(self, requested: int | None) -> int | None:
-        """Return the most tokens of an answer; None for the rest of the context."""
+        """Return the maximum tokens of an answer; None for the rest of the context."""
         wanted = self.default_max_tokens or None if requested is None else requested
         if not self.max_tokens:
             return wanted

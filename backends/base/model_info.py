@@ -11,7 +11,7 @@ from .load_spec import SpeculationKind
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a loaded model really got; sizes in bytes.
+    """The actual settings of a loaded model; sizes in bytes.
 
     `context` is the number of tokens one request may use, prompt and answer together. The KV cache
     of `kv_capacity` tokens is shared by `slots` sequences. `draft` is the file of the draft model,
@@ -38,7 +38,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: KVType = KVType.F16
     flash_attention: bool = False
     warnings: list[str] = []
-    """What was requested and could not be done; one sentence each."""
+    """Settings that could not be applied; one sentence each."""
 
     speculation: SpeculationKind = "off"
     draft: str | None = None

@@ -11,7 +11,7 @@ from .sampling_params import Grammar, SamplingParams
 
 
 class Priority(StrEnum):
-    """Whether a user waits for the answer, or a batch job."""
+    """Whether a user or a batch job waits for the answer."""
 
     INTERACTIVE = "interactive"
     BATCH = "batch"
@@ -24,17 +24,17 @@ class GenerateRequest(
 
     A `prompt` is raw text (special tokens in it are recognised) or token ids. The answer to
     `messages` is parsed into reasoning, calls of `tools` and text, unless it is `raw`; one that
-    `continues` goes on where the last message, an assistant's, breaks off. `n` sequences share
-    the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
-    `max_tokens` a sequence may fill the context; with 0 the prompt is computed and kept, and
-    nothing is generated. `max_context` bounds prompt and answer together more tightly than the
-    model does. A sequence ends with `length` after `max_seconds` of writing.
-    What is `private` is never written to disk. Without `speculation` each step yields one token,
-    which changes nothing but the speed.
-    Requests of one `priority` are served fairly among the `client`s that are waiting. The
-    `conversation` names what pages of the KV cache belong to, and changes nothing.
-    `logprobs` asks for log-probabilities of the tokens, and of so many likely ones beside each.
-    The `grammar` is of the text, not of reasoning or of calls.
+    `continues` appends to the last message, an assistant's. `n` sequences share the prompt and
+    differ in `index`; with a seed, sequence i uses seed + i. Without `max_tokens` a sequence may
+    fill the context; with 0 the prompt is prefilled and cached, and nothing is generated.
+    `max_context` is a tighter limit of prompt and answer together than the model's context. A
+    sequence ends with `length` after `max_seconds` of decoding.
+    KV of a `private` request is never written to disk. Without `speculation` each step yields one
+    token, which changes only the speed.
+    Requests of one `priority` are scheduled fairly among the waiting `client`s. `conversation`
+    labels pages of the KV cache, and has no effect on the answer.
+    `logprobs` requests log-probabilities of the tokens, and of that many alternatives of each.
+    The `grammar` applies to the text, not to reasoning or calls.
     """
 
     id: str
@@ -65,10 +65,10 @@ class GenerateRequest(
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="embed"):
-    """Texts, or token ids that are taken as they are, to be turned into one vector each.
+    """Texts to embed, one vector each; token ids are used unchanged.
 
-    `dimensions` cuts the vectors to that length and normalises them again. `truncate` cuts a text
-    that is too long; without it, it is refused.
+    `dimensions` truncates the vectors and normalises them again. With `truncate` a text that is too
+    long is cut, else it is rejected.
     """
 
     id: str
@@ -78,7 +78,7 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rerank"):
-    """Documents to be scored for a query; `truncate` cuts those that are too long for it."""
+    """Documents to score for a query; `truncate` cuts those that are too long."""
 
     id: str
     query: str
@@ -89,11 +89,11 @@ class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class TokenizeRequest(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tokenize"
 ):
-    """What is to be turned into tokens as it would be for an answer, or from tokens into text.
+    """A prompt or a text to tokenise, or tokens to turn into text.
 
-    One of `generate` (its prompt), `text` and `token_ids` is set. A `text` gets the tokens around
-    a whole one with `add_special`; control tokens written out in it count with `parse_special`.
-    For a `divided` prompt, only the number of tokens of each message is returned.
+    One of `generate` (its prompt), `text` and `token_ids` is set. With `add_special` a `text` gets
+    BOS and EOS as a whole text does; with `parse_special` control tokens in it are recognised. For
+    a `divided` prompt, only the number of tokens of each message is returned.
     """
 
     id: str

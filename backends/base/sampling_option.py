@@ -1,4 +1,4 @@
-"""`SamplingOption`: one row of the table of sampling options, and how requests state it."""
+"""`SamplingOption`: one row of the table of sampling options."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ TINY = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingOption:
-    """A number that a request may set; the field of `SamplingParams` it annotates is its name.
+    """A number that a request may set, named as the field of `SamplingParams` that it annotates.
 
-    `bounds` are those of OpenAI's and ingle's own protocols, which reject a value outside them;
-    the lower one is allowed unless it is `exclusive`. llama-server and Ollama move a value to the
-    nearest of their own bounds: `llama_bounds` (None: `bounds`) and `ollama_bounds` (None: Ollama
-    has no such option).
+    OpenAI's and ingle's own protocols reject a value outside of `bounds`; the lower one is allowed
+    unless it is `exclusive`. llama-server and Ollama clamp a value to their own bounds:
+    `llama_bounds` (None: `bounds`) and `ollama_bounds` (None: Ollama has no such option).
     """
 
     bounds: Bounds
@@ -41,11 +40,11 @@ class SamplingOption:
     description: str = ""
 
     def clamp_bounds(self) -> Bounds:
-        """The bounds to which llama-server moves a value."""
+        """Return the bounds to which llama-server clamps a value."""
         return self.llama_bounds or self.bounds
 
     def is_active(self, value: float) -> bool:
-        """Whether the option has an effect with this value; never for a detail of another."""
+        """Return whether this value has an effect; never for a detail of another option."""
         if self.off is None or value == self.off:
             return False
         return value > 0 or not self.is_off_below_zero

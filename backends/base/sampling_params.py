@@ -11,6 +11,16 @@ import msgspec
 
 from .sampling_option import LARGEST, TINY, SamplingOption
 
+_OPENAI_PENALTY = SamplingOption(
+    bounds=(-2.0, 2.0),
+    off=0.0,
+    llama_bounds=(-10.0, 10.0),
+    ollama_bounds=(-100.0, 100.0),
+    llama_sampler="penalties",
+    stage="adjust",
+    in_chat=True,
+)
+
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the next token is sampled; `temperature` 0 is greedy.
@@ -21,8 +31,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     `mirostat` 1 or 2 replaces everything between DRY and the draw except the temperature.
 
     Penalties count the last `repeat_last_n` generated tokens (-1: all of them) and never the
-    prompt, so that an answer may quote it. DRY looks back on `dry_penalty_last_n` tokens (-1: as
-    far as the context goes), those of the prompt included, as llama-server does.
+    prompt, so that an answer may quote it. DRY looks back `dry_penalty_last_n` tokens (-1: the
+    whole context), including the prompt, as llama-server does.
     """
 
     temperature: Annotated[
@@ -151,30 +161,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             description="1 is off",
         ),
     ] = 1.0
-    frequency_penalty: Annotated[
-        float,
-        SamplingOption(
-            bounds=(-2.0, 2.0),
-            off=0.0,
-            llama_bounds=(-10.0, 10.0),
-            ollama_bounds=(-100.0, 100.0),
-            llama_sampler="penalties",
-            stage="adjust",
-            in_chat=True,
-        ),
-    ] = 0.0
-    presence_penalty: Annotated[
-        float,
-        SamplingOption(
-            bounds=(-2.0, 2.0),
-            off=0.0,
-            llama_bounds=(-10.0, 10.0),
-            ollama_bounds=(-100.0, 100.0),
-            llama_sampler="penalties",
-            stage="adjust",
-            in_chat=True,
-        ),
-    ] = 0.0
+    frequency_penalty: Annotated[float, _OPENAI_PENALTY] = 0.0
+    presence_penalty: Annotated[float, _OPENAI_PENALTY] = 0.0
     repeat_last_n: Annotated[
         int,
         SamplingOption(
@@ -216,7 +204,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def is_plain_greedy(self) -> bool:
-        """True if the next token is the largest raw logit, so that no sampler is needed."""
+        """Whether the next token is the one with the largest raw logit: no sampler is needed."""
         return (
             self.temperature <= 0
             and not self.logit_bias
@@ -225,7 +213,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def has_penalties(self) -> bool:
-        """True if tokens are penalised for having been generated before."""
+        """Whether tokens are penalised for having been generated before."""
         return self.repeat_last_n != 0 and (
             self.repeat_penalty != 1.0
             or self.frequency_penalty != 0.0
@@ -234,7 +222,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def has_dry(self) -> bool:
-        """True if repeating an earlier sequence of tokens is penalised by its length."""
+        """Whether repeating an earlier sequence of tokens is penalised by its length."""
         return self.dry_multiplier != 0.0 and self.dry_penalty_last_n != 0
 
 
@@ -256,14 +244,14 @@ _ADJUSTING = tuple(
 
 
 def active_options(params: SamplingParams) -> frozenset[str]:
-    """The names of the options that have an effect on which token is drawn."""
+    """Return the names of the options that affect which token is sampled."""
     return frozenset(
         name for name, option in SAMPLING_OPTIONS.items() if option.is_active(getattr(params, name))
     )
 
 
 class GrammarKind(StrEnum):
-    """The languages a constraint on the answer may be written in."""
+    """The languages of grammars."""
 
     JSON_SCHEMA = "json_schema"
     REGEX = "regex"
@@ -272,10 +260,9 @@ class GrammarKind(StrEnum):
 
 
 class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What every answer to a request must match, whole; `param` is the field that says so.
+    """A grammar that the whole answer must match; `param` is the field of the request.
 
-    A `lenient` schema is followed as far as its keywords are supported; else an unsupported one is
-    a reason to reject the request.
+    Unsupported keywords of a `lenient` schema are ignored; else the request is rejected.
     """
 
     kind: GrammarKind

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
@@ -25,18 +26,6 @@ class GpuReading:
     utilization: float | None = None
     watts: float | None = None
     joules: float | None = None
-
-
-class GpuReader(Protocol):
-    """Reads all GPUs there are; blocking."""
-
-    def read(self) -> list[GpuReading]:
-        """One reading a GPU, in the driver's order."""
-        ...
-
-    def close(self) -> None:
-        """Release the driver; nothing can be read any more."""
-        ...
 
 
 def open_nvml(library: Any = None) -> NvmlReader | None:
@@ -70,7 +59,7 @@ class NvmlReader:
         self._library.nvmlShutdown()
 
     def read(self) -> list[GpuReading]:
-        """See `GpuReader.read`."""
+        """Return one reading of each GPU, in the driver's order; blocking."""
         return [self._reading(handle) for handle in self._handles]
 
     def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
@@ -144,6 +133,15 @@ class NvmlReader:
             return getattr(self._library, function)(*arguments)
         except self._library.NVMLError:
             return None
+
+
+def describe_nvidia_gpus(name_of: Callable[[int], str] | None = None) -> list[Gpu]:
+    """Open the driver for one description of each GPU; see `NvmlReader.describe`."""
+    reader = open_nvml()
+    if reader is None:
+        return []
+    with closing(reader):
+        return reader.describe(name_of)
 
 
 def _process_name(pid: int) -> str:

@@ -100,15 +100,7 @@ def parse_vulkan_summary(text: str) -> dict[str, str]:
 
 def _ask_vulkan() -> dict[str, str]:
     program = shutil.which("vulkaninfo")
-    if program is None:
-        return {}
-    try:
-        done = subprocess.run(
-            [program, "--summary"], capture_output=True, text=True, timeout=5, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return parse_vulkan_summary(done.stdout)
+    return {} if program is None else parse_vulkan_summary(_output_of(program, "--summary"))
 
 
 def read_apple_gpu(chip: str, memory_total: int, memory_available: int) -> list[Gpu]:
@@ -157,9 +149,13 @@ def parse_gpu_cores(registry: str) -> int:
 
 
 def _gpu_cores() -> int:
-    command = ["/usr/sbin/ioreg", "-r", "-d", "1", "-c", "AGXAccelerator"]
+    return parse_gpu_cores(_output_of("/usr/sbin/ioreg", "-r", "-d", "1", "-c", "AGXAccelerator"))
+
+
+def _output_of(*command: str) -> str:
+    """Return the standard output of a program; "" if it cannot be run, or takes too long."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.SubprocessError):
-        return 0
-    return parse_gpu_cores(done.stdout)
+        return ""
+    return done.stdout

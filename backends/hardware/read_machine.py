@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from .machine import Cpu, Disk, Gpu, Machine
-from .nvml import open_nvml
+from .nvml import describe_nvidia_gpus
 from .other_gpus import read_apple_gpu, read_sysfs_gpus
 from .probe import Probe, probe_machine
 from .read_cpu import read_cpu
@@ -34,18 +34,11 @@ def read_machine(models: Path, keep: Path | None = None, *, anew: bool = False) 
 
 def read_gpus(cpu: Cpu) -> list[Gpu]:
     """Return all GPUs, NVIDIA's first and through their driver if it works."""
-    gpus: list[Gpu] = []
-    reader = open_nvml()
-    if reader is not None:
-        try:
-            gpus += reader.describe()
-        finally:
-            reader.close()
-    memory = read_memory()
+    nvidia, memory = describe_nvidia_gpus(), read_memory()
     return [
-        *gpus,
+        *nvidia,
         *read_apple_gpu(cpu.model, memory.total, memory.available),
-        *(gpu for gpu in read_sysfs_gpus() if not gpus or gpu.vendor != "nvidia"),
+        *(gpu for gpu in read_sysfs_gpus() if not nvidia or gpu.vendor != "nvidia"),
     ]
 
 

@@ -1,1 +1,1 @@
-"""The engines that can run a model: one descriptor each, which loads no native code."""
+"""Descriptors of the engines, which load no native code."""

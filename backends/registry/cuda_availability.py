@@ -1,4 +1,4 @@
-"""Finds out whether ingle's own engine can run on this machine, without loading it."""
+"""Determines whether ingle's own engine can run on this machine, without loading it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from ..hardware.machine import Gpu
-from ..hardware.nvml import open_nvml
+from ..hardware.nvml import describe_nvidia_gpus
 
 OLDEST_CAPABILITY: tuple[int, int] = (7, 5)
 """The oldest compute capability that current PyTorch builds support."""
-_NONE = (0, (0, 0))
 
 
 @dataclass(frozen=True)
@@ -29,22 +28,11 @@ class CudaAvailability:
     @classmethod
     def find(cls) -> CudaAvailability:
         """Look for PyTorch and ask the driver for GPUs."""
-        return cls(find_spec("torch") is not None, *_gpu())
-
-
-def _gpu() -> tuple[int, tuple[int, int]]:
-    """Return memory and capability of CUDA's first NVIDIA GPU; zeros if it is too old."""
-    reader = open_nvml()
-    if reader is None:
-        return _NONE
-    try:
-        gpu = first_visible(reader.describe(name_of=str), os.environ.get("CUDA_VISIBLE_DEVICES"))
-    finally:
-        reader.close()
-    capability = gpu.compute_capability if gpu is not None else None
-    if gpu is None or capability is None or not is_capable(gpu):
-        return _NONE
-    return gpu.memory_total or 0, capability
+        has_torch = find_spec("torch") is not None
+        gpu = first_visible(describe_nvidia_gpus(str), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        if gpu is None or gpu.compute_capability is None or not is_capable(gpu):
+            return cls(has_torch)
+        return cls(has_torch, gpu.memory_total or 0, gpu.compute_capability)
 
 
 def is_capable(gpu: Gpu) -> bool:

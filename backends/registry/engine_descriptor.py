@@ -1,4 +1,4 @@
-"""The base class of engine descriptors: what an engine runs, costs and needs."""
+"""The base class of engine descriptors: capabilities, memory needs and loading."""
 
 from __future__ import annotations
 
@@ -48,47 +48,42 @@ class LoadQuery:
 
     @property
     def task(self) -> ModelTask:
-        """What the model is for; a `pooling` makes it embed texts, whatever its file says."""
+        """The task of the model; a `pooling` makes it embed texts, whatever its file says."""
         if isinstance(self.model, ModelFolder):
             return ModelTask.GENERATE
-        return task_with(self.model, self.pooling)
-
-
-def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
-    """Return what a model is for; a `pooling` makes it embed texts, whatever its file says."""
-    return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+        return ModelTask.EMBED if self.pooling not in (None, Pooling.RANK) else task_of(self.model)
 
 
 class EngineDescriptor(ABC):
     """An engine as the daemon and the worker see it; only its `open_` methods load libraries."""
 
     name: str
-    """As in settings and requests."""
+    """The name in settings and requests."""
     label: str
-    """As in the advice of `ingle advise --json`."""
+    """The name in the output of `ingle advise --json`."""
     title: str
-    """As in sentences."""
+    """The name in messages."""
     formats: frozenset[str]
-    """Of "gguf" and "safetensors", those it reads."""
+    """The file formats that it reads: "gguf", "safetensors"."""
     fallback: str | None = None
     """The engine that runs a model that this one cannot load or has no GPU memory for."""
     uses_gpu: bool = True
     splits_layers: bool = False
-    """Whether a model may lie on the GPU in part."""
+    """Whether a part of the layers may be on the GPU."""
     converts_weights: bool = False
-    """Whether it may keep weights in another form than the file's, quantised to NF4 too."""
+    """Whether it can convert weights on load, for example to NF4."""
     auto_speculation: bool = True
-    """Whether drafts are verified if the setting `speculation` is "auto"."""
+    """Whether the setting "auto" of `speculation` enables it."""
     constrains_calls: bool = True
-    """Whether tool calls are held to their format while they are sampled."""
+    """Whether a grammar constrains the format of tool calls."""
     needs_temporary_files: bool = False
 
     def describe_installation(self, software: Software) -> str:
-        """Return what is installed of it, for `ingle doctor`."""
+        """Return the installed version, for `ingle doctor`."""
         return "installed"
 
     def why_unavailable(self, machine: CudaAvailability) -> LoadFailed | None:
-        """Return an error that says what is missing here and how to get it; None if nothing is."""
+        """Return an error that names what is missing and how to install it; None if nothing is."""
         return None
 
     def is_ready(self, machine: CudaAvailability) -> bool:
@@ -100,7 +95,7 @@ class EngineDescriptor(ABC):
         return None
 
     def why_not(self, query: LoadQuery) -> str:
-        """Return the same as a clause for a sentence; "" if it can run the model."""
+        """Return the refusal as a clause of a sentence; "" if it can run the model."""
         refused = self.refusal(query) if query.file_format in self.formats else None
         if refused is None:
             return ""
@@ -127,10 +122,10 @@ class EngineDescriptor(ABC):
         host: int = 0,
         quantize: Quantize = "none",
     ) -> SplitEstimate:
-        """Return the bytes of a load with so many layers on the GPU; `host` bytes are free.
+        """Return the bytes of a load with this split; `host` bytes of host memory are free.
 
-        An engine that does not split layers has all on the GPU if the split names any. By default
-        a load takes what the file does.
+        An engine that does not split layers puts all of them on the GPU if the split names any. By
+        default the estimate is the size of the file.
         """
         file, nothing = MemoryEstimate(weights=costs.stored), MemoryEstimate()
         return SplitEstimate(nothing, file) if split.gpu_layers else SplitEstimate(file, nothing)

@@ -1,4 +1,4 @@
-"""The table of engines: a new one is a line in it."""
+"""The table of engines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGINES = {
 TEST_ENGINES = {"scripted": "ingle.backends.testing.descriptor"}
 """Engines that no setting can choose, and that only a checkout has."""
 DEFAULT_ENGINE = "llama.cpp"
-"""Runs every model that has no better engine."""
+"""Runs every model for which no other engine is better."""
 
 
 def get_engine(name: str) -> EngineDescriptor:

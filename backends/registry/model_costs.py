@@ -1,7 +1,8 @@
-"""A model in numbers: what the engines compute their memory needs from."""
+"""The sizes of a model from which engines compute their memory needs."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from ingle.models.safetensors.model_folder import ModelFolder
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCosts:
-    """A model in numbers; `shape` is None for a folder, `config` for an unknown architecture.
+    """Sizes of a model; `shape` is None for a folder, `config` for an unknown architecture.
 
     llama.cpp's costs follow from the `shape`, those of ingle's own engine from the `config`.
     """
@@ -40,7 +41,8 @@ class ModelCosts:
             if pooling not in (None, Pooling.RANK) and shape.task is ModelTask.GENERATE:
                 whole = pooling in (Pooling.MEAN, Pooling.CLS)
                 shape = replace(shape, task=ModelTask.EMBED, one_piece=shape.one_piece or whole)
-            config = _config(model)
+            with suppress(ModelError):
+                config = config_from_gguf(model)
         return cls(
             shape=shape,
             config=config,
@@ -51,22 +53,15 @@ class ModelCosts:
 
     @property
     def layers(self) -> int:
-        """Transformer blocks."""
+        """The number of transformer blocks."""
         if self.shape is not None:
             return len(self.shape.layers)
         return 0 if self.config is None else self.config.num_layers
 
     @property
     def vocabulary(self) -> int:
-        """Bytes of a tokenizer's tables."""
+        """The bytes of the tokenizer's tables."""
         if self.shape is not None:
             return vocabulary_bytes(self.shape.vocab_size, self.shape.merges)
         assert self.config is not None
         return vocabulary_bytes(self.config.vocab_size, self.config.vocab_size)
-
-
-def _config(header: GGUFHeader) -> ModelConfig | None:
-    try:
-        return config_from_gguf(header)
-    except ModelError:
-        return None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
 
 from ..base.errors import RequestRejected
-from ..base.event_stream import stream_events
 from ..base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
 from ..base.model_info import ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
@@ -103,10 +101,6 @@ class RemoteBackend:
         finally:
             self.receipt = self._receipt(time.monotonic() - began, outcome)
             self._on_receipt(self.receipt)
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `RequestBackend.generate`."""
-        return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Raise `RequestRejected`: texts to embed are derived from what may be private."""

@@ -1,40 +1,34 @@
-"""The choice of the engine that runs a model: a pure decision over the engines' descriptors."""
+"""Chooses the engine that runs a model, from the descriptors of the engines."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from ingle.models.errors import UnsupportedModel
-from ingle.models.gguf.gguf_header import GGUFHeader
-from ingle.models.kv_type import KVType
-from ingle.models.model_task import Pooling
-from ingle.models.safetensors.model_folder import ModelFolder
 
 from ..registry.cuda_availability import CudaAvailability
-from ..registry.engine_descriptor import EngineDescriptor, LoadQuery
+from ..registry.engine_descriptor import LoadQuery
 from ..registry.engines import DEFAULT_ENGINE, all_engines, get_engine
 
 
-def choose_engine(
-    model: GGUFHeader | ModelFolder,
-    wanted: str,
-    own: CudaAvailability,
-    *,
-    kv_type: KVType = KVType.F16,
-    gpu_layers: int = -1,
-    pooling: Pooling | None = None,
-) -> str:
-    """Return the engine asked for, or for "auto" the first that suits the model and the machine.
+def choose_engine(query: LoadQuery, wanted: str, own: CudaAvailability) -> str:
+    """Return the requested engine, or for "auto" the first that suits the model and the machine.
 
     Whether the model fits into memory does not count. Raises `UnsupportedModel` if the engine
     cannot run the model, `LoadFailed` if the engine is not installed.
     """
-    query = LoadQuery(model, kv_type, gpu_layers, pooling)
     readers = [engine for engine in all_engines() if query.file_format in engine.formats]
     if wanted != "auto":
         engine = get_engine(wanted)
         if engine not in readers:
-            raise _unreadable(engine, query, readers)
+            folder = query.file_format == "safetensors"
+            files = "safetensors" if folder else "a GGUF file"
+            names = " or ".join(each.name for each in readers)
+            instead = ", or get the model as a GGUF file" if folder else ""
+            raise UnsupportedModel(
+                f"{query.model.path} holds {files}, which {engine.title} does not read.",
+                hint=f"Run it with the engine {names}{instead}.",
+            )
     else:
         engine = next((each for each in readers if each.suits(query, own)), readers[0])
     error = engine.refusal(query) or engine.why_unavailable(own)
@@ -46,7 +40,7 @@ def choose_engine(
 def choose_for_types(
     architecture: str, tensor_types: Collection[str], wanted: str, own: CudaAvailability
 ) -> str:
-    """Return the engine for a GGUF file of which no more is known than the types of its tensors."""
+    """Return the engine for a GGUF file of which only architecture and tensor types are known."""
     for engine in all_engines():
         fits = "gguf" in engine.formats and engine.runs_types(architecture, tensor_types)
         if fits and wanted in ("auto", engine.name) and engine.is_ready(own):
@@ -54,19 +48,12 @@ def choose_for_types(
     return DEFAULT_ENGINE
 
 
-def why_not_preferred(
-    model: GGUFHeader | ModelFolder,
-    own: CudaAvailability | None = None,
-    *,
-    kv_type: KVType = KVType.F16,
-    pooling: Pooling | None = None,
-) -> str:
+def why_not_preferred(query: LoadQuery, own: CudaAvailability | None = None) -> str:
     """Return why an engine that is preferred to the default one cannot run the model.
 
     The clause can follow "because"; it is "" if no such engine is ready here (on any machine, if
     `own` is None), or if it can run the model.
     """
-    query = LoadQuery(model, kv_type, pooling=pooling)
     for engine in all_engines():
         if engine.name == DEFAULT_ENGINE:
             break
@@ -74,15 +61,3 @@ def why_not_preferred(
         if reason:
             return reason
     return ""
-
-
-def _unreadable(
-    engine: EngineDescriptor, query: LoadQuery, readers: list[EngineDescriptor]
-) -> UnsupportedModel:
-    path = query.model.path
-    files = "safetensors" if query.file_format == "safetensors" else "a GGUF file"
-    instead = ", or get the model as a GGUF file" if query.file_format == "safetensors" else ""
-    return UnsupportedModel(
-        f"{path} holds {files}, which {engine.title} does not read.",
-        hint=f"Run it with the engine {' or '.join(each.name for each in readers)}{instead}.",
-    )

@@ -79,7 +79,7 @@ class PlacementRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a model runs; `reason` is one sentence for people.
+    """Where a model runs; `reason` is one sentence for display.
 
     `gpu_layers` is llama.cpp's count, which includes the output: -1 for all, 0 for none.
     """
@@ -97,7 +97,7 @@ class Placement:
 
 
 def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) -> Placement:
-    """Return the engine asked for if its share fits on the GPU, else its fallback or the CPU.
+    """Return the requested engine if its share fits on the GPU, else its fallback or the CPU.
 
     A placement is returned even if the machine's memory is too small; its `needs` show how much is
     missing.
@@ -125,7 +125,7 @@ class _Selector:
                 if fallback.knows(self._costs):
                     self._engine = fallback
                     found = self._on_split_gpu()
-        return found if found is not None else self._shrunk(self._on_cpu)
+        return found if found is not None else self._on_cpu_shrunk()
 
     def _why_no_gpu(self) -> Why:
         if not self._room.gpu_name:
@@ -203,9 +203,7 @@ class _Selector:
         def estimate(context: int) -> SplitEstimate:
             return self._estimate(context, whole, wanted.gpu_batch)
 
-        context = self._context(gpu, estimate)
-        if not self._asked:
-            context = self._bounded(max(context, _USEFUL_CONTEXT))
+        context = self._gpu_context(gpu, estimate)
         found = estimate(context)
         if not wanted.must and not self._fits(found.needs):
             return None
@@ -233,7 +231,7 @@ class _Selector:
         split = (
             GPUSplit(min(wanted.gpu_layers, whole.gpu_layers)) if wanted.gpu_layers > 0 else whole
         )
-        context = self._gpu_context(gpu, split)
+        context = self._gpu_context(gpu, lambda tokens: self._estimate(tokens, split))
         if wanted.gpu_layers < 0:
             found = self._largest_split(gpu, context)
             if found is None:
@@ -241,8 +239,8 @@ class _Selector:
             split = found
         return self._split_placement(split, context, gpu)
 
-    def _gpu_context(self, gpu: int, split: GPUSplit) -> int:
-        context = self._context(gpu, lambda tokens: self._estimate(tokens, split))
+    def _gpu_context(self, gpu: int, estimate: Callable[[int], SplitEstimate]) -> int:
+        context = self._context(gpu, estimate)
         return context if self._asked else self._bounded(max(context, _USEFUL_CONTEXT))
 
     def _largest_split(self, gpu: int, context: int) -> GPUSplit | None:
@@ -301,15 +299,15 @@ class _Selector:
             reason=self._words.left_to_llama(found.context),
         )
 
-    def _shrunk(self, choose: Callable[[int | None], Placement]) -> Placement:
-        """Return the placement, with a shorter context if that makes it fit and is allowed."""
-        found = choose(None)
+    def _on_cpu_shrunk(self) -> Placement:
+        """All on the CPU, with a shorter context if that makes it fit and is allowed."""
+        found = self._on_cpu()
         if not (self._wanted.may_shrink and self._asked) or self._fits(found.needs):
             return found
         asked = context = found.context
         while context > _LEAST_CONTEXT:
             context = max(_LEAST_CONTEXT, context // 2 // _CONTEXT_STEP * _CONTEXT_STEP)
-            smaller = choose(context)
+            smaller = self._on_cpu(context)
             if self._fits(smaller.needs):
                 return replace(smaller, reason=self._words.shrunk(smaller.reason, asked))
         return found

@@ -32,7 +32,7 @@ class SelectionWords:
     _gpu: str
 
     def on_gpu(self, needed: int, free: int, context: int, why_not: str = "") -> str:
-        """All of it."""
+        """Explain that all layers are on the GPU."""
         all_of_it = f"all {self._layers} layers on the {self._gpu}"
         return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not)
 
@@ -61,7 +61,7 @@ class SelectionWords:
 
     def left_to_llama(self, context: int) -> str:
         """Explain that llama.cpp decides how many layers fit."""
-        unknown = f"the {self._gpu} does not tell how much of its memory is free"
+        unknown = f"the {self._gpu} does not report how much of its memory is free"
         return _sentence(
             f"as many of {self._layers} layers on the GPU as llama.cpp finds room for, since "
             f"{unknown}: {_context(context)}"

@@ -36,7 +36,7 @@ class ByteTokenizer:
     )
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """One id a byte, one a control token where `parse_special`, BOS first if `add_special`."""
+        """Return one id per byte or, if `parse_special`, control token; BOS if `add_special`."""
         token_ids = [BOS] if add_special else []
         pieces = _control_pattern.split(text) if parse_special else [text]
         for piece in pieces:
@@ -45,23 +45,23 @@ class ByteTokenizer:
         return token_ids
 
     def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
-        """The byte; a control token has none unless `special`, then its text."""
+        """Return the byte; for a control token nothing or, with `special`, its text."""
         if 0 <= token_id < BOS:
             return bytes((token_id,))
         text = _control_texts[token_id]
         return text.encode() if special else b""
 
     def is_eog(self, token_id: int) -> bool:
-        """True for the end of the text, of a turn, and of a file."""
+        """Return whether the token ends a text, a turn or a file."""
         return token_id in (EOS, IM_END, FILE)
 
     def find_token(self, text: str) -> int | None:
-        """The control token that is written like this."""
+        """Return the control token with this text."""
         return CONTROL_TOKENS.get(text)
 
     @property
     def infill_tokens(self) -> Mapping[InfillToken, int]:
-        """None beyond those with well-known names."""
+        """Return no tokens besides those with well-known names."""
         return {}
 
 

@@ -20,7 +20,7 @@ class _ScriptFiles(msgspec.Struct):
 
 
 class ScriptedEngine(EngineDescriptor):
-    """Plays a script as it stands: no speculation, and wrong tool calls too."""
+    """Plays a script unchanged: without speculation, and with invalid tool calls."""
 
     name = "scripted"
     label = "scripted"
@@ -31,7 +31,7 @@ class ScriptedEngine(EngineDescriptor):
     constrains_calls = False
 
     def extra_files(self, spec: LoadSpec) -> Iterable[Path]:
-        """Return the file that the script has steps written to."""
+        """Return the trace file of the script."""
         if spec.script is not None:
             trace = msgspec.json.decode(spec.script, type=_ScriptFiles).trace
             if trace is not None:

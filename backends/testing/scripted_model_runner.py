@@ -28,7 +28,7 @@ _EOS = 257
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a scripted model does; a step rests and spins for so many seconds.
+    """The behaviour of a scripted model; a step sleeps and spins for these numbers of seconds.
 
     The first key of `replies` found in the prompt chooses the answer, else `reply` is it.
     A step appends the process id as a line to the file `trace` when it begins to compute, and
@@ -58,7 +58,7 @@ class CellTable:
         self._next = 0
 
     def tokens(self, slot: int) -> list[int]:
-        """What the slot holds."""
+        """Return the tokens of the slot."""
         return [token for _, token in self._held.get(slot, ())]
 
     def extend(self, slot: int, tokens: list[int]) -> None:
@@ -77,7 +77,7 @@ class CellTable:
         self._holders.update(cell for cell, _ in self._held[target])
 
     def clear(self, slot: int, start: int = 0) -> None:
-        """Take the slot's cells back from the `start`th on; those others hold stay in use."""
+        """Free the slot's cells from `start` on; those that other slots share stay in use."""
         held = self._held.pop(slot, [])
         if start:
             self._held[slot] = held[:start]
@@ -97,7 +97,7 @@ class ScriptedModelRunner:
     state_key = "scripted"
 
     def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
-        """Read the script in `spec.script`; raises `LoadFailed` where it says so."""
+        """Read the script in `spec.script`; raises `LoadFailed` if the script has a load error."""
         self._script = msgspec.json.decode(spec.script or "{}", type=Script)
         self.tokenizer = ByteTokenizer()
         self.context = spec.context
@@ -117,19 +117,19 @@ class ScriptedModelRunner:
 
     @property
     def free_cells(self) -> int:
-        """Cells no slot holds."""
+        """The number of free cells."""
         return self._cells.free
 
     def lose_cells(self, count: int) -> None:
-        """Have less room than `kv_capacity` says, as caches with cells of several kinds may."""
+        """Reduce the capacity below `kv_capacity`, as in caches with several kinds of cells."""
         self._cells.free -= count
 
     def open_cache(self, store: KVStore | None = None) -> CellCache:
-        """A new manager of the cells."""
+        """Return a new manager of the cells."""
         return CellCache(self, store)
 
     def launch(self, batch: Batch) -> None:
-        """Fill cells as a real cache would, and wait as long as the script says."""
+        """Fill cells as a real cache would, and take the time that the script sets."""
         if batch.num_tokens > self._cells.free:
             raise KVCacheFull
         for chunk in batch.chunks:
@@ -148,7 +148,7 @@ class ScriptedModelRunner:
         self._trace()
 
     def collect(self) -> list[Sampled]:
-        """The next bytes of each sequence's reply, then the end-of-sequence token."""
+        """Return the next bytes of each sequence's reply, then the end-of-sequence token."""
         return [self._sample(chunk) for chunk in self._batch.sampling]
 
     def _sample(self, chunk: ScheduledChunk) -> Sampled:
@@ -169,15 +169,15 @@ class ScriptedModelRunner:
         return Sampled(tokens, _logprobs(chunk.sequence, tokens), complete, error)
 
     def can_follow(self, params: SamplingParams) -> bool:
-        """A script is not asked ahead."""
+        """Return False: a script does not run ahead."""
         return False
 
     def is_eog(self, token_id: int) -> bool:
-        """Whether the scripted model ends its answer with this token."""
+        """Return whether the token ends an answer."""
         return self.tokenizer.is_eog(token_id)
 
     def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
-        """Share a prefix; raises RuntimeError where the source does not hold it."""
+        """Share a prefix; raises RuntimeError if the source does not hold it."""
         if not self.can_fork and len(self._cells.tokens(source)) != length:
             tokens = self._cells.tokens(source)[:length]
             if checkpoint != np.asarray(tokens, np.int32).tobytes():
@@ -185,7 +185,7 @@ class ScriptedModelRunner:
         self._cells.share(source, target, length)
 
     def checkpoint(self, slot: int) -> bytes:
-        """The tokens themselves: all there is."""
+        """Return the tokens, which are the whole state."""
         return np.asarray(self._cells.tokens(slot), np.int32).tobytes()
 
     def trim(self, slot: int, length: int) -> None:
@@ -193,15 +193,15 @@ class ScriptedModelRunner:
         self._cells.clear(slot, length)
 
     def release(self, slot: int) -> None:
-        """Forget what the slot holds."""
+        """Free the cells of the slot."""
         self._cells.clear(slot)
 
     def snapshot(self, slot: int, start: int, end: int) -> bytes:
-        """The tokens themselves: all there is."""
+        """Return the tokens, which are the whole state."""
         return np.asarray(self._cells.tokens(slot)[start:end], np.int32).tobytes()
 
     def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
-        """Append a snapshot's first tokens; raises RuntimeError where the slot has other many."""
+        """Append a snapshot; raises RuntimeError unless the slot holds `start` tokens."""
         tokens = np.frombuffer(data, np.int32).tolist()
         if len(self._cells.tokens(slot)) != start:
             raise RuntimeError(f"slot {slot} does not hold {start} tokens")
@@ -217,7 +217,7 @@ class ScriptedModelRunner:
         """Nothing to free: scripted sequences have no sampling state."""
 
     def info(self) -> ModelInfo:
-        """Facts in the shape of a real model's."""
+        """Return facts as a real model does."""
         return ModelInfo(
             engine="scripted",
             device="CPU, scripted",
@@ -267,7 +267,7 @@ def _prompt_bytes(sequence: Sequence) -> bytes:
 
 
 def _logprobs(sequence: Sequence, tokens: list[int]) -> list[TokenLogprobs] | None:
-    """A script is certain of each token, and knows no other."""
+    """Return log-probabilities of 0, without alternatives."""
     if sequence.logprobs is None:
         return None
     certain = sequence.logprobs > 0

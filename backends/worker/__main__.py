@@ -62,7 +62,7 @@ class FrameChannel:
 
 
 def main() -> int:
-    """Load the model the first message names and serve until told to end."""
+    """Load the model of the first message and serve it until the daemon ends the worker."""
     die_with_parent(int(sys.argv[1]))
     channel = _claim_stdio()
     first = channel.receive()

@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+from ingle.models.file_lock import lock_open_file
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -61,7 +63,7 @@ class ComputeLease:
         return True
 
     def release(self) -> None:
-        """Let the next process compute; does nothing if the wait was in vain."""
+        """Let the next process compute; does nothing if the lease was not obtained."""
         if self._held:
             self._held = False
             self._main.unlock()
@@ -116,15 +118,8 @@ class _LockFile:
 
     def try_lock(self) -> bool:
         """Take the lock if it is free; return whether it was."""
-        try:
-            if sys.platform == "win32":
-                msvcrt.locking(self._fd, msvcrt.LK_NBLCK, 1)
-            else:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):  # what Unix and Windows say for "taken"
-            return False
-        self._locked = True
-        return True
+        self._locked = lock_open_file(self._fd)
+        return self._locked
 
     def lock(self) -> None:
         """Wait until the lock is taken; does nothing if it is already held."""

@@ -72,8 +72,8 @@ class ServingLoop(ABC):
         match message:
             case GenerateRequest() | EmbedRequest() | RerankRequest() | TokenizeRequest():
                 self._accept(message)
-            case LivenessPing(nonce):
-                self._send(Pong(nonce))
+            case LivenessPing():
+                self._send(Pong())
             case Drain():
                 self._draining = True
             case Load():

@@ -1,4 +1,4 @@
-"""Builds the worker loop for a load specification; runs where the model lives."""
+"""Loads a model and builds the worker loop that serves it."""
 
 from __future__ import annotations
 
@@ -41,81 +41,70 @@ def load_model(
 ) -> Generator[tuple[ServingLoop, ModelInfo]]:
     """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
     _check(spec)
-    load = _generating if spec.task is ModelTask.GENERATE else _embedding
-    with load(spec, send, inbox) as loop_and_info:
-        yield loop_and_info
+    build = _generating if spec.task is ModelTask.GENERATE else _embedding
+    with ExitStack() as resources:
+        yield build(spec, send, inbox, resources)
 
 
-@contextmanager
 def _embedding(
-    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
-) -> Generator[tuple[ServingLoop, ModelInfo]]:
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox, resources: ExitStack
+) -> tuple[ServingLoop, ModelInfo]:
     from .embedding_loop import EmbeddingLoop
 
-    with ExitStack() as resources:
-        embedder = get_engine(spec.engine).open_encoder(spec, _throttled(send))
-        resources.callback(embedder.close)
-        info = embedder.info()
-        lease = _make_lease(spec, info)
-        if lease is not None:
-            resources.callback(lease.close)
-        yield EmbeddingLoop(embedder, send, inbox, lease), info
+    embedder = get_engine(spec.engine).open_encoder(spec, _throttled(send))
+    resources.callback(embedder.close)
+    info = embedder.info()
+    return EmbeddingLoop(embedder, send, inbox, _make_lease(spec, info, resources)), info
 
 
-@contextmanager
 def _generating(
-    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
-) -> Generator[tuple[ServingLoop, ModelInfo]]:
-    with ExitStack() as resources:
-        runner, spec, note = _open_runner(spec, _throttled(send))
-        resources.callback(runner.close)
-        template = _make_template(spec, runner.tokenizer)
-        if template is not None:
-            resources.callback(template.close)
-        prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
-        speculation, info = _make_speculation(spec, runner)
-        if speculation is not None:
-            resources.callback(speculation.close)
-        lease = _make_lease(spec, info)
-        if lease is not None:
-            resources.callback(lease.close)
-        store = _open_store(spec, runner)
-        if store is not None:
-            resources.callback(store.close, _CLOSING_SECONDS)
-        engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
-        forms = AnswerFormats(
-            runner.tokenizer,
-            None if template is None else template.source,
-            constrains_calls=get_engine(spec.engine).constrains_calls,
-        )
-        loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, spec, lease)
-        warnings = [*([note] if note else []), *info.warnings]
-        yield (
-            loop,
-            msgspec.structs.replace(
-                info,
-                has_chat_template=template is not None,
-                chat_template=None if template is None else template.source,
-                bos_token=runner.tokenizer.bos_text,
-                eos_token=runner.tokenizer.eos_text,
-                infills=prompts.infills,
-                calls_tools=template is not None and template.calls_tools,
-                reasons=template is not None and template.reasons,
-                warnings=warnings,
-            ),
-        )
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox, resources: ExitStack
+) -> tuple[ServingLoop, ModelInfo]:
+    runner, spec, note = _open_runner(spec, _throttled(send))
+    resources.callback(runner.close)
+    template = _make_template(spec, runner.tokenizer)
+    if template is not None:
+        resources.callback(template.close)
+    prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
+    speculation, info = _make_speculation(spec, runner)
+    if speculation is not None:
+        resources.callback(speculation.close)
+    lease = _make_lease(spec, info, resources)
+    store = _open_store(spec, runner)
+    if store is not None:
+        resources.callback(store.close, _CLOSING_SECONDS)
+    engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
+    forms = AnswerFormats(
+        runner.tokenizer,
+        None if template is None else template.source,
+        constrains_calls=get_engine(spec.engine).constrains_calls,
+    )
+    loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, spec, lease)
+    return loop, msgspec.structs.replace(
+        info,
+        has_chat_template=template is not None,
+        chat_template=None if template is None else template.source,
+        bos_token=runner.tokenizer.bos_text,
+        eos_token=runner.tokenizer.eos_text,
+        infills=prompts.infills,
+        calls_tools=template is not None and template.calls_tools,
+        reasons=template is not None and template.reasons,
+        warnings=[*([note] if note else []), *info.warnings],
+    )
 
 
-def _make_lease(spec: LoadSpec, info: ModelInfo) -> ComputeLease | None:
+def _make_lease(spec: LoadSpec, info: ModelInfo, resources: ExitStack) -> ComputeLease | None:
     """Return the lease under which steps are computed; None for a model that is all on a GPU."""
     all_on_gpu = 0 < info.layers <= info.layers_on_gpu
     if spec.compute_lease is None or all_on_gpu:
         return None
     try:
-        return ComputeLease(Path(spec.compute_lease))
+        lease = ComputeLease(Path(spec.compute_lease))
     except OSError as error:
         print(f"No compute lease: {error}.", file=sys.stderr)
         return None
+    resources.callback(lease.close)
+    return lease
 
 
 def _check(spec: LoadSpec) -> None:
@@ -185,8 +174,7 @@ def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:
 
 
 def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
-    source = spec.chat_template or tokenizer.chat_template
-    source = source or default_template(tokenizer)
+    source = spec.chat_template or tokenizer.chat_template or default_template(tokenizer)
     if source is None:
         return None
     template = ChatTemplate(source, bos_token=tokenizer.bos_text, eos_token=tokenizer.eos_text)

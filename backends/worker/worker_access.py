@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from ingle.models import failpoints
@@ -34,7 +35,7 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
         reads.append(Path(spec.kernel_cache))
         writes.append(Path(spec.kernel_cache))
     for path in _shared_files(spec):
-        _make_file(path)
+        _make(partial(path.touch, mode=0o600), path)
         reads.append(path)
         writes.append(path)
     if failpoints.ACTIVE is not None:
@@ -76,15 +77,12 @@ def _shared_files(spec: LoadSpec) -> Iterable[Path]:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder, since rules need existing ones; its user reports a failure."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        print(f"{path} cannot be made: {error}.", file=sys.stderr)
+    _make(partial(path.mkdir, mode=0o700, parents=True, exist_ok=True), path)
 
 
-def _make_file(path: Path) -> None:
+def _make(create: Callable[[], None], path: Path) -> None:
+    """Create what access rules name, since they need existing paths; its user reports a failure."""
     try:
-        path.touch(mode=0o600)
+        create()
     except OSError as error:
         print(f"{path} cannot be made: {error}.", file=sys.stderr)

@@ -6,6 +6,8 @@ daemon sends `ToWorker`, the worker sends `FromWorker`; the pair of unions is th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..base.events import Embedded, Event, Reranked, Tokenized
@@ -30,8 +32,6 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 class LivenessPing(msgspec.Struct, frozen=True, tag="ping"):
     """Ask for a `Pong` between two steps."""
-
-    nonce: int
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim"):
@@ -113,8 +113,6 @@ class PagesReport(msgspec.Struct, frozen=True, tag="pages"):
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
     """The answer to `LivenessPing`, sent between two steps."""
 
-    nonce: int
-
 
 FromWorker = (
     Loading
@@ -131,8 +129,11 @@ FromWorker = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
-_to_worker = msgspec.msgpack.Decoder(ToWorker)
-_from_worker = msgspec.msgpack.Decoder(FromWorker)
+decode_to_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode
+"""Returns the message in a frame to the worker; raises `msgspec.MsgspecError`."""
+decode_from_worker: Callable[[bytes | bytearray], FromWorker]
+decode_from_worker = msgspec.msgpack.Decoder(FromWorker).decode
+"""Returns the message in a frame from the worker; raises `msgspec.MsgspecError`."""
 
 
 def encode_frame(message: ToWorker | FromWorker) -> bytes:
@@ -142,13 +143,3 @@ def encode_frame(message: ToWorker | FromWorker) -> bytes:
     integer beyond 64 bits.
     """
     return frame(_encoder.encode(message))
-
-
-def decode_to_worker(body: bytes) -> ToWorker:
-    """Return the message in a frame to the worker; raises `msgspec.MsgspecError`."""
-    return _to_worker.decode(body)
-
-
-def decode_from_worker(body: bytes | bytearray) -> FromWorker:
-    """Return the message in a frame from the worker; raises `msgspec.MsgspecError`."""
-    return _from_worker.decode(body)

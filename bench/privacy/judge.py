@@ -9,12 +9,15 @@ import argparse
 import asyncio
 import random
 import sys
+from functools import partial
 from pathlib import Path
 
 from machine import median, save
 from topics import own_sets
 
-from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.base.backend import stream_events
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
@@ -27,7 +30,8 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
     """The judge alone, and beside the classifier, on some prompts of each of our sets."""
     source = random.Random(7)
     classifier = PersonalClassifier(TextAnnotator())
-    spec = make_load_spec(describe(path), engine="llama.cpp", context=2048, slots=1)
+    wanted = LoadSpec(engine="llama.cpp", path=str(path), context=2048, slots=1)
+    spec = complete_spec(wanted, describe(path))
     backend = WorkerProcess(spec)
     await backend.start()
     figures: dict[str, object] = {"model": path.name}
@@ -44,7 +48,7 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
             chosen = source.sample(texts, prompts)
             kept = alone = without = 0
             for text in chosen:
-                opinion = await judge(backend.generate, text, seconds=60)
+                opinion = await judge(partial(stream_events, backend), text, seconds=60)
                 times.append(opinion.seconds)
                 said = opinion.opinion is PrivacyOpinion.PRIVATE
                 alone += said

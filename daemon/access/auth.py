@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,9 +23,11 @@ from ..http.bodies import error_response
 from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
 from ..http.route_access import ADMIN
 from ..http.route_spec import RouteIndex
+from ..settings.config import Config
 from ..transport.peer import PeerConnection, own_uid
+from ..transport.sockets import WILDCARDS
 from .api_keys import PREFIX as KEY_PREFIX
-from .api_keys import KeyRecord, KeyRing
+from .api_keys import KeyRecord, KeyRing, KeyStore, RequestRate
 from .permission import OWNER, Permission, use_permission
 from .rate_limit import KeyLimits
 
@@ -52,25 +54,22 @@ class RequestGate:
         app: ASGIApp,
         *,
         routes: RouteIndex,
-        allowed_origins: Collection[str],
-        max_body_bytes: int,
-        max_upload_bytes: int,
-        allowed_hosts: Collection[str] = (),
-        keys: KeyRing | None = None,
-        limits: KeyLimits | None = None,
-        uid: Callable[[], int] | None = None,
+        config: Config,
+        uid: Callable[[], int] = own_uid,
     ) -> None:
+        """`uid` returns the owner of the daemon."""
         self._app = app
         self._routes = routes
+        self._config = config
         # Every sandboxed frame sends "null", so it cannot identify a page.
-        self._origins = frozenset(allowed_origins) - {"null", "*"}
-        self._max_body_bytes = max_body_bytes
-        self._max_upload_bytes = max_upload_bytes
-        # Names or addresses without a port, IPv6 addresses in brackets.
-        self._hosts = LOOPBACK_NAMES | frozenset(allowed_hosts)
-        self._keys = keys
-        self._limits = limits or KeyLimits()
-        self._uid = uid or own_uid
+        self._origins = frozenset(config.allowed_origins) - {"null", "*"}
+        self._hosts = LOOPBACK_NAMES | _host_names(config)
+        self._keys = KeyRing(KeyStore(config.paths.keys))
+        self._limits = KeyLimits(
+            rate=RequestRate.parse(config.key_rate) if config.key_rate else None,
+            at_once=config.key_requests,
+        )
+        self._uid = uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject the request, answer a preflight, or call the application."""
@@ -154,7 +153,7 @@ class RequestGate:
         said = {key for name in KEY_HEADERS for key in _keys_in(headers.getlist(name))}
         if not said:
             return None
-        record = self._keys.find(said.pop()) if self._keys is not None else None
+        record = self._keys.find(said.pop())
         if record is None or said:  # two different keys are ambiguous
             raise Unauthorized(
                 "This key is not, or no longer, valid.",
@@ -162,7 +161,6 @@ class RequestGate:
                 code="invalid_api_key",
                 headers=CHALLENGE,
             )
-        assert self._keys is not None
         if self._keys.expired(record):
             raise Unauthorized(
                 f"The key '{record.name}' has expired.",
@@ -174,10 +172,11 @@ class RequestGate:
         return record
 
     def _is_preflight(self, scope: Scope, headers: Headers) -> bool:
+        return _is_cors_preflight(scope, headers) and self._allowed_origin(headers) is not None
+
+    def _allowed_origin(self, headers: Headers) -> str | None:
         origins = headers.getlist("origin")
-        return (
-            _is_cors_preflight(scope, headers) and len(origins) == 1 and origins[0] in self._origins
-        )
+        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
 
     def _check_host(self, connection: PeerConnection, headers: Headers) -> None:
         """Raise `Forbidden` unless exactly one Host header names this machine.
@@ -203,9 +202,8 @@ class RequestGate:
     def _check_origin(self, headers: Headers) -> str | None:
         if not any(sign in headers for sign in BROWSER_SIGNS):
             return None
-        origins = headers.getlist("origin")
-        if len(origins) == 1 and origins[0] in self._origins:
-            return origins[0]
+        if (origin := self._allowed_origin(headers)) is not None:
+            return origin
         raise Forbidden(
             "This request comes from a web page that may not use the daemon.",
             hint="If you trust the page, list its origin in `allowed_origins`.",
@@ -226,9 +224,18 @@ class RequestGate:
             raise InvalidBody("The Content-Length header is not a number.")
         route = self._routes.find(scope["method"], scope["path"])
         uploads = route is not None and route.upload
-        limit = self._max_upload_bytes if uploads else self._max_body_bytes
+        limit = self._config.max_upload_bytes if uploads else self._config.max_body_bytes
         if int(length) > limit:
             raise BodyTooLarge.above(limit, "max_upload_bytes" if uploads else "max_body_bytes")
+
+
+def _host_names(config: Config) -> set[str]:
+    """Return the hosts that requests may name: those configured, and the listening address.
+
+    Names and addresses have no port; IPv6 addresses are in brackets.
+    """
+    own = f"[{config.host}]" if ":" in config.host else config.host
+    return {*config.allowed_hosts, *([] if config.host in WILDCARDS else [own])}
 
 
 def _keys_in(values: Iterable[str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def check_exposure(config: Config) -> None:
             "`ssh -L 4645:127.0.0.1:4645 HOST`.",
         )
     now = time.time()
-    if not any(not key.expired(now) for key in KeyStore(config.paths.keys).list()):
+    if all(key.expired(now) for key in KeyStore(config.paths.keys).list()):
         raise Exposed(
             f"Requests to {config.host} need a key, and there is none.",
             hint="`ingle key new NAME --scope inference` creates one.",

@@ -15,6 +15,7 @@ from ingle.backends.advice.machine_capacity import MachineCapacity, capacity_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 from ingle.backends.hardware.read_machine import read_machine
+from ingle.backends.registry.engine_descriptor import LoadQuery
 from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.engine_choice import why_not_preferred
 from ingle.backends.selection.load_spec_builder import describe
@@ -240,7 +241,7 @@ def _stored_candidate(model: StoredModel) -> Candidate | None:
     try:
         description = describe(model.path)
         costs = ModelCosts.of(description)
-        own = costs.config is not None and not why_not_preferred(description)
+        own = costs.config is not None and not why_not_preferred(LoadQuery(description))
     except (ModelError, OSError):
         return None
     bits = costs.stored * 8 / max(1, costs.parameters)

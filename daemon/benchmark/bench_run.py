@@ -10,7 +10,7 @@ from itertools import groupby
 
 import psutil
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.errors import BackendError, OutOfMemory
 from ingle.backends.base.events import Delta, Finished, Started
 from ingle.backends.base.load_spec import LoadSpec
@@ -211,7 +211,7 @@ class BenchRunner:
             private=True,
         )
         first = True
-        async for event in backend.generate(request):
+        async for event in stream_events(backend, request):
             now = time.monotonic() - began
             if isinstance(event, Started):
                 run.prompt_tokens += event.prompt_tokens - event.cached_tokens

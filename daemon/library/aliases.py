@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 
 from ingle.models.catalog import HUB_HOST, Catalog
 from ingle.models.errors import ModelNotFound
@@ -40,14 +39,9 @@ class AliasTable:
         `stand_in` returns the local model for a name that is not a model's, or None.
         """
         self._stand_in = stand_in
-        exact: dict[str, str] = {}
-        patterns: list[tuple[str, str]] = []
-        for alias, target in aliases:
-            if is_pattern(alias):
-                patterns.append((normal_name(alias), target))
-            else:
-                exact[normal_name(alias)] = target
-        self._exact: Mapping[str, str] = MappingProxyType(exact)
+        rows = [(normal_name(alias), target) for alias, target in aliases]
+        self._exact = {alias: target for alias, target in rows if not is_pattern(alias)}
+        patterns = [row for row in rows if is_pattern(row[0])]
         patterns.sort(
             key=lambda row: (len(re.sub(r"[*?]", "", row[0])), -len(row[0])), reverse=True
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ingle.models.errors import ModelError
 from ingle.models.metadata.stored_model import StoredModel
+
+from ..settings.alias_rules import normal_name
+from ..settings.config import Config
 
 
 @dataclass(frozen=True)
@@ -21,44 +23,27 @@ class KeepAliveRule:
 NO_RULE = KeepAliveRule()
 
 
-class KeepAliveRules:
-    """The settings `keep_alives` and `pinned`, for names, aliases and files."""
+def find_rule(
+    config: Config, resolve: Callable[[str], StoredModel], reference: str, model: StoredModel
+) -> KeepAliveRule:
+    """Return the rule for `model`, requested as `reference`; reads the store if there are rules.
 
-    def __init__(
-        self,
-        keep_alives: Sequence[tuple[str, float]] = (),
-        pinned: Sequence[str] = (),
-        resolve: Callable[[str], StoredModel] | None = None,
-    ) -> None:
-        """`resolve` finds the model that a name means."""
-        self._keep_alives = keep_alives
-        self._pinned = pinned
-        self._resolve = resolve
+    `resolve` returns the model of a name. A rule for the name that was requested takes precedence
+    over one for another name of the model.
+    """
+    if not config.keep_alives and not config.pinned:
+        return NO_RULE
+    requested = normal_name(reference)
 
-    def of(self, reference: str, model: StoredModel) -> KeepAliveRule:
-        """Return the rule for `model`, requested as `reference`; reads the store if there are
-        rules.
-
-        A rule for the name that was requested takes precedence over one for another name of the
-        model.
-        """
-        if not self._keep_alives and not self._pinned:
-            return NO_RULE
-        asked = _plain(reference)
-        exact = [seconds for name, seconds in self._keep_alives if _plain(name) == asked]
-        same = [s for name, s in self._keep_alives if not exact and self._means(name, model)]
-        pinned = any(_plain(name) == asked or self._means(name, model) for name in self._pinned)
-        return KeepAliveRule(next(iter(exact or same), None), pinned)
-
-    def _means(self, name: str, model: StoredModel) -> bool:
-        return _plain(name) == _plain(model.name) or self._path(name) == model.path
-
-    def _path(self, name: str) -> Path | None:
+    def means_model(name: str) -> bool:
+        if normal_name(name) == normal_name(model.name):
+            return True
         try:
-            return self._resolve(name).path if self._resolve is not None else None
+            return resolve(name).path == model.path
         except ModelError:
-            return None  # a rule for a model that is not installed
+            return False  # a rule for a model that is not installed
 
-
-def _plain(name: str) -> str:
-    return name.strip().lower().removesuffix(":latest")
+    exact = [seconds for name, seconds in config.keep_alives if normal_name(name) == requested]
+    same = [seconds for name, seconds in config.keep_alives if not exact and means_model(name)]
+    pinned = any(normal_name(name) == requested or means_model(name) for name in config.pinned)
+    return KeepAliveRule(next(iter(exact or same), None), pinned)

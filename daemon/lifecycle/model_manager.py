@@ -66,11 +66,11 @@ class ModelManager(ModelRuns):
             if slot is not None:
                 slot.close()
             raise WrongTask(model.task, task, name=model.name)
-        options = replace(options, context=self._limits.context(options.context))
+        options = replace(options, context=self._config.bounded_context(options.context))
         with slot or self.enter(model, priority, answers):
             # The next request may need a larger context than this one does.
             least = replace(options, context=None, least_context=options.context)
-            rule = await asyncio.to_thread(self._rules.of, reference, model)
+            rule = await asyncio.to_thread(self._find_rule, reference, model)
             self._replace_if_context_short(model, options.context)
             obtain = partial(self._obtain, model, least, rule, on_progress=on_progress)
             run, may_retry = await self._first_run(model, obtain, priority)
@@ -141,7 +141,7 @@ class ModelManager(ModelRuns):
         """
         seconds = rule.keep_alive if requested is None else requested
         if seconds is not None:
-            run.keep(self._limits.keep_alive(seconds))
+            run.keep(self._config.bounded_keep_alive(seconds))
 
     def _replace_if_context_short(self, model: StoredModel, context: int | None) -> bool:
         """End a run whose context is too small, unless a reload would not make it larger; return
@@ -179,11 +179,11 @@ class ModelManager(ModelRuns):
     def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> ExitStack:
         """Reserve a slot in the model's request queue; raises `QueueFull`."""
         run = self._runs.get(process_key(model))
-        slots = run.info.slots if run is not None and run.info is not None else self._slots
+        slots = run.info.slots if run is not None and run.info is not None else self._config.slots
         record = self._record(model)
         record.name = model.name
         return record.queue.enter(
-            model.name, priority, answers, slots=slots, max_waiting=self._max_queue
+            model.name, priority, answers, slots=slots, max_waiting=self._config.max_queue
         )
 
     async def load(
@@ -199,9 +199,9 @@ class ModelManager(ModelRuns):
 
         Restarts it if its options differ; raises `Conflict` if it is in use then.
         """
-        options = replace(options, context=self._limits.context(options.context))
+        options = replace(options, context=self._config.bounded_context(options.context))
         model = await self._find(reference)
-        rule = await asyncio.to_thread(self._rules.of, reference, model)
+        rule = await asyncio.to_thread(self._find_rule, reference, model)
         self._replace_if_options_differ(model, options)
         run = await self._obtain(model, options, rule)
         while not run.satisfies(options):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied
@@ -26,9 +27,9 @@ from ..model_process.kv_map_watch import KVMapWatch
 from ..model_process.loaded_model import loaded_model
 from ..model_process.model_history import CrashCounts, CrashRecord, UsageRecord
 from ..model_process.model_run import ModelRun, ModelState, still_computes
-from .keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
+from ..settings.config import Config
+from .keep_alive_rules import NO_RULE, KeepAliveRule, find_rule
 from .model_starter import ModelStarter
-from .owner_limits import OwnerLimits
 from .request_queue import RequestQueue
 from .retrying_backend import RetryQueue
 
@@ -40,7 +41,7 @@ AUTOMATIC = LoadOptions()
 
 @dataclass
 class ModelRecord:
-    """What outlasts the processes of one model."""
+    """The state of one model that outlasts its processes."""
 
     name: str
     queue: RequestQueue = field(default_factory=RequestQueue)
@@ -56,32 +57,24 @@ class ModelRuns:
 
     def __init__(
         self,
+        config: Config,
         *,
         resolve: Callable[[str], StoredModel],
         prepare: Preparer,
         create_backend: Callable[[LoadSpec], Backend],
         hub: EventHub,
-        keep_alive: float,
-        slots: int = 8,
-        max_queue: int = 64,
-        limits: OwnerLimits | None = None,
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
         allocation_times: AllocationTimes | None = None,
-        rules: KeepAliveRules | None = None,
-        hold_memory: Callable[[bool], None] | None = None,
+        hold_memory: Callable[[bool], None] = lambda held: None,
     ) -> None:
-        """`slots` is the number of requests that may run if the model is not loaded yet; up to
-        `max_queue` more may wait. `hold_memory` is called with whether any model has a process, so
-        that memory readings go on.
+        """`hold_memory` is called with whether any model has a process, so that memory readings
+        go on.
         """
+        self._config = config
         self._resolve = resolve
         self._hub = hub
-        self._limits = limits or OwnerLimits()
-        self._rules = rules or KeepAliveRules()
-        self._slots = slots
-        self._max_queue = max_queue
-        self._keep_alive = self._limits.keep_alive(keep_alive)
+        self._find_rule = partial(find_rule, config, resolve)
         self._hold_memory = hold_memory
         self._abandon_after = abandon_after
         self._runs: dict[str, ModelRun] = {}
@@ -91,10 +84,10 @@ class ModelRuns:
             lambda: list(self._runs.values()),  # a copy: the list of models reads it from a thread
             prepare,
             memory,
-            limit=self._limits.memory,
+            limit=MemoryNeeds(config.memory_limit, config.vram_limit),
             times=allocation_times or AllocationTimes(),
         )
-        self._starter = ModelStarter(self.allocator, create_backend, self._limits)
+        self._starter = ModelStarter(self.allocator, create_backend, config)
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
         self._closing = False
@@ -214,7 +207,7 @@ class ModelRuns:
         run = ModelRun(
             model,
             options=options,
-            keep_alive=self._keep_alive,
+            keep_alive=self._config.bounded_keep_alive(self._config.keep_alive),
             abandon_after=self._abandon_after,
             uses=record.uses,
             crashes=record.crashes,
@@ -229,8 +222,7 @@ class ModelRuns:
             run.copy_keep_alive(before)
         self._runs[process_key(model)] = run
         self._watch.follow(True)
-        if self._hold_memory is not None:
-            self._hold_memory(True)
+        self._hold_memory(True)
         return run
 
     def _record(self, model: StoredModel) -> ModelRecord:
@@ -281,8 +273,7 @@ class ModelRuns:
         self.allocator.notify()
         if all(other.state is ModelState.FAILED for other in self._runs.values()):
             self._watch.follow(False)
-            if self._hold_memory is not None:
-                self._hold_memory(False)
+            self._hold_memory(False)
         self._publish(run)
         self.pages.changed(run)
 
@@ -291,8 +282,8 @@ class ModelRuns:
             self._hub.publish("model", loaded_model(run))
 
     def _forget(self, run: ModelRun) -> None:
-        if self._runs.get(process_key(run.model)) is run:
-            del self._runs[process_key(run.model)]
+        if self._runs.get(run.key) is run:
+            del self._runs[run.key]
 
 
 def process_key(model: StoredModel) -> str:

@@ -24,7 +24,7 @@ from ..error_status import describe
 if TYPE_CHECKING:
     from ..memory.memory_allocator import MemoryAllocator
     from ..model_process.model_run import ModelRun
-    from .owner_limits import OwnerLimits
+    from ..settings.config import Config
 
 log = logging.getLogger("ingle.daemon")
 
@@ -48,11 +48,11 @@ class ModelStarter:
         self,
         allocator: MemoryAllocator,
         create_backend: Callable[[LoadSpec], Backend],
-        limits: OwnerLimits,
+        config: Config,
     ) -> None:
         self._allocator = allocator
         self._create_backend = create_backend
-        self._limits = limits
+        self._config = config
 
     async def open(self, run: ModelRun) -> ModelInfo:
         """Load the run's model; raises the load error."""
@@ -64,7 +64,7 @@ class ModelStarter:
             if not lacked_memory(error, kills):
                 raise
             smaller = await asyncio.to_thread(
-                reduced_spec, spec, shrinks_context=self._limits.shrink_context
+                reduced_spec, spec, shrinks_context=self._config.shrink_context
             )
             if smaller is None:
                 raise
@@ -89,7 +89,9 @@ class ModelStarter:
         return info
 
     async def _start(self, run: ModelRun, spec: LoadSpec) -> ModelInfo:
-        run.backend = self._create_backend(self._limits.apply(spec))
+        most, default = self._config.max_tokens, self._config.default_max_tokens
+        spec = msgspec.structs.replace(spec, max_tokens=most, default_max_tokens=default)
+        run.backend = self._create_backend(spec)
         try:
             return await run.backend.start(run.progressed)
         except LoadFailed as error:

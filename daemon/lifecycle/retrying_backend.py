@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from heapq import heappop, heappush
 from itertools import count
@@ -69,7 +69,7 @@ class RetryingBackend:
     """The backend of a lease, which is replaced at most once.
 
     With `whole` the client receives nothing before the end of an answer, so a retry is always
-    possible. A second death is raised unchanged. `generate` is not retried.
+    possible. A second death is raised unchanged.
     """
 
     def __init__(
@@ -90,10 +90,6 @@ class RetryingBackend:
         self._whole = whole
         self._replaced = False
         self._replacing = asyncio.Lock()
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `RequestBackend.generate`."""
-        return self._backend.generate(request)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `RequestBackend.run`."""

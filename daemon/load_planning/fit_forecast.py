@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -36,14 +38,14 @@ class FitForecaster:
     def __init__(self, prepare: ModelLoadPlanner) -> None:
         """`prepare` plans how models are loaded."""
         self._prepare = prepare
-        self._seen: dict[str, tuple[int, GGUFHeader | ModelFolder]] = {}
+        self._describe = lru_cache(_KEPT_HEADERS)(_describe)
 
     def of_model(self, model: StoredModel, available: MemoryNeeds) -> ModelFit:
         """Return the forecast for an installed model that is not loaded, given the `available`
         memory.
         """
         try:
-            description = self._describe(model)
+            description = self._describe(model.path, model.path.stat().st_mtime_ns)
             selection = self._prepare.select(description, LoadOptions(), available=available)
         except (
             ModelError,
@@ -75,20 +77,6 @@ class FitForecaster:
             reason=reason,
         )
 
-    def _describe(self, model: StoredModel) -> GGUFHeader | ModelFolder:
-        """Return the header or folder description, read again if the files have changed."""
-        from ingle.backends.selection.load_spec_builder import describe
-
-        key, stamp = str(model.path), model.path.stat().st_mtime_ns
-        seen = self._seen.get(key)
-        if seen is not None and seen[0] == stamp:
-            return seen[1]
-        description = describe(model.path)
-        if len(self._seen) >= _KEPT_HEADERS:
-            self._seen.clear()
-        self._seen[key] = (stamp, description)
-        return description
-
 
 def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
     """Return the forecast for a placement."""
@@ -104,6 +92,13 @@ def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
         context=selection.context if fits else 0,
         reason=selection.reason,
     )
+
+
+def _describe(path: Path, modified: int) -> GGUFHeader | ModelFolder:
+    """Return the header or folder description; `modified` makes changed files another cache key."""
+    from ingle.backends.selection.load_spec_builder import describe
+
+    return describe(path)
 
 
 def rough_fit(size: int, parameters: int, trained: int, available: MemoryNeeds) -> ModelFit:

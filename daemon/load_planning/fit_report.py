@@ -10,6 +10,7 @@ import msgspec
 from ingle.models.catalog import CatalogEntry
 from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_reference import HubReference, parse_reference
 
 from ..client.model_types import FitReport, MemoryBytes, MemoryShare
@@ -72,7 +73,7 @@ def _longest(trained: int, select: Select, available: MemoryNeeds) -> int:
 
 
 def _find(services: Services, reference: str, available: MemoryNeeds) -> tuple[FitReport, Select]:
-    """Return what is known of the model before it is placed."""
+    """Return the facts about the model that do not depend on its placement, and a selector."""
     try:
         model = services.resolve(reference)
     except ModelNotFound:
@@ -87,33 +88,30 @@ def _find(services: Services, reference: str, available: MemoryNeeds) -> tuple[F
         return _of_remote(services, where, available)
     from ingle.backends.selection.load_spec_builder import describe
 
-    report = FitReport(
-        name=model.name,
-        installed=True,
+    report = _report(model, model.name, model.architecture, installed=True)
+    return report, _selector(services, describe(model.path), available)
+
+
+def _report(
+    model: StoredModel | CatalogEntry, name: str, architecture: str, *, installed: bool
+) -> FitReport:
+    return FitReport(
+        name=name,
+        installed=installed,
         size=model.size,
         licence=model.licence,
-        architecture=model.architecture,
+        architecture=architecture,
         parameters=model.parameters,
         quantization=model.quantization,
         trained_context=model.context,
     )
-    return report, _selector(services, describe(model.path), available)
 
 
 def _of_entry(
     services: Services, entry: CatalogEntry, available: MemoryNeeds
 ) -> tuple[FitReport, Select]:
     assert entry.shape is not None
-    report = FitReport(
-        name=entry.full_name,
-        installed=False,
-        size=entry.size,
-        licence=entry.licence,
-        architecture=entry.shape.architecture,
-        parameters=entry.parameters,
-        quantization=entry.quantization,
-        trained_context=entry.context,
-    )
+    report = _report(entry, entry.full_name, entry.shape.architecture, installed=False)
     select = services.planner.select_entry
     return report, lambda context: select(entry, available=available, context=context)
 

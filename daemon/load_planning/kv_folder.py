@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,9 +59,7 @@ def remove_stored_kv(paths: Paths, digest: str) -> int:
     folder = paths.kv / digest
     freed = 0
     for path in folder.glob("*"):
-        try:
+        with suppress(OSError):  # it was evicted concurrently
             freed += path.lstat().st_size
-        except OSError:  # it was evicted concurrently
-            continue
     shutil.rmtree(folder, ignore_errors=True)
     return freed

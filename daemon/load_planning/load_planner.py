@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -108,12 +109,11 @@ class ModelLoadPlanner:
         Raises `LoadFailed` if the engine is not installed.
         """
         # Imported here: selecting an engine imports the process machinery.
-        from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+        from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
         config = self._config
         description = describe(model.path)
         pooling = options.pooling if model.task is ModelTask.EMBED else None
-        quantize = options.quantize or config.quantize
         selection = self.select(description, options, available=available, pooling=pooling)
         if options.quantize == "nf4" and not get_engine(selection.engine).converts_weights:
             title = get_engine(selection.engine).title
@@ -121,33 +121,31 @@ class ModelLoadPlanner:
                 f"{model.name} is run by {title}, which does not quantise weights on load.",
                 hint="Choose the engine cuda, or a GGUF file that is quantised.",
             )
-        spec = make_load_spec(
-            description,
+        spec = LoadSpec(
             engine=selection.engine,
+            path=str(description.path),
             context=selection.context,
             slots=config.slots,
+            batch=selection.batch,
             threads=config.threads,
             gpu_layers=selection.gpu_layers,
+            cpu_experts=selection.cpu_experts,
+            quantize=options.quantize or config.quantize,
             kv_type=options.kv_type or KVType(config.kv_type),
             flash_attention=config.flash_attention,
             mmap=config.mmap,
             mlock=config.mlock,
+            confine=config.confine,
             chat_template=model.chat_template,
             speculation=config.speculation,
-            compute_lease=config.paths.compute_lease,
-            pooling=pooling,
-            quantize=quantize,
-        )
-        spec = msgspec.structs.replace(
-            spec,
+            compute_lease=str(config.paths.compute_lease),
             # Memory beyond the KV cache does not count: it can be freed (see `MemoryAllocator`).
             kv_store=kv_store_spec(config, model),
             kernel_cache=str(config.paths.kernels),
             may_fall_back=(options.engine or config.engine) == "auto" and model.path.is_file(),
-            batch=selection.batch,
-            cpu_experts=selection.cpu_experts,
-            confine=config.confine,
+            pooling=pooling,
         )
+        spec = complete_spec(spec, description)
         alone = LoadPlan(spec, selection.needs, selection.reason)
         return self._with_best_draft(alone, model, options, available)
 
@@ -202,26 +200,18 @@ class ModelLoadPlanner:
     def _request(
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
     ) -> PlacementRequest:
+        from ingle.backends.registry.engine_descriptor import LoadQuery
         from ingle.backends.selection.engine_choice import choose_engine, why_not_preferred
         from ingle.backends.selection.model_placement import PlacementRequest
 
         config, own = self._config, self.facts.own
         kv_type = options.kv_type or KVType(config.kv_type)
+        query = LoadQuery(description, kv_type, config.gpu_layers, pooling)
         choice = options.engine or config.engine
-        engine = choose_engine(
-            description,
-            choice,
-            own,
-            kv_type=kv_type,
-            gpu_layers=config.gpu_layers,
-            pooling=pooling,
-        )
         return PlacementRequest(
-            engine=engine,
+            engine=choose_engine(query, choice, own),
             must=choice != "auto",
-            why_not_preferred=why_not_preferred(description, own, kv_type=kv_type, pooling=pooling)
-            if choice == "auto"
-            else "",
+            why_not_preferred=why_not_preferred(query, own) if choice == "auto" else "",
             context=options.context or config.context or None,
             least_context=options.least_context or 0,
             max_context=config.max_context,
@@ -268,18 +258,15 @@ class ModelLoadPlanner:
             return self._with_draft(alone, self._resolve(options.draft), available)
         if spec.speculation not in ("auto", "draft"):
             return alone
-        draft = self._offered_draft(model) or self._find_draft(model)
+        draft = None
+        if model.draft is not None:
+            with suppress(ModelNotFound):  # the catalog's draft model need not be installed
+                draft = self._resolve(model.draft)
+        draft = draft or self._find_draft(model)
         if draft is None:
             return alone
         both = self._with_draft(alone, draft, available)
         return both if both.needs.fits_in(available) else alone
-
-    def _offered_draft(self, model: StoredModel) -> StoredModel | None:
-        """Return the catalog's draft model if it is installed."""
-        try:
-            return self._resolve(model.draft) if model.draft is not None else None
-        except ModelNotFound:
-            return None
 
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from ingle.backends.hardware.nvml import GpuReader, GpuReading, open_nvml
+from ingle.backends.hardware.nvml import GpuReading, NvmlReader, open_nvml
 
 from ..client.daemon_types import DeviceGauges
 from .gpu_driver import GpuDriver
@@ -92,7 +94,7 @@ class DeviceMeters:
 
     def __init__(
         self,
-        open_gpus: Callable[[], GpuReader | None] = open_nvml,
+        open_gpus: Callable[[], NvmlReader | None] = open_nvml,
         package: PackagePower | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,7 +110,7 @@ class DeviceMeters:
             now = self._clock()
             return [*self._read_gpus(driver, now), self._read_processor(now)]
 
-    def _read_gpus(self, driver: GpuReader | None, now: float) -> list[DeviceGauges]:
+    def _read_gpus(self, driver: NvmlReader | None, now: float) -> list[DeviceGauges]:
         readings = driver.read() if driver is not None else []
         if readings and all(reading == GpuReading(name=reading.name) for reading in readings):
             self._driver.failed()  # it was updated while open, or has lost its GPU
@@ -116,17 +118,8 @@ class DeviceMeters:
         gauges: list[DeviceGauges] = []
         for reading, count in zip(readings, self._counts, strict=False):
             count.observe(reading.joules, reading.watts, now)
-            gauges.append(
-                DeviceGauges(
-                    name=reading.name,
-                    kind="gpu",
-                    memory_total=reading.memory_total,
-                    memory_used=reading.memory_used,
-                    utilization=reading.utilization,
-                    watts=reading.watts,
-                    joules=count.joules,
-                )
-            )
+            since_start: dict[str, Any] = asdict(reading) | {"joules": count.joules}
+            gauges.append(DeviceGauges(kind="gpu", **since_start))
         return gauges
 
     def _read_processor(self, now: float) -> DeviceGauges:

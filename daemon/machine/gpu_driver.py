@@ -7,40 +7,33 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+
+from ingle.backends.hardware.nvml import NvmlReader
 
 ASK_AGAIN_SECONDS = 60.0
 """Seconds before a retry: a driver without GPUs may have been updating, or starting."""
 
 
-class Closable(Protocol):
-    """An open resource."""
-
-    def close(self) -> None:
-        """Release it."""
-
-
-T = TypeVar("T", bound=Closable)
-
-
-class GpuDriver(Generic[T]):
+class GpuDriver:
     """A driver that stays open only while readings are wanted (`hold`); thread-safe.
 
     An open driver keeps the GPU of some laptops awake.
     """
 
     def __init__(
-        self, open_gpus: Callable[[], T | None], clock: Callable[[], float] = time.monotonic
+        self,
+        open_gpus: Callable[[], NvmlReader | None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open = open_gpus
         self._clock = clock
-        self._gpus: T | None = None
+        self._gpus: NvmlReader | None = None
         self._ask_again_at = -math.inf
         self._held = False
         self._lock = threading.Lock()
 
     @contextmanager
-    def opened(self) -> Generator[T | None]:
+    def opened(self) -> Generator[NvmlReader | None]:
         """Yield the open driver; None if there is none, or it failed less than a minute ago."""
         with self._lock:
             if self._gpus is None and self._clock() >= self._ask_again_at:

@@ -6,13 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 import psutil
 
 from ingle.backends.hardware.machine import Gpu
-from ingle.backends.hardware.nvml import open_nvml
+from ingle.backends.hardware.nvml import NvmlReader, open_nvml
 from ingle.backends.hardware.read_memory import read_memory
 from ingle.backends.registry.cuda_availability import first_visible
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -55,24 +54,13 @@ class MemorySnapshot(MemoryGauges, frozen=True, kw_only=True):
 MemoryReader = Callable[[], MemorySnapshot]
 
 
-class GpuDescriber(Protocol):
-    """An open GPU driver."""
-
-    def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
-        """Return a description of each GPU; `name_of` returns a process's name."""
-        ...
-
-    def close(self) -> None:
-        """Close the driver."""
-
-
 class MemoryMeter:
     """A `MemoryReader` that includes GPU memory; safe in any thread.
 
     `hold` says whether more readings will follow (see `GpuDriver`).
     """
 
-    def __init__(self, open_gpus: Callable[[], GpuDescriber | None] = open_nvml) -> None:
+    def __init__(self, open_gpus: Callable[[], NvmlReader | None] = open_nvml) -> None:
         self._driver = GpuDriver(open_gpus)
         self.hold = self._driver.hold
 
@@ -81,7 +69,7 @@ class MemoryMeter:
         with self._driver.opened() as driver:
             return MemorySnapshot.read(None if driver is None else self._gpu(driver))
 
-    def _gpu(self, driver: GpuDescriber) -> Gpu | None:
+    def _gpu(self, driver: NvmlReader) -> Gpu | None:
         gpus = driver.describe(name_of=str)
         if all(gpu.memory_total is None for gpu in gpus):
             self._driver.failed()  # it was updated while open, or has lost its GPU

@@ -55,6 +55,11 @@ class ResidentModel(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = False
     is_ending: bool = False
 
+    @property
+    def is_evictable(self) -> bool:
+        """Whether it may be evicted now."""
+        return not self.busy and not self.pinned
+
 
 class EvictionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The models to evict; `free_after` is the free memory afterwards."""
@@ -76,7 +81,7 @@ def plan_eviction(
 
     If busy models have to finish first, names the smallest set of them that is enough.
     """
-    idle = [o for o in loaded if not o.busy and not o.pinned]
+    idle = [o for o in loaded if o.is_evictable]
     if (chosen := _cheapest(needs, idle, free)) is not None:
         return EvictionPlan(
             fits=True, evict=tuple(o.key for o in chosen), free_after=free + _sum(chosen)

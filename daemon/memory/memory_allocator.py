@@ -80,7 +80,7 @@ class MemoryAllocator:
         """`limit` bounds all models together; 0 is no limit."""
         self._runs = runs
         self._prepare = prepare
-        self._ledger = MemoryLedger(runs, memory, limit)
+        self.ledger = MemoryLedger(runs, memory, limit)
         self._times = times
         self._ended_at = -math.inf
         self._allocating = asyncio.Lock()
@@ -95,14 +95,9 @@ class MemoryAllocator:
         """Note that a process has ended; its memory is freed shortly."""
         self._ended_at = time.monotonic()
 
-    def free(self) -> MemoryNeeds:
-        """Return the memory that another model can have without an eviction; safe in any thread."""
-        return self._ledger.free()
-
     def available(self) -> MemoryNeeds:
         """Return the memory that a model can have if idle ones are evicted; safe in any thread."""
-        evictable = [o for o in self._residents(None) if not o.busy and not o.pinned]
-        both = sum((o.needs for o in evictable), self.free())
+        both = self._with_evictable(self.ledger.free(), None)
         return MemoryNeeds(max(0, both.host), max(0, both.gpu))
 
     async def take(self, run: ModelRun) -> LoadSpec:
@@ -131,22 +126,18 @@ class MemoryAllocator:
     async def wait_for(self, run: ModelRun) -> bool:
         """Wait until memory that a run held is free again, to be allocated to the same run."""
         return await wait_for_release(
-            run.needs, lambda: self.free() + run.needs, patience=RELEASE_PATIENCE
+            run.needs, lambda: self.ledger.free() + run.needs, patience=RELEASE_PATIENCE
         )
-
-    def is_short(self) -> bool:
-        """Return whether other programs took memory that was allocated to models."""
-        return self._ledger.is_short()
 
     async def evict_for_pressure(self, why: str) -> list[ModelRun]:
         """Evict idle models until all allocated memory exists; return them."""
         async with self._allocating:
-            free = await asyncio.to_thread(self.free)
+            free = await asyncio.to_thread(self.ledger.free)
             short = MemoryNeeds(int(free.host < 0), int(free.gpu < 0))
             # Evict everything idle even if that is not enough: any freed memory helps.
             residents = self._residents(None)
             eviction = plan_eviction(short, residents, free)
-            evictable = [o.key for o in residents if not o.busy and not o.pinned]
+            evictable = [o.key for o in residents if o.is_evictable]
             keys = eviction.evict if eviction.fits else evictable
             return await self._end(keys, why) if short else []
 
@@ -170,15 +161,14 @@ class MemoryAllocator:
             if not eviction.fits or tries == TRIES:
                 raise self._exhausted(run, needs, eviction)
             await self._end(eviction.evict, f"Unloaded to make room for {run.model.name}.")
-            if await wait_for_release(needs, self.free, patience=RELEASE_PATIENCE):
+            if await wait_for_release(needs, self.ledger.free, patience=RELEASE_PATIENCE):
                 run.needs, run.spec, run.reason = needs, load_plan.spec, load_plan.reason
                 return load_plan, None
             tries += 1  # another program took the memory that was freed
 
     async def _plan(self, run: ModelRun) -> LoadPlan:
-        free = await asyncio.to_thread(self.free)
-        evictable = [o for o in self._residents(run) if not o.busy and not o.pinned]
-        reachable = sum((o.needs for o in evictable), free)
+        free = await asyncio.to_thread(self.ledger.free)
+        reachable = self._with_evictable(free, run)
         best = await asyncio.to_thread(self._prepare, run.model, run.options, available=reachable)
         if best.needs.fits_in(free):
             return best
@@ -201,7 +191,7 @@ class MemoryAllocator:
             return False
         # Memory that a starting model has already taken may be counted twice until it is ready, and
         # that of an ended one may not be free yet.
-        starting = (r.state is ModelState.STARTING for r in self._ledger.holders(pending.run))
+        starting = (r.state is ModelState.STARTING for r in self.ledger.holders(pending.run))
         settles = time.monotonic() < self._ended_at + self._times.settle
         return bool(eviction.blockers) or any(starting) or settles
 
@@ -226,9 +216,9 @@ class MemoryAllocator:
     async def _stable_free(self) -> MemoryNeeds:
         """Return the free memory, read while nothing that it is computed from changes."""
         while True:
-            before = self._ledger.states()
-            free = await asyncio.to_thread(self.free)
-            if self._ledger.states() == before:
+            before = self.ledger.states()
+            free = await asyncio.to_thread(self.ledger.free)
+            if self.ledger.states() == before:
                 return free
 
     async def _end(self, keys: Sequence[str], why: str) -> list[ModelRun]:
@@ -242,16 +232,20 @@ class MemoryAllocator:
         """Before evicting, free caches that workers keep only to save computation."""
         backends = [run.backend for run in self._runs() if run.backend is not None]
         holders = [backend for backend in backends if backend.gauges.kv_memory_bytes]
-        if holders and self.free().host < needed.host:
+        if holders and self.ledger.free().host < needed.host:
             for backend in holders:
                 backend.trim()
-            await wait_for_release(needed, self.free, patience=TRIM_PATIENCE)
+            await wait_for_release(needed, self.ledger.free, patience=TRIM_PATIENCE)
 
     def _residents(self, wanted: ModelRun | None) -> list[ResidentModel]:
-        return [self._ledger.resident(run) for run in self._ledger.holders(wanted)]
+        return [self.ledger.resident(run) for run in self.ledger.holders(wanted)]
+
+    def _with_evictable(self, free: MemoryNeeds, wanted: ModelRun | None) -> MemoryNeeds:
+        """Return `free` and the memory of all models that can be evicted for `wanted`."""
+        return sum((o.needs for o in self._residents(wanted) if o.is_evictable), free)
 
     def _named(self, keys: Sequence[str]) -> list[ModelRun]:
-        return [run for run in self._ledger.holders(None) if run.key in keys]
+        return [run for run in self.ledger.holders(None) if run.key in keys]
 
     def _exhausted(self, run: ModelRun, needs: MemoryNeeds, eviction: EvictionPlan) -> Exception:
         numbers = _shortage(run.model.name, needs, eviction.free_after)
@@ -262,7 +256,7 @@ class MemoryAllocator:
                 hint=f"Unpin it with `ingle load {names[0]} --no-pin`.",
             )
         hint = "Choose a smaller model or context, or close other programs."
-        if self._ledger.limited:
+        if self.ledger.limited:
             hint = "Choose a smaller model or context, or raise `memory_limit` or `vram_limit`."
         return MemoryExhausted(f"{numbers}.", hint=hint)
 

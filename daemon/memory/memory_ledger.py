@@ -51,7 +51,7 @@ class MemoryLedger:
         )
 
     def is_short(self) -> bool:
-        """Whether allocated memory is missing and half of the system's reserve is used, too."""
+        """Whether other programs took memory of the models, and half of the system's reserve."""
         snapshot = self._memory()
         free, share = self._free_of(snapshot), snapshot.share_of_others
         return free.host < -share.host // 2 or free.gpu < -share.gpu // 2

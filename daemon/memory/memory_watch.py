@@ -72,7 +72,9 @@ class MemoryWatch:
         if slept > ASLEEP_SECONDS:
             log.info("The machine slept for %d seconds", slept)
             await self._on_resume()
-        self._short = self._short + 1 if await asyncio.to_thread(self._allocator.is_short) else 0
+        self._short = (
+            self._short + 1 if await asyncio.to_thread(self._allocator.ledger.is_short) else 0
+        )
         if self._short < TIMES:
             self._helpless = self._helpless and self._short > 0
             return

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from ingle.backends.base.kv_page_map import KVPageMap
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..client.daemon_types import PageGroupGauge, PagesEvent
+from ..client.daemon_types import PagesEvent
 from ..event_hub import EventHub, Subscription
 from .model_run import ModelRun, ModelState
 
@@ -68,11 +67,8 @@ class KVMapWatch:
         run.backend.watch_pages(partial(self._publish, run.model) if watched else None)
 
     def _publish(self, model: StoredModel, pages: KVPageMap) -> None:
-        fields: dict[str, Any] = msgspec.structs.asdict(pages)
-        fields["groups"] = [
-            PageGroupGauge(**msgspec.structs.asdict(group)) for group in pages.groups
-        ]
-        event = PagesEvent(**fields, model=model.name)
+        fields = msgspec.structs.asdict(pages) | {"model": model.name}
+        event = msgspec.convert(fields, PagesEvent, from_attributes=True)
         if str(model.path) in self._watchers:
             self._last[str(model.path)] = (time.monotonic(), event)
         self._hub.publish("pages", event, replaces="pages", pages_of=str(model.path))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
-from ingle.backends.base.backend import Backend, LoadProgress
+from ingle.backends.base.backend import Backend, LoadProgress, stream_events
 from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
@@ -342,7 +342,7 @@ async def still_computes(backend: Backend, patience: float = RESUME_PATIENCE) ->
         sampling=SamplingParams(temperature=0.0),
     )
     try:
-        async with asyncio.timeout(patience), aclosing(backend.generate(request)) as events:
+        async with asyncio.timeout(patience), aclosing(stream_events(backend, request)) as events:
             async for _ in events:
                 pass
     except (WorkerDied, TimeoutError):

@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base.backend import RequestBackend
+from ingle.backends.base.backend import RequestBackend, stream_events
 from ingle.backends.base.errors import BackendError
 from ingle.backends.base.events import Finished
 from ingle.backends.base.model_info import Gauges
@@ -85,7 +85,7 @@ async def _answers(backend: RequestBackend, task: ModelTask) -> bool:
         max_tokens=1,
         ignore_eos=True,
     )
-    async with aclosing(backend.generate(probe)) as events:
+    async with aclosing(stream_events(backend, probe)) as events:
         return any([e.completion_tokens async for e in events if isinstance(e, Finished)])
 
 

@@ -7,14 +7,12 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
 from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.errors import BackendError
-from ingle.backends.base.event_stream import stream_events
 from ingle.backends.base.events import (
     Delta,
     Embedded,
@@ -164,10 +162,6 @@ class RoutedBackend:
             await self._answer_remotely(request, sink)
         else:
             await self._answer_locally(request, sink)
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `RequestBackend.generate`."""
-        return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Always local."""

@@ -15,9 +15,7 @@ from starlette.types import Scope
 from ingle.backends.base.errors import BackendError
 from ingle.models.errors import ModelError
 
-from ..access.api_keys import KeyRing, KeyStore, RequestRate
 from ..access.auth import RequestGate
-from ..access.rate_limit import KeyLimits
 from ..error_status import describe
 from ..errors import MethodNotAllowed, NotFound, Problem, RequestError
 from ..http.access_log import ROUTE, AccessLog
@@ -25,8 +23,6 @@ from ..http.bodies import ClientLeft, error_response
 from ..http.route_spec import RouteIndex, RouteSpec
 from ..routing.route_header import RouteHeader
 from ..services import Services
-from ..settings.config import Config
-from ..transport.sockets import WILDCARDS
 from .route_table import route_table
 
 
@@ -40,21 +36,7 @@ def create_app(services: Services) -> Starlette:
         middleware=[
             *([Middleware(AccessLog)] if services.config.access_log else []),
             Middleware(RouteHeader),
-            Middleware(
-                RequestGate,
-                routes=index,
-                allowed_origins=services.config.allowed_origins,
-                max_body_bytes=services.config.max_body_bytes,
-                max_upload_bytes=services.config.max_upload_bytes,
-                allowed_hosts=_host_names(services.config),
-                keys=KeyRing(KeyStore(services.config.paths.keys)),
-                limits=KeyLimits(
-                    rate=RequestRate.parse(services.config.key_rate)
-                    if services.config.key_rate
-                    else None,
-                    at_once=services.config.key_requests,
-                ),
-            ),
+            Middleware(RequestGate, routes=index, config=services.config),
         ],
         exception_handlers={
             RequestError: answers.answer,
@@ -80,13 +62,6 @@ class LoggedRoute(Route):
         if match is not Match.NONE:
             child[ROUTE] = self.path
         return match, child
-
-
-def _host_names(config: Config) -> list[str]:
-    """Return the host names that requests may use: those configured, and the listening address."""
-    if config.host in WILDCARDS:
-        return [*config.allowed_hosts]
-    return [*config.allowed_hosts, f"[{config.host}]" if ":" in config.host else config.host]
 
 
 def _route(spec: RouteSpec) -> Route:

@@ -156,14 +156,7 @@ async def _serve(
     services = build_services(
         config, address=listeners.address, started_at=started_at, shutdown=ending.request
     )
-    gauges = GaugePublisher(
-        services.hub,
-        services.manager,
-        services.pulls,
-        services.memory,
-        services.devices.read,
-        services.devices.hold,
-    )
+    gauges = GaugePublisher(services)
     retention = RetentionKeeper(config, services.batches, services.responses)
     server = make_server(services)
     with _signals(ending.request):

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from ..client.daemon_types import GaugesEvent
-from ..event_hub import EventHub
-from ..library.pulls import PullManager
-from ..lifecycle.model_manager import ModelManager
-from ..machine.device_meters import DeviceGauges, DeviceMeters
-from ..machine.memory_reader import MemoryReader
+from ..client.daemon_types import DeviceGauges, GaugesEvent
+from ..services import Services
 
 log = logging.getLogger("ingle.daemon")
 
@@ -22,27 +17,13 @@ RESTING_SECONDS = 5.0
 class GaugePublisher:
     """Publishes gauges while there are subscribers: often while something changes, else rarely."""
 
-    def __init__(
-        self,
-        hub: EventHub,
-        manager: ModelManager,
-        pulls: PullManager,
-        memory: MemoryReader,
-        devices: Callable[[], list[DeviceGauges]] | None = None,
-        hold_devices: Callable[[bool], None] | None = None,
-    ) -> None:
-        """`devices` is called in a thread while there are subscribers; `hold_devices` is called
-        before.
-        """
-        self._hub = hub
-        self._manager = manager
-        self._pulls = pulls
-        self._memory = memory
-        self._devices = devices or DeviceMeters().read
-        self._hold_devices = hold_devices
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._hub = services.hub
+        self._devices = services.devices.read
         self._reading: asyncio.Future[list[DeviceGauges]] | None = None
         self._task: asyncio.Task[None] | None = None
-        hub.on_listeners = self._listeners_changed
+        self._hub.on_listeners = self._listeners_changed
 
     async def snapshot(self) -> GaugesEvent:
         """Return the gauges now."""
@@ -50,8 +31,8 @@ class GaugePublisher:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read_devices())
         devices = await asyncio.shield(self._reading)
-        memory = await asyncio.to_thread(self._memory)
-        return GaugesEvent(memory, self._manager.loaded(), devices)
+        memory = await asyncio.to_thread(self._services.memory)
+        return GaugesEvent(memory, self._services.manager.loaded(), devices)
 
     async def _read_devices(self) -> list[DeviceGauges]:
         try:  # in a thread, since a driver may take milliseconds to answer
@@ -72,8 +53,7 @@ class GaugePublisher:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        if self._hold_devices is not None:
-            self._hold_devices(self._hub.listeners > 0)
+        self._services.devices.hold(self._hub.listeners > 0)
         if self._hub.listeners:
             self._task = asyncio.create_task(self._publish())
 
@@ -83,7 +63,7 @@ class GaugePublisher:
         while True:
             await asyncio.sleep(MOVING_SECONDS)
             rested += MOVING_SECONDS
-            moving = self._manager.in_motion or bool(self._pulls.running())
+            moving = self._services.manager.in_motion or bool(self._services.pulls.running())
             # Once more when all is idle, so that subscribers do not show outdated values for
             # seconds.
             if moving or moved or rested >= RESTING_SECONDS:

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.file_lock import lock_open_file
+
 from ..settings.paths import FolderUnusable
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 
 _PATIENCE = 5.0
 """Seconds to wait for the lock of a daemon that has died."""
@@ -107,12 +103,9 @@ def _try_lock(fd: int) -> bool:
             # Windows locks keep other processes from reading, so the locked byte lies after the
             # text.
             os.lseek(fd, 2**20, os.SEEK_SET)
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_open_file(fd)
     except OSError:
         return False
-    return True
 
 
 def _lives(pid: int) -> bool:

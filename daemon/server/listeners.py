@@ -55,9 +55,8 @@ class Listeners:
         """Stop listening and remove the socket's file."""
         if self.unix is not None:
             self.unix.close()
-        for one in (self.tcp, self.lan):
-            if one is not None:
-                one.close()
+        for one in self.sockets:
+            one.close()
 
 
 def listen(config: Config, inherited: InheritedSockets, *, tcp_optional: bool) -> Listeners:

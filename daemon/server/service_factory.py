@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from ingle.backends.base.backend import Backend
+from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.catalog import Catalog
 from ingle.models.metadata.stored_model import StoredModel
@@ -18,9 +18,7 @@ from ..generations.generation_registry import GenerationRegistry
 from ..library.aliases import AliasTable
 from ..library.model_places import model_places
 from ..library.pulls import PullManager
-from ..lifecycle.keep_alive_rules import KeepAliveRules
 from ..lifecycle.model_manager import ModelManager
-from ..lifecycle.owner_limits import OwnerLimits
 from ..load_planning.fit_forecast import FitForecaster
 from ..load_planning.load_planner import ModelLoadPlanner, Preparer
 from ..machine.device_meters import DeviceMeters
@@ -44,6 +42,12 @@ _LEAST_PARAMETERS = 1_000_000_000
 """Smaller models judge everything public (docs/privacy.md has the figures)."""
 
 
+def _create_worker(spec: LoadSpec) -> Backend:
+    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+
+    return WorkerProcess(spec)
+
+
 def build_services(
     config: Config,
     *,
@@ -51,18 +55,13 @@ def build_services(
     started_at: float,
     shutdown: Callable[[], None],
     make_preparer: Callable[..., Preparer] = ModelLoadPlanner,
-    create_backend: Callable[[LoadSpec], Backend] | None = None,
+    create_backend: Callable[[LoadSpec], Backend] = _create_worker,
     pull: Callable[..., StoredModel] | None = None,
     egress: EgressGateway | None = None,
 ) -> Services:
     """Build the services of one daemon; each of the last four replaces a default part."""
     catalog = Catalog.load()
-    store = ModelStore(
-        config.paths.models,
-        catalog,
-        model_places(config, os.environ),
-        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
-    )
+    store = _open_store(config, catalog)
     router = _router(config, egress)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
@@ -71,11 +70,15 @@ def build_services(
     planner = (
         prepare if isinstance(prepare, ModelLoadPlanner) else ModelLoadPlanner(config, resolve)
     )
-    if create_backend is None:
-        from ingle.backends.worker.supervisor.worker_process import WorkerProcess
-
-        create_backend = WorkerProcess
-    manager = _manager(config, resolve, prepare, create_backend, hub, memory)
+    manager = ModelManager(
+        config,
+        resolve=resolve,
+        prepare=prepare,
+        create_backend=create_backend,
+        hub=hub,
+        memory=memory,
+        hold_memory=memory.hold,
+    )
     router.find_judge = partial(_loaded_judge, manager)
     return Services(
         config=config,
@@ -106,26 +109,12 @@ def build_services(
     )
 
 
-def _manager(
-    config: Config,
-    resolve: Callable[[str], StoredModel],
-    prepare: Preparer,
-    create_backend: Callable[[LoadSpec], Backend],
-    hub: EventHub,
-    memory: MemoryMeter,
-) -> ModelManager:
-    return ModelManager(
-        resolve=resolve,
-        prepare=prepare,
-        create_backend=create_backend,
-        hub=hub,
-        keep_alive=config.keep_alive,
-        slots=config.slots,
-        max_queue=config.max_queue,
-        limits=OwnerLimits.of(config),
-        memory=memory,
-        hold_memory=memory.hold,
-        rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
+def _open_store(config: Config, catalog: Catalog) -> ModelStore:
+    return ModelStore(
+        config.paths.models,
+        catalog,
+        model_places(config, os.environ),
+        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
     )
 
 
@@ -149,4 +138,4 @@ def _loaded_judge(manager: ModelManager) -> Generate | None:
             continue
         if run.info.has_chat_template and run.info.parameters > most:
             best, most = run.backend, run.info.parameters
-    return None if best is None else best.generate
+    return None if best is None else partial(stream_events, best)

@@ -84,6 +84,18 @@ class Config:
         if self.socket == Path():
             object.__setattr__(self, "socket", self.paths.socket)
 
+    def bounded_context(self, requested: int | None) -> int | None:
+        """Return the requested context in tokens, at most `max_context`; None if none was."""
+        if requested is None or not self.max_context:
+            return requested
+        return min(requested, self.max_context)
+
+    def bounded_keep_alive(self, requested: float) -> float:
+        """Return the requested keep-alive in seconds, at most `max_keep_alive`; -1 for ever."""
+        if self.max_keep_alive < 0:
+            return requested
+        return self.max_keep_alive if requested < 0 else min(requested, self.max_keep_alive)
+
 
 def setting_names() -> list[str]:
     """Return every key of the file; the variable is `INGLE_` and the key in upper case."""

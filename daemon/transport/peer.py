@@ -8,9 +8,12 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from .peer_procfs import Endpoint, tcp_uid
+
+if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
 
 # macOS: <sys/un.h>, and struct xucred { u_int version; uid_t uid; short groups; gid_t group[16]; }
 SOL_LOCAL = 0
@@ -36,28 +39,7 @@ class PeerConnection:
     address: str | None = None
 
 
-class PeerSocket(Protocol):
-    """The part of an accepted socket that event loops expose."""
-
-    @property
-    def family(self) -> int:
-        """The address family."""
-        ...
-
-    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
-        """The raw bytes of a socket option."""
-        ...
-
-    def getpeername(self) -> object:
-        """The remote address."""
-        ...
-
-    def getsockname(self) -> object:
-        """The local address."""
-        ...
-
-
-def identify(peer: PeerSocket, abort: Callable[[], None]) -> PeerConnection:
+def identify(peer: socket.socket | TransportSocket, abort: Callable[[], None]) -> PeerConnection:
     """Identify the peer of a connection that was just accepted."""
     if sys.platform != "win32" and peer.family == socket.AF_UNIX:
         uid, pid = _unix_credentials(peer)
@@ -111,7 +93,7 @@ def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
     return None
 
 
-def _unix_credentials(peer: PeerSocket) -> tuple[int | None, int | None]:
+def _unix_credentials(peer: socket.socket | TransportSocket) -> tuple[int | None, int | None]:
     """Return the uid and the process id at the other end of a unix socket; None if unknown."""
     try:
         if sys.platform == "linux":

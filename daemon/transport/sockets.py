@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,11 +47,9 @@ class UnixListener:
     def close(self) -> None:
         """Stop listening, and remove the file unless another has replaced it."""
         self.socket.close()
-        try:
+        with suppress(FileNotFoundError):
             if self.path.lstat().st_ino == self.inode:
                 self.path.unlink()
-        except FileNotFoundError:
-            return
 
 
 def bind_unix(path: Path, paths: Paths) -> UnixListener:
@@ -179,7 +178,7 @@ def _owner_of(port: int) -> str:
     """Return the listening program's name and process id, if the system reports them."""
     import psutil
 
-    try:
+    with suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN
             if listens and connection.laddr and connection.laddr[1] == port:
@@ -187,6 +186,4 @@ def _owner_of(port: int) -> str:
                     break
                 name = psutil.Process(connection.pid).name()
                 return f"the program '{name}' (process {connection.pid})"
-    except (psutil.Error, OSError):
-        return "another program"
     return "another program"

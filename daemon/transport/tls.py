@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ingle.models.file_stamp import FileStamp
+
 from .peer import is_loopback
 from .sockets import SocketError
 
@@ -18,8 +20,6 @@ log = logging.getLogger("ingle.daemon")
 
 HANDSHAKE_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
-
-Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
@@ -46,15 +46,14 @@ class Certificate:
             log.warning("%s The previous certificate stays in use.", error.message)
         return self._context
 
-    def _look(self) -> Stamp:
+    def _look(self) -> list[FileStamp]:
         try:
-            found = [path.stat() for path in (self._chain, self._key)]
+            return [FileStamp.of(path, path.stat()) for path in (self._chain, self._key)]
         except OSError as error:
             raise SocketError(
                 f"{error.filename} cannot be read: {error.strerror}.",
                 hint="`tls_cert` and `tls_key` must name files that you can read.",
             ) from error
-        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
 
     def _load(self) -> ssl.SSLContext:
         if sys.platform != "win32" and stat.S_IMODE(self._key.stat().st_mode) & 0o007:
@@ -130,15 +129,12 @@ class TLSListener:
     async def _open(self, accepted: socket.socket, *, plain: bool) -> None:
         loop = asyncio.get_running_loop()
         try:
-            if plain:
-                await loop.connect_accepted_socket(self._protocol, accepted)
-            else:
-                await loop.connect_accepted_socket(
-                    self._protocol,
-                    accepted,
-                    ssl=self._certificate.context(),
-                    ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                )
+            await loop.connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=None if plain else self._certificate.context(),
+                ssl_handshake_timeout=None if plain else HANDSHAKE_SECONDS,
+            )
         except (OSError, ssl.SSLError) as error:
             log.debug("A TLS handshake failed: %s", error)
             accepted.close()

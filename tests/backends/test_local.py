@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.errors import LoadFailed, WorkerDied
 from ingle.backends.base.events import Delta
 from ingle.backends.base.load_spec import LoadSpec
@@ -20,12 +21,12 @@ async def test_an_answer_and_the_end(scripted_spec: MakeSpec) -> None:
     backend = LocalBackend(scripted_spec(reply="hello"))
     await backend.start()
     request = GenerateRequest(id="r", prompt="Hi")
-    events = [event async for event in backend.generate(request)]
+    events = [event async for event in stream_events(backend, request)]
     assert "".join(event.text for event in events if isinstance(event, Delta)) == "hello"
     await backend.stop()
     assert await backend.wait_dead() == "The model was unloaded."
     with pytest.raises(WorkerDied):
-        await anext(backend.generate(request))
+        await anext(stream_events(backend, request))
 
 
 async def test_a_load_failure_says_why(scripted_spec: MakeSpec) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.events import Delta, Finished, FinishReason
 from ingle.backends.base.load_spec import LoadSpec
@@ -23,7 +24,7 @@ from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.registry.engine_descriptor import EngineDescriptor, LoadQuery, Progress
 from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.engine_choice import choose_engine
-from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.selection.model_placement import MemoryBudget, PlacementRequest, select
 from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
 from ingle.backends.worker.worker_access import worker_access
@@ -165,11 +166,11 @@ def test_a_request_body_may_name_it() -> None:
 
 def test_it_is_chosen_if_asked_for(smollm2_path: Path) -> None:
     model = describe(smollm2_path)
-    assert choose_engine(model, "toy", MACHINE) == "toy"
-    assert choose_engine(model, "auto", MACHINE) == "llama.cpp"
+    assert choose_engine(LoadQuery(model), "toy", MACHINE) == "toy"
+    assert choose_engine(LoadQuery(model), "auto", MACHINE) == "llama.cpp"
     assert ENGINE.why_not(LoadQuery(model)) == ""
     with pytest.raises(LoadFailed, match="afraid of GPUs"):
-        choose_engine(model, "toy", CudaAvailability(has_torch=True, gpu_memory=1))
+        choose_engine(LoadQuery(model), "toy", CudaAvailability(has_torch=True, gpu_memory=1))
 
 
 def test_it_gets_a_place_and_a_specification(smollm2_path: Path) -> None:
@@ -179,7 +180,8 @@ def test_it_gets_a_place_and_a_specification(smollm2_path: Path) -> None:
     place = select(costs, MemoryBudget(host=2**40, gpu=2**40, gpu_name="GPU"), wanted)
     assert (place.engine, place.device, place.needs.host) == ("toy", "cpu", costs.stored)
     assert place.reason.startswith("the toy engine on the CPU, since it does not use GPUs: ")
-    spec = make_load_spec(model, engine=place.engine, context=place.context, slots=1)
+    asked = LoadSpec(engine="toy", path=str(model.path), context=place.context, slots=1)
+    spec = complete_spec(asked, model)
     assert worker_access(spec).reads == (smollm2_path.resolve(),)
     assert not worker_access(spec).drives_gpu
 
@@ -191,7 +193,7 @@ async def test_it_loads_and_generates() -> None:
     try:
         assert (info.engine, fractions) == ("toy", [1.0])
         request = GenerateRequest(id="r", prompt="hello there", max_tokens=50)
-        events = [event async for event in backend.generate(request)]
+        events = [event async for event in stream_events(backend, request)]
     finally:
         await backend.stop()
     assert "".join(e.text for e in events if isinstance(e, Delta)) == "HELLO THERE"

@@ -235,9 +235,12 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
     made: list[ManagerHarness] = []
 
     def make(
-        *, keep_alive: float = 60.0, abandon_after: float = 10.0, **options: Any
+        *,
+        keep_alive: float = 60.0,
+        abandon_after: float = 10.0,
+        allocation_times: AllocationTimes = AllocationTimes(settle=0.0),  # noqa: B008
+        **settings: Any,
     ) -> ManagerHarness:
-        options.setdefault("allocation_times", AllocationTimes(settle=0.0))
         plans = {name: BackendPlan() for name in "abc"}
         sizes, gpu_sizes = dict.fromkeys("abc", GIB), dict.fromkeys("abc", 0)
         memory = {"total": 20 * GIB, "available": 10 * GIB}
@@ -269,15 +272,16 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
 
         for name in plans:
             (tmp_path / f"{name}.gguf").touch()
+        paths = find_paths({"INGLE_HOME": str(tmp_path)})
         manager = ModelManager(
+            Config(paths=paths, keep_alive=keep_alive, **settings),
             resolve=resolve,
             prepare=prepare,
             create_backend=create,
             hub=hub,
-            keep_alive=keep_alive,
             abandon_after=abandon_after,
             memory=lambda: msgspec.convert(memory, MemorySnapshot),
-            **options,
+            allocation_times=allocation_times,
         )
         harness = ManagerHarness(manager, hub, plans, backends, sizes, memory, missing, gpu_sizes)
         made.append(harness)
@@ -401,7 +405,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
             egress=egress,
         )
         install(services.store, "echo:1", sampling)
-        gauges = GaugePublisher(services.hub, services.manager, services.pulls, services.memory)
+        gauges = GaugePublisher(services)
         server = make_server(services)
         serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
         await server.listening.wait()

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import AsyncGenerator
 from typing import Literal
 
 from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.errors import BackendError, WorkerDied
-from ingle.backends.base.events import Embedded, Event, EventSink, Reranked, Tokenized
+from ingle.backends.base.events import Embedded, EventSink, Reranked, Tokenized
 from ingle.backends.base.kv_page_map import PagesSink
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import Gauges, ModelInfo
@@ -77,11 +76,6 @@ class LocalBackend:
             raise
         self.state = "ready"
         return info
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `RequestBackend.generate`."""
-        self._check_ready()
-        return self._streams.generate(request)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `RequestBackend.run`."""

@@ -14,6 +14,7 @@ import msgspec
 import psutil
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.events import Delta
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.model_info import ModelInfo
@@ -103,7 +104,7 @@ NO = "PermissionError 13"
 
 async def answer(worker: WorkerProcess) -> str:
     request = GenerateRequest(id="r", prompt="Hi")
-    events = [event async for event in worker.generate(request)]
+    events = [event async for event in stream_events(worker, request)]
     return "".join(event.text for event in events if isinstance(event, Delta))
 
 

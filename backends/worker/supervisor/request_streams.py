@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -76,16 +76,6 @@ class RequestStreams:
         Raises `RequestRejected` for an id in use and for what cannot be put into a message.
         """
         with self._open(request, sink) as stream:
-            await stream.ended
-
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """Yield the events of `run`; closing the generator cancels the request."""
-        steps: asyncio.Queue[list[Event]] = asyncio.Queue()
-        with self._open(request, steps.put_nowait) as stream:
-            stream.ended.add_done_callback(lambda _: steps.put_nowait([]))
-            while events := await steps.get():
-                for event in events:
-                    yield event
             await stream.ended
 
     async def ask(

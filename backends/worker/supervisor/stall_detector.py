@@ -29,15 +29,9 @@ def longest_step(batch: int, prompt_rate: float) -> float:
 class StepWatch:
     """Judges one worker by its messages and its CPU time."""
 
-    def __init__(self, interval: float) -> None:
-        """`interval` is the time between two checks in seconds."""
+    def __init__(self, interval: float, now: float, computed: float) -> None:
+        """`interval` is the time between two checks, `computed` its CPU time so far, in seconds."""
         self._interval = interval
-        self._looked_at: float | None = None
-        self._asked_at = 0.0
-        self._computed = 0.0
-
-    def begin(self, now: float, computed: float) -> None:
-        """Begin to watch; `computed` is its CPU time so far, in seconds."""
         self._looked_at = self._asked_at = now
         self._computed = computed
 
@@ -48,7 +42,6 @@ class StepWatch:
         `bound` seconds. A check that comes late, since the daemon was stopped or the machine busy,
         decides nothing.
         """
-        assert self._looked_at is not None
         late = now - self._looked_at > OVERSLEPT * self._interval
         worked = computed - self._computed >= BUSY_SECONDS
         self._looked_at, self._computed = now, computed

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator
 from typing import Literal
 
 import psutil
@@ -20,7 +19,7 @@ from ingle.models.file_stamp import first_changed
 from ...base.backend import LoadProgress
 from ...base.child_process import child_environment, signal_name
 from ...base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
-from ...base.events import Embedded, Event, EventSink, Reranked, Tokenized
+from ...base.events import Embedded, EventSink, Reranked, Tokenized
 from ...base.kv_page_map import PagesSink
 from ...base.load_spec import LoadSpec
 from ...base.model_info import Gauges, ModelInfo
@@ -101,30 +100,21 @@ class WorkerProcess:
             await self.stop(grace=0)
             raise
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """See `RequestBackend.generate`."""
-        self._begin_request()
-        return self._streams.generate(request)
-
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `RequestBackend.run`."""
-        self._begin_request()
-        await self._streams.run(request, sink)
+        await self._ready_streams().run(request, sink)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """See `RequestBackend.embed`."""
-        self._begin_request()
-        return await self._streams.ask(request, Embedded)
+        return await self._ready_streams().ask(request, Embedded)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """See `RequestBackend.rerank`."""
-        self._begin_request()
-        return await self._streams.ask(request, Reranked)
+        return await self._ready_streams().ask(request, Reranked)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """See `RequestBackend.tokenize`."""
-        self._begin_request()
-        return await self._streams.ask(request, Tokenized)
+        return await self._ready_streams().ask(request, Tokenized)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -160,11 +150,13 @@ class WorkerProcess:
         await process.wait()
         await asyncio.gather(*self._tasks)
 
-    def _begin_request(self) -> None:
+    def _ready_streams(self) -> RequestStreams:
+        """Return the streams for another request, and watch the worker; raises `WorkerDied`."""
         if self.state != "ready":
             raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_while_busy(), name="worker watch")
+        return self._streams
 
     async def _spawn(self) -> tuple[asyncio.subprocess.Process, WorkerPipes]:
         loop = asyncio.get_running_loop()
@@ -235,10 +227,9 @@ class WorkerProcess:
         time, and takes not much longer than the measured speed suggests.
         """
         clock = asyncio.get_running_loop().time
-        watch = StepWatch(_WATCH_INTERVAL)
-        watch.begin(clock(), self._seconds_computed())
+        watch = StepWatch(_WATCH_INTERVAL, clock(), self._seconds_computed())
         while self.state == "ready":
-            self._send(LivenessPing(0))
+            self._send(LivenessPing())
             await asyncio.sleep(_WATCH_INTERVAL)
             if not self._streams.busy:
                 return
@@ -318,13 +309,10 @@ class WorkerProcess:
 
 
 async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    if process.returncode is not None:
-        return True
-    try:
+    """Wait for the end of the process, at most `seconds`; return whether it has ended."""
+    with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
+    return process.returncode is not None
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -20,7 +20,7 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingPa
 from ..detectors.finding import FindingKind, SensitiveFinding
 
 Generate = Callable[[GenerateRequest], AsyncGenerator[Event, None]]
-"""`Backend.generate` of a loaded model."""
+"""Answers a request with a loaded model; see `stream_events`."""
 
 _PRIVATE, _PUBLIC = "private", "public"
 _MOST = 6000  # characters: fits a small model's context, and is prefilled in a second or two

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event
 from ingle.backends.base.load_spec import LoadSpec
@@ -69,7 +70,7 @@ def ask(request_id: str = "r", prompt: str | list[int] = "Hi", **fields: object)
 
 async def collect(worker: WorkerProcess, request: GenerateRequest) -> list[Event]:
     async with asyncio.timeout(10):
-        return [event async for event in worker.generate(request)]
+        return [event async for event in stream_events(worker, request)]
 
 
 def text_of(events: list[Event]) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import EmbedRequest, GenerateRequest, RerankRequest
-from ingle.backends.selection.load_spec_builder import make_load_spec
+from ingle.backends.selection.load_spec_builder import complete_spec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.model_task import ModelTask
@@ -27,7 +28,8 @@ async def start_file() -> AsyncIterator[StartFile]:
     workers: list[WorkerProcess] = []
 
     async def start(path: Path) -> WorkerProcess:
-        spec = make_load_spec(read_header(path), context=4096, slots=8)
+        wanted = LoadSpec(engine="llama.cpp", path=str(path), context=4096)
+        spec = complete_spec(wanted, read_header(path))
         workers.append(WorkerProcess(spec))
         await workers[-1].start()
         return workers[-1]
@@ -53,7 +55,7 @@ async def test_texts_become_vectors(make_bert: MakeBert, start_file: StartFile) 
     assert all(np.allclose(v, vectors[0], atol=1e-4) for v in vectors)
     assert np.allclose(vectors[0][0], vectors[0][2], atol=1e-4)
     with pytest.raises(RequestRejected, match="cannot chat") as refusal:
-        async for _ in worker.generate(GenerateRequest(id="g", prompt="x")):
+        async for _ in stream_events(worker, GenerateRequest(id="g", prompt="x")):
             pass
     assert refusal.value.code == "wrong_task"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.conversation import ChatMessage, Tool
 from ingle.backends.base.events import Delta, Finished, ToolCallDelta, ToolCallStarted
 from ingle.backends.base.load_spec import LoadSpec
@@ -63,7 +64,7 @@ async def test_only_what_begins_as_a_call_is_held_to_its_schema(
     backend = LocalBackend(scripted_spec(reply=reply, context=2048))
     await backend.start()
     request = GenerateRequest(id="r", messages=[ChatMessage("user", "Hi")], tools=TOOLS)
-    events = [event async for event in backend.generate(request)]
+    events = [event async for event in stream_events(backend, request)]
     await backend.stop()
     assert "".join(event.text for event in events if isinstance(event, Delta)) == text
     assert [event.name for event in events if isinstance(event, ToolCallStarted)] == calls

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.conversation import ChatMessage, Reasoning
 from ingle.backends.base.events import Delta, Finished, ReasoningDelta
 from ingle.backends.base.load_spec import LoadSpec
@@ -50,7 +51,7 @@ async def ask(backend: LocalBackend, **fields: Any) -> list[Answer]:
     fields = {"messages": [ChatMessage("user", "Hi")], **fields}
     request = GenerateRequest(id="r", **fields)
     answers = [Answer() for _ in range(request.n)]
-    async for event in backend.generate(request):
+    async for event in stream_events(backend, request):
         match event:
             case ReasoningDelta(_, index, text, token_ids):
                 answers[index].thought += text
@@ -144,7 +145,7 @@ async def test_log_probabilities_stay_with_their_tokens(scripted_spec: MakeSpec)
         logprobs=1,
     )
     async with serving(spec) as backend:
-        async for event in backend.generate(request):
+        async for event in stream_events(backend, request):
             if isinstance(event, Delta):
                 assert event.logprobs is not None
                 assert [token.token_id for token in event.logprobs] == event.token_ids

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.conversation import ChatMessage, ToolChoice
 from ingle.backends.base.events import Delta, Finished, ToolCallDelta, ToolCallStarted
 from ingle.backends.base.load_spec import LoadSpec
@@ -39,7 +40,7 @@ async def calls_of(model: WorkerProcess, request: GenerateRequest) -> list[tuple
     """The calls of an answer that is nothing else."""
     names: list[str] = []
     arguments: list[str] = []
-    async for event in model.generate(request):
+    async for event in stream_events(model, request):
         match event:
             case ToolCallStarted():
                 names.append(event.name)

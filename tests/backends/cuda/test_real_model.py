@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.events import Delta, Finished, FinishReason, Started, TokenLogprobs
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
@@ -223,7 +224,7 @@ async def say(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int
     }
     request = GenerateRequest(messages=[ChatMessage("user", text)], **values)
     answer, cached, reason = "", -1, FinishReason.CANCELLED
-    async for event in worker.generate(request):
+    async for event in stream_events(worker, request):
         match event:
             case Started():
                 cached = event.cached_tokens

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.events import Delta, Finished, FinishReason, Started
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote import metered_connection
@@ -301,7 +302,7 @@ async def test_who_leaves_closes_the_connection(
 
     sink.respond, asked = begin, asker.nothing_yet()
     backend = asker.backend(question, asked, asker.provider())
-    async with aclosing(backend.generate(question)) as events:
+    async with aclosing(stream_events(backend, question)) as events:
         async for event in events:
             if isinstance(event, Delta):
                 break

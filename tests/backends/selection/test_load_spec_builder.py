@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.descriptor import TENSOR_TYPES
 from ingle.backends.registry.cuda_availability import CudaAvailability
+from ingle.backends.registry.engine_descriptor import LoadQuery
 from ingle.backends.selection.engine_choice import choose_engine
-from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.kernels.formats.codecs import DEQUANTIZERS
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
@@ -43,21 +45,26 @@ def header(tmp_path: Path) -> GGUFHeader:
     return read_header(path)
 
 
+def made(model: GGUFHeader | ModelFolder, **settings: Any) -> LoadSpec:
+    wanted: dict[str, Any] = {"engine": "llama.cpp", "path": str(model.path), **settings}
+    return complete_spec(LoadSpec(**wanted), model)
+
+
 def test_the_context_is_cut_to_the_trained_one(header: GGUFHeader) -> None:
     for asked, got in ((1000, 1000), (8192, 4096)):
-        assert make_load_spec(header, context=asked, slots=1).context == got
+        assert made(header, context=asked, slots=1).context == got
 
 
 def test_a_kv_type_that_the_heads_do_not_fit_is_refused(header: GGUFHeader) -> None:
-    make_load_spec(header, context=512, slots=1, kv_type=KVType.F16)
+    made(header, context=512, slots=1, kv_type=KVType.F16)
     with pytest.raises(UnsupportedModel, match="heads of 80 elements"):
-        make_load_spec(header, context=512, slots=1, kv_type=KVType.Q4_0)
+        made(header, context=512, slots=1, kv_type=KVType.Q4_0)
 
 
 def test_our_own_engine_has_pages_for_other_heads(header: GGUFHeader) -> None:
     assert chosen(header, own=GPU, kv_type=KVType.Q4_0) == "cuda"
     settings: dict[str, Any] = {"context": 512, "slots": 1, "kv_type": KVType.Q4_0}
-    assert make_load_spec(header, engine="cuda", **settings).kv_type is KVType.Q4_0
+    assert made(header, engine="cuda", **settings).kv_type is KVType.Q4_0
     lengths = {"llama.attention.key_length": 20, "llama.attention.value_length": 20}
     odd = replace(header, metadata={**header.metadata, **lengths, "llama.rope.dimension_count": 20})
     assert chosen(odd, own=GPU, wanted="cuda") == "cuda"
@@ -66,7 +73,7 @@ def test_our_own_engine_has_pages_for_other_heads(header: GGUFHeader) -> None:
 
 
 def test_settings_reach_the_specification(header: GGUFHeader) -> None:
-    spec = make_load_spec(
+    spec = made(
         header,
         context=512,
         slots=3,
@@ -89,7 +96,7 @@ def chosen(
     wanted: str = "auto",
     **settings: Any,
 ) -> str:
-    return choose_engine(model, wanted, own, **settings)
+    return choose_engine(LoadQuery(model, **settings), wanted, own)
 
 
 def test_our_own_engine_runs_what_a_gpu_can_hold(header: GGUFHeader) -> None:
@@ -120,7 +127,7 @@ def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
     assert chosen(header, own=GPU, gpu_layers=0) == "llama.cpp"
     assert chosen(header, own=GPU, gpu_layers=1) == "cuda"
     assert chosen(header, own=GPU, wanted="cuda", gpu_layers=0) == "cuda"
-    spec = make_load_spec(header, context=512, slots=1, engine="cuda", gpu_layers=0)
+    spec = made(header, context=512, slots=1, engine="cuda", gpu_layers=0)
     assert (spec.engine, spec.device) == ("cuda", "cpu")
 
 
@@ -155,7 +162,7 @@ def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
     assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) == "cuda"
     with pytest.raises(LoadFailed, match="PyTorch"):
         chosen(folder, own=CudaAvailability())
-    spec = make_load_spec(folder, context=10**9, slots=1, engine="cuda")
+    spec = made(folder, context=10**9, slots=1, engine="cuda")
     assert spec.context == folder.config.context
 
 

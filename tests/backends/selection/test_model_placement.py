@@ -164,7 +164,7 @@ def test_where_nobody_tells_what_is_free_llama_cpp_tries(
     budget = replace(RTX, gpu=None, gpu_name="Radeon RX 7800 XT")
     found = select(costs_of(well_known_shapes["llama-3-8b"]), budget, PlacementRequest())
     assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
-    assert "the Radeon RX 7800 XT does not tell how much of its memory is free" in found.reason
+    assert "the Radeon RX 7800 XT does not report how much of its memory is free" in found.reason
 
 
 def test_only_the_owner_makes_an_asked_context_shorter(

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.events import Delta
 from ingle.backends.base.load_spec import LoadSpec
@@ -57,7 +58,7 @@ async def start_worker(tmp_path: Path) -> AsyncIterator[StartWorker]:
 
 async def answer(worker: WorkerProcess) -> str:
     request = GenerateRequest(id="r", prompt="Hi")
-    return "".join([e.text async for e in worker.generate(request) if isinstance(e, Delta)])
+    return "".join([e.text async for e in stream_events(worker, request) if isinstance(e, Delta)])
 
 
 def test_alone_nobody_waits(open_lease: OpenLease) -> None:

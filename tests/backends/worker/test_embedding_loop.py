@@ -153,7 +153,7 @@ def test_a_cancelled_request_is_computed_no_further() -> None:
         while not encoder.batches:
             threading.Event().wait(0.001)
         inbox.put(Cancel("gone"))
-        inbox.put(LivenessPing(7))
+        inbox.put(LivenessPing())
         encoder.gate.release()
         while not isinstance(message := sent.get(timeout=10), Pong):
             assert isinstance(message, GaugesReport)

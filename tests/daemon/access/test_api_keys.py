@@ -21,6 +21,8 @@ from ingle.daemon.http.bodies import OPENAI
 from ingle.daemon.http.http_protocol import CONNECTION
 from ingle.daemon.http.route_access import LISTS
 from ingle.daemon.http.route_spec import RouteIndex, RouteSpec
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.peer import PeerConnection
 
 LISTED = "https://chat.example"
@@ -154,13 +156,12 @@ async def door(store: KeyStore) -> AsyncGenerator[Door]:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
+    paths = find_paths({"INGLE_HOME": str(store.path.parents[1])})
+    assert paths.keys == store.path
     gate = RequestGate(
         app,
         routes=RouteIndex([RouteSpec("GET", "/v1/models", access=LISTS, error_format=OPENAI)]),
-        allowed_origins=[LISTED],
-        max_body_bytes=1000,
-        max_upload_bytes=1000,
-        keys=KeyRing(store),
+        config=Config(paths=paths, allowed_origins=(LISTED,), max_body_bytes=1000),
         uid=lambda: 1000,
     )
     door = Door(gate)

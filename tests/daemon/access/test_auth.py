@@ -22,6 +22,7 @@ from ingle.daemon.http.http_protocol import GuardedProtocol
 from ingle.daemon.http.route_access import FILES
 from ingle.daemon.http.route_spec import RouteIndex, RouteSpec
 from ingle.daemon.server.daemon_server import Server
+from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.sockets import bind_tcp, bind_unix
 
@@ -76,9 +77,12 @@ async def door(ingle_home: Path) -> AsyncGenerator[Door]:
     gate = RequestGate(
         recorder,
         routes=RouteIndex([upload_route("/v1/files"), upload_route("/api/blobs/{digest}")]),
-        allowed_origins=[LISTED, "null", "*"],
-        max_body_bytes=1000,
-        max_upload_bytes=5000,
+        config=Config(
+            paths=paths,
+            allowed_origins=(LISTED, "null", "*"),
+            max_body_bytes=1000,
+            max_upload_bytes=5000,
+        ),
         uid=lambda: owner[0],
     )
     server = Server(

@@ -18,7 +18,7 @@ import trustme
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ingle.daemon.access.api_keys import KeyRing, KeyStore
+from ingle.daemon.access.api_keys import KeyStore
 from ingle.daemon.access.auth import RequestGate
 from ingle.daemon.access.exposure import Exposed, check_exposure
 from ingle.daemon.http.http_protocol import GuardedProtocol
@@ -179,11 +179,7 @@ async def open_door(
     gate = RequestGate(
         answer,
         routes=RouteIndex([]),
-        allowed_origins=[],
-        allowed_hosts=["127.0.0.2"],
-        max_body_bytes=1000,
-        max_upload_bytes=1000,
-        keys=KeyRing(KeyStore(config.paths.keys)),
+        config=replace(config, allowed_hosts=("127.0.0.2",)),
     )
     listener = bind_exposed("0.0.0.0", 0)
     server = Server(

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.lifecycle.keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
+from ingle.daemon.lifecycle.keep_alive_rules import NO_RULE, KeepAliveRule, find_rule
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
 from ingle.models.errors import ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 
 FOLDER = Path("/models")
+PATHS = find_paths({"INGLE_HOME": "/home/ingle"})
 
 
 def stored(name: str) -> StoredModel:
@@ -49,12 +52,12 @@ def resolve(name: str) -> StoredModel:
     ],
 )
 def test_the_name_that_was_used_counts_first(reference: str, seconds: float) -> None:
-    rules = KeepAliveRules([("gone", 1.0), ("coder", 60.0), ("fast", 5.0)], resolve=resolve)
-    assert rules.of(reference, resolve("coder")) == KeepAliveRule(seconds)
+    config = Config(paths=PATHS, keep_alives=(("gone", 1.0), ("coder", 60.0), ("fast", 5.0)))
+    assert find_rule(config, resolve, reference, resolve("coder")) == KeepAliveRule(seconds)
 
 
 def test_pins_are_the_models_whatever_the_name() -> None:
-    rules = KeepAliveRules(pinned=["gone", "coder"], resolve=resolve)
-    assert rules.of("fast", resolve("fast")).pinned
-    assert rules.of("other", stored("other")) == NO_RULE
-    assert KeepAliveRules().of("fast", resolve("fast")) is NO_RULE
+    config = Config(paths=PATHS, pinned=("gone", "coder"))
+    assert find_rule(config, resolve, "fast", resolve("fast")).pinned
+    assert find_rule(config, resolve, "other", stored("other")) == NO_RULE
+    assert find_rule(Config(paths=PATHS), resolve, "fast", resolve("fast")) is NO_RULE

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.errors import LoadFailed, OutOfMemory, WorkerDied
 from ingle.backends.base.events import Delta
-from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.daemon.errors import (
     Conflict,
     MemoryBusy,
@@ -22,14 +23,11 @@ from ingle.daemon.errors import (
     ModelStopped,
     ShuttingDown,
 )
-from ingle.daemon.lifecycle.keep_alive_rules import KeepAliveRules
-from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import LoadOptions
 from ingle.daemon.machine.boot_clock import boot_time
 from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process import model_run
 from ingle.models.errors import ModelNotFound
-from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 
 pytestmark = pytest.mark.quick
@@ -42,10 +40,12 @@ if TYPE_CHECKING:
 GIB = 2**30
 
 
-async def ask(harness: ManagerHarness, name: str = "a") -> str:
-    """One whole answer."""
-    async with harness.manager.lease(name) as lease:
-        events = lease.backend.generate(GenerateRequest(id="r", prompt="x"))
+async def ask(
+    harness: ManagerHarness, name: str = "a", priority: Priority = Priority.INTERACTIVE
+) -> str:
+    """One whole answer; a batch request is not retried."""
+    async with harness.manager.lease(name, priority=priority) as lease:
+        events = stream_events(lease.backend, GenerateRequest(id="r", prompt="x"))
         return "".join([event.text async for event in events if isinstance(event, Delta)])
 
 
@@ -122,7 +122,7 @@ async def test_three_deaths_put_a_model_into_quarantine_until_it_is_unloaded(
     harness.plans["a"].die_after = 0
     for _ in range(3):
         with pytest.raises(WorkerDied):
-            await ask(harness)
+            await ask(harness, priority=Priority.BATCH)
         await harness.until(lambda: harness.states() == {"a": "failed"})
     with pytest.raises(ModelQuarantined, match="three times") as caught:
         await ask(harness)
@@ -332,7 +332,7 @@ async def test_a_pinned_model_never_goes_by_itself(make_manager: MakeManager) ->
 
 
 async def test_the_owners_limit_counts_whatever_the_machine_has(make_manager: MakeManager) -> None:
-    harness = make_manager(limits=OwnerLimits(memory=MemoryNeeds(2 * GIB + GIB // 2)))
+    harness = make_manager(memory_limit=2 * GIB + GIB // 2)
     await ask(harness, "a")
     await ask(harness, "b")
     await ask(harness, "c")
@@ -395,9 +395,9 @@ async def test_idle_models_go_when_others_take_the_memory(make_manager: MakeMana
     allocator = harness.manager.allocator
     await ask(harness, "a")
     await ask(harness, "b")
-    assert not allocator.is_short()
+    assert not allocator.ledger.is_short()
     harness.memory["available"] = 2 * GIB
-    assert allocator.is_short()
+    assert allocator.ledger.is_short()
     async with harness.manager.lease("a"):
         evicted = await allocator.evict_for_pressure("A game began.")
         assert [run.model.name for run in evicted] == ["b"]
@@ -436,8 +436,7 @@ async def test_a_keep_alive_goes_on_while_the_machine_sleeps(
 
 
 async def test_what_the_owner_settled_for_a_name_counts(make_manager: MakeManager) -> None:
-    rules = KeepAliveRules([("a", 5.0), ("b", -1.0)], pinned=["c"])
-    harness = make_manager(rules=rules)
+    harness = make_manager(keep_alives=(("a", 5.0), ("b", -1.0)), pinned=("c",))
     for name in "abc":
         await ask(harness, name)
     kept = {model.name: (model.expires_in, model.pinned) for model in harness.manager.loaded()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import LoadOptions
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -44,7 +46,8 @@ def test_tokens(most: int, default: int, asked: int | None, given: int | None) -
     [(-1, -1, -1), (-1, 60, 60), (30, -1, 30), (30, 60, 30), (30, 5, 5), (0, 60, 0)],
 )
 def test_keep_alive(most: float, asked: float, given: float) -> None:
-    assert OwnerLimits(max_keep_alive=most).keep_alive(asked) == given
+    config = Config(paths=find_paths({"INGLE_HOME": os.devnull}), max_keep_alive=most)
+    assert config.bounded_keep_alive(asked) == given
 
 
 async def completion(daemon: RunningDaemon, **fields: Any) -> int:

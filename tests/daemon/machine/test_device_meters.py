@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from ingle.backends.hardware.nvml import GpuReading
+from ingle.backends.hardware.nvml import GpuReading, NvmlReader
 from ingle.daemon.machine.device_meters import DeviceMeters, EnergyCount, PackagePower
 
 
@@ -34,7 +35,7 @@ class Clock:
 
 def test_energy_counts_from_the_first_look(tmp_path: Path) -> None:
     graphics, clock = StandInGpu(), Clock()
-    meters = DeviceMeters(lambda: graphics, PackagePower(tmp_path), clock)
+    meters = DeviceMeters(lambda: cast("NvmlReader", graphics), PackagePower(tmp_path), clock)
     gpu, processor = meters.read()
     assert (gpu.kind, gpu.joules) == ("gpu", 0.0)
     assert (processor.kind, processor.watts, processor.joules) == ("cpu", None, None)
@@ -45,7 +46,7 @@ def test_energy_counts_from_the_first_look(tmp_path: Path) -> None:
 
 def test_the_driver_is_kept_open_only_for_those_who_look_on(tmp_path: Path) -> None:
     graphics = StandInGpu()
-    meters = DeviceMeters(lambda: graphics, PackagePower(tmp_path))
+    meters = DeviceMeters(lambda: cast("NvmlReader", graphics), PackagePower(tmp_path))
     meters.read()
     assert graphics.closed == 1
     meters.hold(True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
+from ingle.backends.hardware.nvml import NvmlReader
 from ingle.daemon.machine.gpu_driver import ASK_AGAIN_SECONDS, GpuDriver
 
 
@@ -22,14 +26,18 @@ class Door:
         self.closed += 1
 
 
-def look(driver: GpuDriver[Door]) -> Door | None:
+def open_driver(door: Door) -> GpuDriver:
+    return GpuDriver(cast("Callable[[], NvmlReader | None]", door.open), lambda: door.now)
+
+
+def look(driver: GpuDriver) -> object:
     with driver.opened() as gpus:
         return gpus
 
 
 def test_one_that_fails_is_asked_again_after_a_while() -> None:
     door = Door()
-    driver = GpuDriver(door.open, lambda: door.now)
+    driver = open_driver(door)
     driver.hold(True)
     door.opens = False
     assert look(driver) is None
@@ -46,7 +54,7 @@ def test_one_that_fails_is_asked_again_after_a_while() -> None:
 
 def test_one_that_was_closed_is_opened_again_at_once() -> None:
     door = Door()
-    driver = GpuDriver(door.open, lambda: door.now)
+    driver = open_driver(door)
     assert look(driver) is door
     assert door.closed == 1
     assert look(driver) is door

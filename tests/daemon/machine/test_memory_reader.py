@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from ingle.backends.hardware.machine import Gpu, GpuProcess
+from ingle.backends.hardware.nvml import NvmlReader
 from ingle.daemon.machine.memory_reader import (
     MemoryMeter,
     MemorySnapshot,
@@ -69,7 +71,7 @@ def test_the_gpu_that_models_use_is_read_and_the_driver_let_go(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-2")
     driver = StandInGpus()
-    meter = MemoryMeter(driver.open)
+    meter = MemoryMeter(cast("Callable[[], NvmlReader]", driver.open))
     snapshot = meter()
     assert (snapshot.gpu_total, snapshot.gpu_available) == (24 * GIB, 20 * GIB)
     assert snapshot.gpu_processes == {7: 3 * GIB}

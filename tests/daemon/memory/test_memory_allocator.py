@@ -7,6 +7,7 @@ busy or pinned is unloaded; nothing waits for ever.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
 from ingle.daemon.machine.memory_reader import MemorySnapshot
 from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process.model_run import ModelState
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from tests.harness.local_backend import LocalBackend
@@ -85,11 +88,11 @@ class SharedMachine:
     async def live(self, steps: list[tuple[str, int]], drain_after: float) -> None:
         """Take every step, as far as there is something it can be done to; then let all go."""
         self.manager = ModelManager(
+            Config(paths=find_paths({"INGLE_HOME": os.devnull}), keep_alive=-1),
             resolve=self._model,
             prepare=self._prepare,
             create_backend=lambda spec: CountedBackend(spec, self),
             hub=EventHub(),
-            keep_alive=-1,
             memory=self._read,
             allocation_times=AllocationTimes(drain_after=drain_after, settle=0.0),
         )

@@ -95,7 +95,7 @@ async def test_what_is_short_for_a_moment_unloads_nobody(make_manager: MakeManag
         asked.append(next(readings, False))
         return asked[-1]
 
-    harness.manager.allocator.is_short = is_short
+    harness.manager.allocator.ledger.is_short = is_short
     async with watching(harness, Clocks()):
         await harness.until(lambda: len(asked) > 5)
     assert harness.states() == {"a": "ready"}
@@ -126,7 +126,7 @@ async def test_what_a_driver_raises_ends_no_watching(
             raise OSError("the driver is being updated")
         return False
 
-    harness.manager.allocator.is_short = is_short
+    harness.manager.allocator.ledger.is_short = is_short
     with caplog.at_level(logging.WARNING, "ingle.daemon"):
         async with watching(harness, Clocks()):
             await harness.until(lambda: len(asked) > 5)

@@ -12,7 +12,7 @@ import pytest
 
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.file_stamp import FileStamp, first_changed
 
@@ -40,7 +40,7 @@ def test_a_file_cut_while_it_is_mapped_costs_its_own_process(strangers: Any, mod
 
 def test_a_file_replaced_after_its_check_is_not_served(model: Path, tmp_path: Path) -> None:
     """Between the reading of its header and the loading of its weights."""
-    spec = make_load_spec(describe(model), context=128, slots=1)
+    spec = _checked_spec(model)
     other = tmp_path / "other.gguf"
     other.write_bytes(model.read_bytes())
     other.replace(model)
@@ -49,12 +49,17 @@ def test_a_file_replaced_after_its_check_is_not_served(model: Path, tmp_path: Pa
 
 
 def test_a_file_written_to_after_its_check_is_not_served(model: Path) -> None:
-    spec = make_load_spec(describe(model), context=128, slots=1)
+    spec = _checked_spec(model)
     with model.open("r+b") as file:
         file.seek(-64, os.SEEK_END)
         file.write(bytes(64))
     with pytest.raises(LoadFailed, match="changed"):
         asyncio.run(_start(spec))
+
+
+def _checked_spec(model: Path) -> LoadSpec:
+    wanted = LoadSpec(engine="llama.cpp", path=str(model), context=128, slots=1)
+    return complete_spec(wanted, describe(model))
 
 
 async def _start(spec: LoadSpec) -> None:

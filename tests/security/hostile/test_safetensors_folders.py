@@ -15,6 +15,7 @@ import safetensors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
@@ -87,7 +88,7 @@ def test_loading_a_folder_runs_none_of_its_code(
         try:
             await worker.start()
             request = GenerateRequest(id="r", prompt="a", max_tokens=2, ignore_eos=True)
-            return len([event async for event in worker.generate(request)])
+            return len([event async for event in stream_events(worker, request)])
         finally:
             await worker.stop(grace=0)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.conversation import Infill, InfillFile
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Delta, Started
@@ -223,7 +224,7 @@ async def fill(backend: LocalBackend, infill: Infill, most: int = 12) -> tuple[s
     text, cached = "", -1
     sampling = SamplingParams(temperature=0)
     request = GenerateRequest(id="f", infill=infill, max_tokens=most, sampling=sampling)
-    async for event in backend.generate(request):
+    async for event in stream_events(backend, request):
         if isinstance(event, Started):
             cached = event.cached_tokens
         elif isinstance(event, Delta):

@@ -19,7 +19,7 @@ def outputs(texts: list[str]) -> Outputs:
 
 MESSAGES = st.lists(
     st.one_of(
-        st.builds(Pong, st.integers(0, 2**40)),
+        st.builds(Pong),
         st.builds(outputs, st.lists(st.text(max_size=20))),
     )
 )
@@ -36,7 +36,7 @@ def test_messages_survive_any_cut(messages: list[FromWorker], data: st.DataObjec
     assert received == messages
 
 
-@pytest.mark.parametrize("before", [b"", encode_frame(Pong(1))], ids=["alone", "behind another"])
+@pytest.mark.parametrize("before", [b"", encode_frame(Pong())], ids=["alone", "behind another"])
 @pytest.mark.parametrize(
     "broken",
     [(MAX_FRAME + 1).to_bytes(4, "little"), b"\x01\x00\x00\x00\xc1"],
@@ -46,4 +46,4 @@ def test_what_is_no_message_is_said_after_those_before_it(before: bytes, broken:
     received: list[FromWorker] = []
     with pytest.raises(msgspec.MsgspecError):
         FrameBuffer(received.append).feed(before + broken)
-    assert received == ([Pong(1)] if before else [])
+    assert received == ([Pong()] if before else [])

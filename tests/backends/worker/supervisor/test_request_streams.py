@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
+from ingle.backends.base.backend import RequestBackend, stream_events
 from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started
 from ingle.backends.base.requests import GenerateRequest
@@ -112,9 +114,10 @@ async def test_what_the_worker_ended_is_not_cancelled(step: list[Event]) -> None
 
 async def test_pulled_events_come_before_the_error_that_follows_them() -> None:
     worker = Worker()
-    events = worker.streams.generate(ask("a"))
+    events = stream_events(cast("RequestBackend", worker.streams), ask("a"))
     first = asyncio.ensure_future(anext(events))
-    await asyncio.sleep(0)
+    while not worker.streams.busy:
+        await asyncio.sleep(0)
     worker.streams.dispatch(Outputs([Started("a", 1), delta("a")]))
     worker.streams.fail_all(WorkerDied("It died."))
     assert await first == Started("a", 1)
@@ -127,9 +130,10 @@ async def test_pulled_events_come_before_the_error_that_follows_them() -> None:
 async def test_closing_the_generator_cancels_what_runs() -> None:
     worker = Worker()
     for request_id, end in (("a", []), ("b", [finished("b")])):
-        events = worker.streams.generate(ask(request_id))
+        events = stream_events(cast("RequestBackend", worker.streams), ask(request_id))
         first = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0)
+        while not worker.streams.busy:
+            await asyncio.sleep(0)
         worker.streams.dispatch(Outputs([delta(request_id), *end]))
         assert await first == delta(request_id)
         await events.aclose()

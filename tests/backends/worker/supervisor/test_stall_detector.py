@@ -11,9 +11,7 @@ from ingle.backends.worker.supervisor.stall_detector import (
 
 
 def watch() -> StepWatch:
-    watch = StepWatch(15.0)
-    watch.begin(0.0, 0.0)
-    return watch
+    return StepWatch(15.0, 0.0, 0.0)
 
 
 def test_who_says_nothing_and_computes_nothing_is_stuck_at_the_first_look() -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psutil
 import pytest
 
+from ingle.backends.base.backend import stream_events
 from ingle.backends.base.child_process import child_environment
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import ContextExceeded, LoadFailed, RequestRejected, WorkerDied
@@ -46,7 +47,7 @@ def ask(text: str = "Hi", request_id: str = "r1", **fields: object) -> GenerateR
 
 
 async def collect(worker: WorkerProcess, request: GenerateRequest) -> list[Event]:
-    return [event async for event in worker.generate(request)]
+    return [event async for event in stream_events(worker, request)]
 
 
 def text_of(events: list[Event], index: int = 0) -> str:
@@ -116,7 +117,7 @@ async def test_closing_the_stream_frees_the_slot(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
     worker = await start_worker(scripted_spec(reply="x" * 400, step_seconds=0.01))
-    stream = worker.generate(ask())
+    stream = stream_events(worker, ask())
     async for event in stream:
         if isinstance(event, Delta):
             break
@@ -261,7 +262,7 @@ async def test_a_frozen_worker_is_noticed(
     monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._WATCH_INTERVAL", 0.2)
     worker = await start_worker(scripted_spec(reply="x" * 400, step_seconds=0.01))
     assert worker.pid is not None
-    events = worker.generate(ask())
+    events = stream_events(worker, ask())
     assert isinstance(await anext(events), Started)
     os.kill(worker.pid, signal.SIGSTOP)
     with pytest.raises(WorkerDied, match="stopped answering"):

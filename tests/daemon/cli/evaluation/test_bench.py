@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ingle.backends.base.backend import Backend
 from ingle.backends.base.errors import WorkerDied
-from ingle.backends.base.events import Event
+from ingle.backends.base.events import EventSink
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor import worker_process
@@ -138,10 +138,10 @@ class _ForOne:
     def __getattr__(self, name: str) -> object:
         return getattr(self._backend, name)
 
-    def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         if request.id != "r0":
             raise WorkerDied("The worker is gone.")
-        return self._backend.generate(request)
+        await self._backend.run(request, sink)
 
 
 @pytest.mark.slow

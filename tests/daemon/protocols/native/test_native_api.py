@@ -384,18 +384,17 @@ async def next_gauges(
 
 
 async def test_devices_that_cannot_be_read_hide_nothing_else(
-    daemon: RunningDaemon, caplog: pytest.LogCaptureFixture
+    daemon: RunningDaemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services, reads = daemon.services, 0
+    reads = 0
 
     def broken() -> list[DeviceGauges]:
         nonlocal reads
         reads += 1
         raise OSError("no driver")
 
-    publisher = GaugePublisher(
-        services.hub, services.manager, services.pulls, services.memory, broken
-    )
+    monkeypatch.setattr(daemon.services.devices, "read", broken)
+    publisher = GaugePublisher(daemon.services)
     for _ in range(2):
         assert (await publisher.snapshot()).devices == []
     assert reads == 1
@@ -403,8 +402,10 @@ async def test_devices_that_cannot_be_read_hide_nothing_else(
     publisher.close()
 
 
-async def test_listeners_that_come_and_go_wait_for_one_reading(daemon: RunningDaemon) -> None:
-    services, reads = daemon.services, 0
+async def test_listeners_that_come_and_go_wait_for_one_reading(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
     answers = threading.Event()
 
     def slow() -> list[DeviceGauges]:
@@ -413,9 +414,8 @@ async def test_listeners_that_come_and_go_wait_for_one_reading(daemon: RunningDa
         assert answers.wait(20)
         return [DeviceGauges(name="GPU", kind="gpu")]
 
-    publisher = GaugePublisher(
-        services.hub, services.manager, services.pulls, services.memory, slow
-    )
+    monkeypatch.setattr(daemon.services.devices, "read", slow)
+    publisher = GaugePublisher(daemon.services)
     for _ in range(5):
         left = asyncio.create_task(publisher.snapshot())
         await daemon.until(lambda: reads > 0)
