@@ -1,4 +1,4 @@
-"""`ingle key`: what it prints and keeps."""
+"""`ingle key`: creating, listing and revoking API keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ingle.daemon.settings.config import load_config
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyStore:
-    """The keys of a home of its own."""
+    """The key store of a temporary ingle home."""
     for name in [name for name in os.environ if name.startswith("INGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("INGLE_HOME", str(tmp_path))
     return KeyStore(load_config(os.environ).paths.keys)
 
 
-def test_a_new_key_stands_alone_on_standard_output(
+def test_new_key_is_the_only_line_on_stdout(
     store: KeyStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["key", "new", "zed"]) == 0
@@ -35,7 +35,9 @@ def test_a_new_key_stands_alone_on_standard_output(
     assert (record.name, record.expires) == ("zed", None)
 
 
-def test_json_of_all_three(store: KeyStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_of_new_list_and_revoke(
+    store: KeyStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["key", "new", "--expires", "90d", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["key"].startswith("ingle-")
@@ -49,7 +51,9 @@ def test_json_of_all_three(store: KeyStore, capsys: pytest.CaptureFixture[str]) 
     assert store.list() == []
 
 
-def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_names_and_expiry_but_no_keys(
+    store: KeyStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["key", "list"]) == 0
     assert "There are no keys" in capsys.readouterr().err
     _, key = store.create("zed")
@@ -74,7 +78,7 @@ def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixt
         (["key", "new", "--expires", "0"], 2, "not a valid lifetime"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_invalid_arguments_report_an_error(
     store: KeyStore,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -88,7 +92,7 @@ def test_what_is_wrong_is_said(
     assert store.list() == []
 
 
-def test_a_folder_that_cannot_be_written(
+def test_unwritable_config_folder_is_an_error(
     store: KeyStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.path.parent.parent.mkdir(exist_ok=True)
