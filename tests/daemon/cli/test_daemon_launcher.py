@@ -61,7 +61,7 @@ def test_starts_one_daemon_and_reuses_it(
     assert len(messages) == 1
 
 
-@pytest.mark.parametrize(("port", "told"), [("4711", True), ("0", True), ("-1", False)])
+@pytest.mark.parametrize(("port", "reported"), [("4711", True), ("0", True), ("-1", False)])
 def test_busy_port_is_reported_on_startup(
     paths: Paths,
     serve: Callable[[str], tuple[str, ...]],

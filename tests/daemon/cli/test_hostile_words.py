@@ -1,4 +1,4 @@
-"""Escape sequences in generated text, model metadata and daemon messages do not reach the terminal."""
+"""Escape sequences in answers, model metadata and daemon messages do not reach the terminal."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_load_reports_the_settings_and_keep_alive(daemon: Any, capsys: Capture) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changes", "asked", "told"),
+    ("arguments", "changes", "request_body", "shown"),
     [
         (["--pin"], {"pinned": True}, {"pin": True}, "and is pinned."),
         (

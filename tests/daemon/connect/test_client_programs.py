@@ -351,7 +351,7 @@ def test_program_names_and_aliases_are_unique() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "near"),
+    ("name", "found", "near"),
     [
         ("Codex", "codex", "codex"),
         ("claude", "claude-code", None),

@@ -20,7 +20,7 @@ def counters(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("error", "kills_before", "lacked"),
+    ("error", "kills_before", "out_of_memory"),
     [
         (OutOfMemory("No."), 3, True),
         (LoadFailed("The file is damaged."), 3, False),

@@ -1,4 +1,4 @@
-"""`ingle service` under a real systemd user manager in its own namespaces, including a model run."""
+"""`ingle service` under a real systemd user manager in separate namespaces, with a model."""
 
 from __future__ import annotations
 

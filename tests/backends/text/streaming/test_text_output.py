@@ -10,7 +10,7 @@ from ingle.backends.text.streaming.text_output import TextChunk, TextOutput
 token_bytes = ByteTokenizer().token_bytes
 
 
-def test_ids_wait_for_their_text() -> None:
+def test_token_ids_are_emitted_with_their_text() -> None:
     output = TextOutput(token_bytes)
     euro = list("€".encode())
     assert output.push(euro[:1]) == TextChunk("", [], False)
@@ -19,7 +19,7 @@ def test_ids_wait_for_their_text() -> None:
     assert output.finish() == TextChunk("", [], False)
 
 
-def test_ids_wait_for_text_that_may_be_a_stop_string() -> None:
+def test_token_ids_are_held_back_with_a_possible_stop_string() -> None:
     output = TextOutput(token_bytes, ["END"])
     assert output.push(b"E") == TextChunk("", [], False)
     assert output.push(b"N") == TextChunk("", [], False)
@@ -28,7 +28,7 @@ def test_ids_wait_for_text_that_may_be_a_stop_string() -> None:
     assert output.finish() == TextChunk("E", [], False)
 
 
-def test_a_stop_string_ends_the_sequence_within_a_push() -> None:
+def test_stop_string_truncates_the_tokens_of_a_push() -> None:
     output = TextOutput(token_bytes, ["END"])
     assert output.push(b"aE") == TextChunk("a", list(b"aE"), False)
     assert output.push(b"NDbc") == TextChunk("", list(b"ND"), True)
@@ -37,28 +37,28 @@ def test_a_stop_string_ends_the_sequence_within_a_push() -> None:
     assert output.finish() == TextChunk("", [], True)
 
 
-def test_the_rest_comes_at_the_end() -> None:
+def test_finish_flushes_held_back_text() -> None:
     output = TextOutput(token_bytes, ["END"])
     assert output.push(b"E") == TextChunk("", [], False)
     assert output.push([0xE2, 0x82]) == TextChunk("", [], False)
     assert output.finish() == TextChunk("E\ufffd", [ord("E"), 0xE2, 0x82], False)
 
 
-def test_a_control_token_has_an_id_and_no_text() -> None:
+def test_control_tokens_have_no_text() -> None:
     output = TextOutput(token_bytes)
     assert output.push(b"a") == TextChunk("a", [97], False)
     assert output.push([IM_END]) == TextChunk("", [], False)
     assert output.finish() == TextChunk("", [IM_END], False)
 
 
-def test_a_replacement_character_at_the_end_may_be_a_stop_string() -> None:
+def test_replacement_character_on_finish_can_match_a_stop_string() -> None:
     output = TextOutput(token_bytes, ["\ufffd"])
     assert output.push([97, 0xE2]) == TextChunk("a", [97, 0xE2], False)
     assert output.finish() == TextChunk("", [], True)
 
 
 @given(st.lists(st.lists(st.integers(0, 259), max_size=5)), st.lists(st.text("ab", min_size=1)))
-def test_every_id_comes_out_once_and_in_order(pushes: list[list[int]], stops: list[str]) -> None:
+def test_every_token_id_is_emitted_once_in_order(pushes: list[list[int]], stops: list[str]) -> None:
     output = TextOutput(token_bytes, stops)
     chunks = [output.push(ids) for ids in pushes]
     chunks.append(output.finish())
@@ -67,32 +67,32 @@ def test_every_id_comes_out_once_and_in_order(pushes: list[list[int]], stops: li
     assert returned == given_ids[: len(returned)]
     assert output.stopped or len(returned) == len(given_ids)
     assert all(chunk.text or chunk.stopped for chunk in chunks[:-1] if chunk.token_ids)
-    whole = b"".join(map(token_bytes, returned)).decode("utf-8", "replace")
+    decoded = b"".join(map(token_bytes, returned)).decode("utf-8", "replace")
     text = "".join(chunk.text for chunk in chunks)
-    assert whole.startswith(text) if output.stopped else whole == text
+    assert decoded.startswith(text) if output.stopped else decoded == text
 
 
-def test_logprobs_stay_with_their_tokens() -> None:
-    """Held back and given out with them, and dropped with those behind a stop string."""
+def test_logprobs_are_emitted_with_their_tokens() -> None:
+    """Logprobs are held back and emitted with their tokens, and dropped after a stop string."""
 
-    def scored(*tokens: int) -> list[TokenLogprobs]:
+    def logprobs_of(*tokens: int) -> list[TokenLogprobs]:
         return [TokenLogprobs(token, -float(token)) for token in tokens]
 
     output = TextOutput(lambda token: bytes((token,)), ["STOP"])
-    smile = "é".encode()
-    assert output.push([smile[0]], scored(smile[0])).logprobs is None
-    chunk = output.push([smile[1], *b"aS"], scored(smile[1], *b"aS"))
-    assert (chunk.text, chunk.token_ids) == ("éa", [*smile, *b"aS"])
-    assert chunk.logprobs == scored(*smile, *b"aS")
-    assert output.push(b"TO", scored(*b"TO")).logprobs is None
-    chunk = output.push(b"Pxyz", scored(*b"Pxyz"))
+    accent = "é".encode()
+    assert output.push([accent[0]], logprobs_of(accent[0])).logprobs is None
+    chunk = output.push([accent[1], *b"aS"], logprobs_of(accent[1], *b"aS"))
+    assert (chunk.text, chunk.token_ids) == ("éa", [*accent, *b"aS"])
+    assert chunk.logprobs == logprobs_of(*accent, *b"aS")
+    assert output.push(b"TO", logprobs_of(*b"TO")).logprobs is None
+    chunk = output.push(b"Pxyz", logprobs_of(*b"Pxyz"))
     assert chunk.stopped
     assert chunk.token_ids == list(b"TOP")
-    assert chunk.logprobs == scored(*b"TOP")
+    assert chunk.logprobs == logprobs_of(*b"TOP")
     assert output.finish().logprobs is None
 
 
-def test_without_logprobs_there_are_none() -> None:
+def test_logprobs_are_none_if_not_requested() -> None:
     output = TextOutput(lambda token: bytes((token,)))
     assert output.push(b"ab").logprobs is None
     assert output.finish().logprobs is None

@@ -380,7 +380,7 @@ def test_reasoning_tokens_are_counted_in_a_terminal_but_not_printed(
 
 
 def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
-    """Run a program with stdout and stderr (and stdin, if requested) on a pty; return its output."""
+    """Run a program with stdout and stderr (optionally stdin) on a pty; returns its output."""
     master, slave = pty.openpty()
     given = slave if stdin else subprocess.DEVNULL
     process = subprocess.Popen(arguments, stdin=given, stdout=slave, stderr=slave)

@@ -1,4 +1,4 @@
-"""`ingle verify`: report, exit status, JSON output and model resolution (the comparison is faked)."""
+"""`ingle verify`: report, exit status, JSON output and model resolution (comparison faked)."""
 
 from __future__ import annotations
 
