@@ -155,7 +155,7 @@ def test_closed_standard_streams_are_not_an_error(command: list[str], closed: st
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["ps"], ["ps", "--json"]])
 def test_full_output_device_is_reported(command: list[str], arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

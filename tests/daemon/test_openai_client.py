@@ -87,9 +87,9 @@ async def test_errors_are_raised_as_openai_exceptions(daemon: RunningDaemon) -> 
         with pytest.raises(openai.NotFoundError, match="ingle pull smollm2") as missing:
             await client.chat.completions.create(model="smollm2", messages=HI)
         assert missing.value.code == "model_not_found"
-        with pytest.raises(openai.BadRequestError) as wrong:
+        with pytest.raises(openai.BadRequestError) as invalid:
             await client.chat.completions.create(model="echo:1", messages=HI, temperature=3)
-        assert (wrong.value.param, wrong.value.type) == ("temperature", "invalid_request_error")
+        assert (invalid.value.param, invalid.value.type) == ("temperature", "invalid_request_error")
 
 
 async def test_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFactory) -> None:

@@ -113,7 +113,7 @@ def test_hyper_threads_are_counted_once(machine: Machine) -> None:
     root = machine(files)
     assert plan(root, 128) == ThreadPlan(64)
     masked = linux_inventory(root, [0, 1, 64, 65], "x86_64")
-    assert plan_threads(masked) == ThreadPlan(2), "two cores with both their threads"
+    assert plan_threads(masked) == ThreadPlan(2), "two cores with two threads each"
 
 
 def test_virtual_machine_without_a_quota(machine: Machine) -> None:

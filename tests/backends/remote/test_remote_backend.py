@@ -124,7 +124,7 @@ async def test_clearance_is_bound_to_provider_and_model(
     backends = RemoteBackends(offline=False)
 
     async def depart(size: int) -> None:
-        pytest.fail("it departed")
+        pytest.fail("a request was sent")
 
     for other, model in ((structs.replace(provider, name="other"), "m-1"), (provider, "m-2")):
         with pytest.raises(NotCleared):
@@ -343,7 +343,7 @@ async def test_cancelled_upload_counts_the_bytes_sent(
     reads = asyncio.Event()
 
     async def read_slowly(connection: Connection) -> None:
-        pytest.fail("the request was to be cut off")
+        pytest.fail("the request arrived completely")
 
     sink.respond, exchange = read_slowly, provider_client.new_exchange()
     backend = provider_client.backend(large, exchange, provider_client.provider())

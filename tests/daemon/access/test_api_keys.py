@@ -100,7 +100,7 @@ def test_key_ring_sees_created_and_revoked_keys(store: KeyStore) -> None:
     assert ring.find(key) is None
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs file modes")
 def test_key_file_writable_by_others_authenticates_nothing(store: KeyStore) -> None:
     _, key = store.create()
     store.path.chmod(0o660)
@@ -137,7 +137,7 @@ class GateHarness:
     kind: Any = "tcp"
     admitted: int = 0
 
-    async def ask(
+    async def request(
         self, method: str = "GET", path: str = "/v1/models", **headers: str
     ) -> httpx.Response:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -190,9 +190,9 @@ async def test_valid_key_authenticates_a_peer_of_another_user(
 ) -> None:
     _, key = store.create()
     harness.owner = owner
-    assert (await harness.ask(**key_headers(key))).status_code == 200
+    assert (await harness.request(**key_headers(key))).status_code == 200
     store.revoke("key-1")
-    refused = await harness.ask(**key_headers(key))
+    refused = await harness.request(**key_headers(key))
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == "Bearer"
     assert refused.json()["error"]["code"] == "invalid_api_key"
@@ -203,13 +203,13 @@ async def test_valid_key_authenticates_a_peer_of_another_user(
 async def test_authorization_without_an_ingle_key_is_ignored(
     harness: GateHarness, word: str
 ) -> None:
-    assert (await harness.ask(authorization=word, x_api_key=word)).status_code == 200
+    assert (await harness.request(authorization=word, x_api_key=word)).status_code == 200
     harness.owner = None
-    refused = await harness.ask(authorization=word)
+    refused = await harness.request(authorization=word)
     assert refused.status_code == 401
     assert "ingle key new" in refused.json()["error"]["message"]
     harness.owner = 1001
-    assert (await harness.ask(authorization=word)).status_code == 403
+    assert (await harness.request(authorization=word)).status_code == 403
     assert harness.admitted == 1
 
 
@@ -218,8 +218,8 @@ async def test_invalid_key_is_refused_even_from_the_owner(
     harness: GateHarness, store: KeyStore, key_headers: KeyHeaders
 ) -> None:
     _, key = store.create()
-    for wrong in ("ingle-", "ingle-wrong", key.upper().replace("INGLE", "ingle"), key + " x"):
-        assert (await harness.ask(**key_headers(wrong))).status_code == 401
+    for invalid in ("ingle-", "ingle-wrong", key.upper().replace("INGLE", "ingle"), key + " x"):
+        assert (await harness.request(**key_headers(invalid))).status_code == 401
     assert harness.admitted == 0
 
 
@@ -227,14 +227,14 @@ async def test_valid_and_invalid_key_together_are_refused(
     harness: GateHarness, store: KeyStore
 ) -> None:
     _, key = store.create()
-    answer = await harness.ask(authorization=f"Bearer {key}", x_api_key="ingle-wrong")
+    answer = await harness.request(authorization=f"Bearer {key}", x_api_key="ingle-wrong")
     assert answer.status_code == 401
 
 
 async def test_expired_key_is_refused(harness: GateHarness, store: KeyStore) -> None:
     record, key = store.create("old", lifetime=1)
     store.path.write_text(store.path.read_text().replace(str(record.expires), "1"))
-    refused = await harness.ask(authorization=f"Bearer {key}")
+    refused = await harness.request(authorization=f"Bearer {key}")
     assert refused.status_code == 401
     assert "The key 'old' has expired." in refused.json()["error"]["message"]
 
@@ -244,7 +244,7 @@ async def test_key_does_not_admit_another_user_over_the_unix_socket(
 ) -> None:
     _, key = store.create()
     harness.owner, harness.kind = 1001, "unix"
-    assert (await harness.ask(authorization=f"Bearer {key}")).status_code == 403
+    assert (await harness.request(authorization=f"Bearer {key}")).status_code == 403
 
 
 async def test_key_does_not_admit_an_unlisted_origin(harness: GateHarness, store: KeyStore) -> None:
@@ -253,24 +253,24 @@ async def test_key_does_not_admit_an_unlisted_origin(harness: GateHarness, store
     for owner in (None, 1000):
         harness.owner = owner
         for origin in ("https://evil.example", "null", f"{LISTED}.evil.example"):
-            answer = await harness.ask(authorization=bearer, origin=origin)
+            answer = await harness.request(authorization=bearer, origin=origin)
             assert answer.status_code == 403
             assert answer.json()["error"]["code"] == "origin_not_allowed"
-        assert (await harness.ask(authorization=bearer, host="evil.example")).status_code == 403
+        assert (await harness.request(authorization=bearer, host="evil.example")).status_code == 403
     assert harness.admitted == 0
-    assert (await harness.ask(authorization=bearer, origin=LISTED)).status_code == 200
+    assert (await harness.request(authorization=bearer, origin=LISTED)).status_code == 200
 
 
 async def test_preflight_of_a_listed_origin_needs_no_key(harness: GateHarness) -> None:
     harness.owner = None
     preflight = {"access_control_request_method": "POST"}
-    answer = await harness.ask("OPTIONS", origin=LISTED, **preflight)
+    answer = await harness.request("OPTIONS", origin=LISTED, **preflight)
     assert answer.status_code == 204
     assert (
-        await harness.ask("OPTIONS", origin="https://evil.example", **preflight)
+        await harness.request("OPTIONS", origin="https://evil.example", **preflight)
     ).status_code == 401
-    assert (await harness.ask("OPTIONS", **preflight)).status_code == 401
-    assert (await harness.ask("GET", origin=LISTED, **preflight)).status_code == 401
+    assert (await harness.request("OPTIONS", **preflight)).status_code == 401
+    assert (await harness.request("GET", origin=LISTED, **preflight)).status_code == 401
     assert harness.admitted == 0
 
 

@@ -259,7 +259,7 @@ async def test_listed_origin_may_send_json_only(server: GatedServer, raw: RawReq
 async def test_listed_origin_gets_a_preflight_response(
     server: GatedServer, raw: RawRequest
 ) -> None:
-    ask = "\r\n".join(
+    preflight = "\r\n".join(
         [
             "OPTIONS /v1/chat/completions HTTP/1.1",
             "Host: 127.0.0.1",
@@ -271,7 +271,7 @@ async def test_listed_origin_gets_a_preflight_response(
             "",
         ]
     )
-    answer = (await raw(server.port, ask.encode())).lower()
+    answer = (await raw(server.port, preflight.encode())).lower()
     assert status(answer) == 204
     assert f"access-control-allow-origin: {LISTED}".encode() in answer
     assert b"access-control-allow-headers: content-type, x-stainless-os" in answer
@@ -317,7 +317,7 @@ async def test_another_user_is_refused(server: GatedServer, raw: RawRequest) -> 
 
 
 needs_root = pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() != 0, reason="only root can become somebody else"
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root can switch users"
 )
 
 

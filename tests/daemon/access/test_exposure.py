@@ -316,7 +316,7 @@ async def test_connection_with_unknown_owner_requires_a_key(
             assert refused.status_code == 403
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's tables of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net")
 def test_peer_uid_is_found_on_non_loopback_addresses() -> None:
     address = other_address()
     if address is None:

@@ -88,9 +88,9 @@ def test_differences_in_model_and_load_are_reported() -> None:
 
 def test_report_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    kept = report(measurement("baseline", [5, 6]), Measurement(name="kv=q8_0", error="x"))
-    save_report(kept, path)
-    assert load_report(path) == kept
+    saved = report(measurement("baseline", [5, 6]), Measurement(name="kv=q8_0", error="x"))
+    save_report(saved, path)
+    assert load_report(path) == saved
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"version": 9}'])

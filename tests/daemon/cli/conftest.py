@@ -140,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep the test's output clean."""
+        """Suppress the log lines of http.server."""
 
     def do_GET(self) -> None:
         self._handle()

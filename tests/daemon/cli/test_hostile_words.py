@@ -23,7 +23,7 @@ from ingle.daemon.terminal.terminal_output import (
 )
 from ingle.daemon.terminal.unsafe_characters import UNSAFE, EscapeFilter, with_colours_only
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"
 SEQUENCES = [
@@ -120,43 +120,43 @@ COMMANDS: Sequence[tuple[str, ...]] = (
 )
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_commands_sanitize_daemon_responses(
-    daemon: Any, model_entry: Callable[..., Any], command: list[str], words: tuple[str, ...]
+    daemon: Any, model_entry: Callable[..., Any], command: list[str], arguments: tuple[str, ...]
 ) -> None:
     poison(daemon, model_entry)
-    assert_harmless(in_terminal([*command, *words]))
+    assert_harmless(in_terminal([*command, *arguments]))
 
 
-@pytest.mark.parametrize("words", COMMANDS[:6:4], ids=" ".join)
+@pytest.mark.parametrize("arguments", COMMANDS[:6:4], ids=" ".join)
 def test_commands_sanitize_error_messages(
-    daemon: Any, command: list[str], words: tuple[str, ...]
+    daemon: Any, command: list[str], arguments: tuple[str, ...]
 ) -> None:
     daemon.failure = (
         500,
         {"error": {"code": "broken", "message": f"It broke: {ALL}.", "hint": ALL}},
     )
-    assert_harmless(in_terminal([*command, *words]))
+    assert_harmless(in_terminal([*command, *arguments]))
 
 
-@pytest.mark.parametrize("words", [("show",), ("run",), ("quantize",)])
+@pytest.mark.parametrize("arguments", [("show",), ("run",), ("quantize",)])
 def test_commands_sanitize_their_arguments(
-    daemon: Any, tmp_path: Path, command: list[str], words: tuple[str, ...]
+    daemon: Any, tmp_path: Path, command: list[str], arguments: tuple[str, ...]
 ) -> None:
     """File names created by others, as completed by the shell."""
     name = ALL.replace("\0", "").replace("/", "").replace("\ud800", "")[:60]
     path = tmp_path / f"m{name}.gguf"
     path.write_bytes(b"GGUF")
-    assert_harmless(in_terminal([*command, *words, str(path)]))
+    assert_harmless(in_terminal([*command, *arguments, str(path)]))
 
 
 def poison(daemon: Any, model_entry: Callable[..., Any]) -> None:
     """Put all sequences into every string this daemon returns."""
     names = ("name", "quantization", "architecture", "licence", "description", "path", "place")
-    words = {name: f"{name}{ALL}" for name in names}
+    arguments = {name: f"{name}{ALL}" for name in names}
     daemon.models = [
-        model_entry(**words, same_as=ALL, notes=[ALL]),
-        model_entry(**words, installed=False, default=False),
+        model_entry(**arguments, same_as=ALL, notes=[ALL]),
+        model_entry(**arguments, installed=False, default=False),
     ]
     daemon.unusable = [{"name": ALL, "place": ALL, "reason": ALL}]
     daemon.loaded = [loaded_model()]
@@ -169,12 +169,12 @@ def poison(daemon: Any, model_entry: Callable[..., Any]) -> None:
 
 def loaded_model() -> dict[str, Any]:
     """A loaded model as returned to `ps`, with every string hostile."""
-    words = ("name", "device", "engine", "reason", "draft", "draft_note", "kv_type", "quantize")
+    arguments = ("name", "device", "engine", "reason", "draft", "draft_note", "kv_type", "quantize")
     numbers = ("context", "slots", "kv_capacity", "kv_used", "running", "waiting", "layers")
     totals = ("prompt", "cached", "completion", "drafted", "accepted")
     sizes = ("weights_bytes", "kv_bytes", "compute_bytes", "rss", "kv_memory_bytes")
     return {
-        **dict.fromkeys(words, ALL),
+        **dict.fromkeys(arguments, ALL),
         **dict.fromkeys((*numbers, *sizes, "kv_disk_bytes", "layers_on_gpu", "pid"), 1),
         **{f"{name}_tokens_total": 1 for name in totals},
         "state": "ready",

@@ -100,11 +100,11 @@ def test_list_prints_a_table_of_models(
 def test_list_groups_models_of_other_programs(
     daemon: Any, model_entry: Callable[..., Any], capsys: Capture
 ) -> None:
-    theirs = {"default": False, "place": "LM Studio"}
+    other_program = {"default": False, "place": "LM Studio"}
     daemon.models = [
         daemon.models[0],
-        model_entry("hf.co/own/repo:Q4_0", **theirs, same_as="smollm2:135m"),
-        model_entry("llama3.2:latest", **theirs | {"place": "Ollama"}),
+        model_entry("hf.co/own/repo:Q4_0", **other_program, same_as="smollm2:135m"),
+        model_entry("llama3.2:latest", **other_program | {"place": "Ollama"}),
         model_entry("qwen3:4b", installed=False, state="available", default=False),
     ]
     assert main(["list"]) == 0
@@ -189,14 +189,14 @@ def test_show_reports_the_settings_of_a_loaded_model(daemon: Any, capsys: Captur
 
 
 @pytest.mark.parametrize(
-    ("task", "words"), [("embed", "no, embeddings only"), ("rerank", "no, ranking only")]
+    ("task", "task_text"), [("embed", "no, embeddings only"), ("rerank", "no, ranking only")]
 )
 def test_show_reports_embedding_and_ranking_models(
-    daemon: Any, capsys: Capture, task: str, words: str
+    daemon: Any, capsys: Capture, task: str, task_text: str
 ) -> None:
     daemon.models[0] |= {"task": task, "chat": False}
     assert main(["show", "smollm2"]) == 0
-    assert f"chat          {words}\n" in capsys.readouterr().out
+    assert f"chat          {task_text}\n" in capsys.readouterr().out
 
 
 def test_show_suggests_a_similar_name(daemon: Any, capsys: Capture) -> None:
@@ -331,8 +331,8 @@ def test_load_sets_pin_and_keep_alive(
 
 
 def test_load_rejects_invalid_durations_and_numbers(daemon: Any, capsys: Capture) -> None:
-    for wrong in (["--keep-alive", "soon"], ["--context", "0"]):
-        assert main(["load", "smollm2", *wrong]) == 2
+    for arguments in (["--keep-alive", "soon"], ["--context", "0"]):
+        assert main(["load", "smollm2", *arguments]) == 2
         assert "it must be a" in capsys.readouterr().err
     assert daemon.requests_to("POST", "/ingle/v1/load") == []
 

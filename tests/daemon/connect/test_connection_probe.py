@@ -39,11 +39,11 @@ ANSWERS: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("probe", "words"), ANSWERS)
-async def test_probe_succeeds(daemon: RunningDaemon, probe: str, words: str) -> None:
+@pytest.mark.parametrize(("probe", "expected"), ANSWERS)
+async def test_probe_succeeds(daemon: RunningDaemon, probe: str, expected: str) -> None:
     outcome = await run(daemon, probe)
     assert outcome.worked, outcome
-    assert words in outcome.detail
+    assert expected in outcome.detail
     assert outcome.detail.endswith(" s)")
 
 

@@ -302,7 +302,7 @@ def test_yaml_insertion_into_various_layouts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("a: [", "not YAML"),
         ("a: 1\n---\nb: 2\n", "not YAML"),
@@ -313,8 +313,8 @@ def test_yaml_insertion_into_various_layouts(text: str) -> None:
         ("a: !!python/object:os.system 1\n", "not YAML"),
     ],
 )
-def test_unsupported_yaml_is_rejected(text: str, words: str) -> None:
-    with pytest.raises(CannotEdit, match=words):
+def test_unsupported_yaml_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(CannotEdit, match=message):
         edit("yaml", text, (MODELS, INGLE_MODEL))
 
 

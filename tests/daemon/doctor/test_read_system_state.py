@@ -22,7 +22,7 @@ from ingle.daemon.doctor.system_state import DaemonState
 from ingle.daemon.settings.config import load_config
 from ingle.daemon.settings.paths import find_paths
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners are POSIX's")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and owners")
 
 
 def test_sandbox_that_denies_process_listing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_folder_permissions_and_links(ingle_home: Path, tmp_path: Path) -> None:
 
 
 @posix
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
 def test_unwritable_folder(ingle_home: Path) -> None:
     ingle_home.mkdir()
     ingle_home.chmod(0o500)

@@ -110,12 +110,12 @@ def test_bundle_contains_no_canary(home: Path, capsys: pytest.CaptureFixture[str
     assert settings["default_model"] == "(set)"
     assert settings["aliases"] == "(a list of 1)"
     assert json.loads(texts["models.json"])[0]["name"] == "(one of your own)"
-    assert "Listening" in texts["log.txt"], "the older file is read first"
+    assert "Listening" in texts["log.txt"], "the rotated log is included"
     assert "Model (model 1) failed: the file (path) is gone" in texts["log.txt"]
     assert "not written by ingle" in texts["log.txt"]
     assert json.loads(texts["versions.json"])["packages"]["ingle"]
-    kept = {each["place"]: each["count"] for each in json.loads(texts["kept.json"])}
-    assert kept["logs"] == 2
+    counts = {each["place"]: each["count"] for each in json.loads(texts["kept.json"])}
+    assert counts["logs"] == 2
 
 
 def test_with_models_includes_model_names(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +138,7 @@ def test_bundle_with_invalid_settings(home: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "remaining"),
     [
         ("", ""),
         ("Listening on /run/user/7/ingle.sock and http://127.0.0.1:4645", "http://127.0.0.1:4645"),
@@ -147,8 +147,8 @@ def test_bundle_with_invalid_settings(home: Path, capsys: pytest.CaptureFixture[
         ("the key sk-proj-" + "a1B2" * 12, "(private)"),
     ],
 )
-def test_redacted_text_is_replaced_by_a_marker(text: str, left: str) -> None:
+def test_redacted_text_is_replaced_by_a_marker(text: str, remaining: str) -> None:
     redacted = Redactor({"ab": "(too short to mean anything)"}).text(text)
-    assert left in redacted
+    assert remaining in redacted
     assert "a1B2" not in redacted
     assert "/run" not in redacted

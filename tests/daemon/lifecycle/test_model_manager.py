@@ -354,7 +354,7 @@ async def test_gpu_memory_is_allocated_and_evicted(make_manager: MakeManager) ->
     harness.memory["gpu_available"] = GIB * 3 // 4
     requested = asyncio.create_task(generate(harness, "c"))
     await harness.until(lambda: "a" not in harness.states())
-    assert not requested.done(), "the driver has not given it back yet"
+    assert not requested.done(), "the driver has not released the memory yet"
     harness.memory["gpu_available"] = 2 * GIB
     assert await requested == "Hello"
     assert harness.states() == {"b": "ready", "c": "ready"}
@@ -419,7 +419,7 @@ async def test_models_are_reloaded_after_resume_if_the_gpu_lost_them(
     await harness.manager.load("a", pin=True)
     await generate(harness, "b")
     await harness.manager.resumed()
-    assert len(harness.backends) == 2, "they still compute"
+    assert len(harness.backends) == 2, "the models on the GPU still work"
     harness.plans["a"].die_after = 0
     resuming = asyncio.create_task(harness.manager.resumed())
     await harness.until(lambda: len(harness.backends) == 3)
@@ -450,7 +450,9 @@ async def test_configured_keep_alive_and_pin_per_model(make_manager: MakeManager
     assert kept["c"] == (None, True)
     async with harness.manager.lease("a", keep_alive=50.0):
         pass
-    assert 40 < (harness.loaded()[0].expires_in or 0) <= 50, "a request's own wish counts more"
+    assert 40 < (harness.loaded()[0].expires_in or 0) <= 50, (
+        "the keep-alive of the request takes precedence"
+    )
 
 
 async def test_load_with_another_context_restarts_an_idle_model(
@@ -481,7 +483,7 @@ async def test_load_with_another_kv_type_restarts(make_manager: MakeManager) -> 
     assert (await manager.load("a", LoadOptions(kv_type=KVType.F16))).kv_type == "f16"
     assert len(harness.backends) == 1
     assert (await manager.load("a", quantized)).kv_type == "q8_0"
-    assert (await manager.load("a")).kv_type == "q8_0", "nobody asks for another one"
+    assert (await manager.load("a")).kv_type == "q8_0", "no other KV type was requested"
     assert len(harness.backends) == 2
     async with manager.lease("a"):
         with pytest.raises(Conflict):
@@ -545,7 +547,7 @@ async def test_pin_and_keep_alive_survive_a_restart_with_more_context(
     assert (harness.loaded()[0].expires_in or 0) > 800
     await manager.load("a", pin=True)
     await manager.unload("a")
-    assert not (await manager.load("a")).pinned, "who unloads a model lets go of it"
+    assert not (await manager.load("a")).pinned, "unloading removes the pin"
 
 
 async def test_pin_survives_a_worker_crash(make_manager: MakeManager) -> None:

@@ -160,7 +160,9 @@ async def test_kv_of_private_requests_is_not_stored(
 ) -> None:
     async with run_daemon(create_backend=backend_with_kv_store(ingle_home)) as daemon:
         await complete(daemon, PROMPT, **fields)
-        assert await complete(daemon, PROMPT + "!", **fields) == len(PROMPT) + 1, "its own cache"
+        assert await complete(daemon, PROMPT + "!", **fields) == len(PROMPT) + 1, (
+            "the KV cache of the engine is still used"
+        )
         await daemon.unix.post("/ingle/v1/unload", json={})
         assert bool(chunks(ingle_home)) is saved
 

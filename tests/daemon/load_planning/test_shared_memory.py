@@ -38,8 +38,8 @@ class Watch:
     """Samples the daemon's worker processes in a thread until `ended` is set."""
 
     daemon: psutil.Process
-    most: int = 0
-    most_private: int = 0
+    max_workers: int = 0
+    max_private: int = 0
     seen: set[int] = field(default_factory=set[int])
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -47,8 +47,8 @@ class Watch:
         while not self.ended.wait(0.005):
             workers = workers_of(self.daemon)
             self.seen |= {worker.pid for worker in workers}
-            self.most = max(self.most, len(workers))
-            self.most_private = max(self.most_private, sum(map(private, workers)))
+            self.max_workers = max(self.max_workers, len(workers))
+            self.max_private = max(self.max_private, sum(map(private, workers)))
 
 
 def workers_of(daemon: psutil.Process) -> list[psutil.Process]:
@@ -122,7 +122,7 @@ def http(ingle_home: Path, daemon: psutil.Process) -> Generator[httpx.Client]:
         yield client
 
 
-def ask(http: httpx.Client, path: Path, tokens: int = 4) -> int:
+def generate(http: httpx.Client, path: Path, tokens: int = 4) -> int:
     body = {"model": str(path), "prompt": "One, two,", "max_tokens": tokens, "temperature": 0}
     return http.post("/v1/completions", json=body).status_code
 
@@ -137,19 +137,19 @@ def test_least_valuable_model_is_evicted_before_the_next_one_starts(
     http: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
 ) -> None:
     for name in "aab":
-        assert ask(http, models[name]) == 200
+        assert generate(http, models[name]) == 200
     before = loaded(http)
     assert set(before) == {"a", "b"}
     watch = Watch(daemon)
     with ThreadPoolExecutor() as pool:
         sampling = pool.submit(watch.sample)
-        assert ask(http, models["c"]) == 200
+        assert generate(http, models["c"]) == 200
         watch.ended.set()
         sampling.result()
     after = loaded(http)
     assert set(after) == {"a", "c"}, "b was used less than a"
-    assert watch.most == 2, "never a third process beside them"
-    assert watch.most_private <= limit
+    assert watch.max_workers == 2, "there was never a third worker"
+    assert watch.max_private <= limit
     assert not psutil.pid_exists(before["b"]["pid"])
     assert after["a"]["pid"] == before["a"]["pid"]
     taken = after["c"]["memory"]
@@ -164,13 +164,13 @@ def test_concurrent_requests_to_all_models_succeed_within_the_limit(
     watch = Watch(daemon)
     with ThreadPoolExecutor(12) as pool:
         sampling = pool.submit(watch.sample)
-        futures = [pool.submit(ask, http, models[NAMES[n % 3]], 8) for n in range(18)]
+        futures = [pool.submit(generate, http, models[NAMES[n % 3]], 8) for n in range(18)]
         answers = [future.result() for future in futures]
         watch.ended.set()
         sampling.result()
     assert answers == [200] * 18
-    assert watch.most <= 2
-    assert watch.most_private <= limit
+    assert watch.max_workers <= 2
+    assert watch.max_private <= limit
     assert len(watch.seen) >= 3
     http.post("/ingle/v1/unload", json={})
     assert workers_of(daemon) == []

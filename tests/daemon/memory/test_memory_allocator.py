@@ -123,7 +123,7 @@ class SimulatedMachine:
             name = sorted(self.pinned)[number % len(self.pinned)]
             self.pinned.discard(name)
             run = self.manager.find(self._model(name))
-            assert run is not None, "what is pinned stays"
+            assert run is not None, "pinned models stay loaded"
             run.pin(False)
 
     async def _relieve(self, number: int) -> None:

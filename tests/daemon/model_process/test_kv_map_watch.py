@@ -28,7 +28,7 @@ async def next_pages(events: Events) -> Any:
             if name == "pages":
                 assert sum(count for _, count in data["runs"]) == data["pages"]
                 return data
-    pytest.fail("the stream ended without pages")
+    pytest.fail("the stream ended without a KV cache map")
 
 
 async def next_idle(events: Events, conversation: str) -> Any:

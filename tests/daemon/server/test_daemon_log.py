@@ -55,7 +55,7 @@ def test_cyclic_exception_causes_terminate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "remaining"),
     [
         (f"The model's thread failed: KeyError('{CANARY}')", "KeyError(…)"),
         (f"Traceback:\n  File x\nmsgspec.ValidationError: {CANARY}", "msgspec.ValidationError"),
@@ -63,10 +63,10 @@ def test_cyclic_exception_causes_terminate() -> None:
         ("GGML_ASSERT(n < max) failed at a.cpp:7", "GGML_ASSERT(n < max) failed at a.cpp:7"),
     ],
 )
-def test_worker_error_messages_lose_quoted_values(text: str, left: str) -> None:
+def test_worker_error_messages_lose_quoted_values(text: str, remaining: str) -> None:
     redacted = without_quotes(text)
     assert CANARY not in redacted
-    assert left in redacted
+    assert remaining in redacted
 
 
 @pytest.mark.parametrize("form", [TextFormatter(), JSONFormatter()])

@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and unix sockets")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and unix sockets")
 
 SERVE = """
 import os, sys, traceback
@@ -217,11 +217,11 @@ def test_daemon_does_not_import_engines_or_http_clients(ingle_home: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_idle_daemon_does_not_wake_up(serve: Serve, ingle_home: Path) -> None:
     process = serve()
     wait_until_up(ingle_home)
-    time.sleep(0.5)  # the connection that asked is closed by now
+    time.sleep(0.5)  # the connection of the status request is closed by now
     before = context_switches(process.pid)
     time.sleep(2)
     assert context_switches(process.pid) == before

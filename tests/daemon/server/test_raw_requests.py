@@ -168,12 +168,12 @@ async def test_unlisted_origins_are_refused_without_cors_headers(
         for pattern in ORIGINS:
             origin = pattern.format(port=daemon.port)
             head = f"HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n"
-            ask = (
+            preflight = (
                 "Access-Control-Request-Method: POST\r\n"
                 "Access-Control-Request-Private-Network: true"
             )
             for request in (
-                f"OPTIONS /v1/chat/completions {head}{ask}\r\n\r\n",
+                f"OPTIONS /v1/chat/completions {head}{preflight}\r\n\r\n",
                 f"GET /v1/models {head}\r\n",
                 f"GET /health/ready {head}\r\n",
                 f"POST /v1/chat/completions {head}Content-Length: 99\r\n\r\n",

@@ -73,11 +73,13 @@ def test_user_systemd_runs_the_service(smollm2_path: Path) -> None:
         pytest.skip("needs root, systemd and namespaces")
     group = f"ingle-test-{os.getpid()}"
     variables = {"PYTHON": sys.executable, "SYSTEMD": str(SYSTEMD), "GROUP": group}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("INGLE_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("INGLE_")
+    }
     options = ["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     done = subprocess.run(
         ["unshare", *options, "bash", "-c", SCRIPT],
-        env={**kept, **variables, "MODEL": str(smollm2_path)},
+        env={**environment, **variables, "MODEL": str(smollm2_path)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -166,7 +166,7 @@ def test_without_a_running_systemd_only_no_start_installs(
     config.paths.config.mkdir(parents=True)
     assert main(["service", "uninstall"]) == 0
     output = capsys.readouterr().out
-    assert str(config.paths.config) in output, "what is the owner's stays"
+    assert str(config.paths.config) in output, "user data is kept"
     assert config.paths.config.exists()
     assert not list(units.iterdir())
     assert main(["service", "status"]) == 1

@@ -57,7 +57,7 @@ def pass_sockets(cleanup: ExitStack, *sockets: socket.socket) -> InheritedSocket
     try:
         found = inherited_sockets(environ, first=FIRST)
     finally:
-        assert environ == {"OTHER": "1"}, "children get none of it"
+        assert environ == {"OTHER": "1"}, "the variables are not inherited by children"
     for each in (found.unix, found.tcp):
         if each is not None:
             cleanup.callback(each.close)
@@ -171,7 +171,7 @@ async def test_daemon_serves_inherited_sockets_and_notifies_the_manager(
             while not any(text.startswith("STOPPING=1") for text in notifications):
                 notifications.append((await loop.sock_recv(channel, 4096)).decode())
             assert await process.wait() == 0
-        assert (folder / "s").is_socket(), "it belongs to the service manager"
+        assert (folder / "s").is_socket(), "the socket belongs to the service manager"
     finally:
         if process.returncode is None:
             process.kill()

@@ -331,7 +331,7 @@ def test_documented_defaults_and_variables_are_correct() -> None:
     for name, (default, variable, _) in _documented().items():
         assert variable == variable_name(name)
         if name == "socket":
-            continue  # depends on the home; the page says how
+            continue  # depends on the home, as the page explains
         value = defaults[name]
         empty = "{}" if name in ("aliases", "keep_alives") else "[]"
         written = empty if value == () else json.dumps(value)  # in TOML notation

@@ -58,7 +58,7 @@ def test_find_paths_creates_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the other systems ask platformdirs itself")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems use platformdirs directly")
 def test_agrees_with_platformdirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INGLE_HOME", raising=False)
     for variables in (
@@ -158,7 +158,7 @@ def test_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [make_private_folder, check_private_folder])
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder that is another user's")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change the owner of a folder")
 def test_folder_of_another_user_is_refused(tmp_path: Path, prepare: Callable[[Path], None]) -> None:
     folder = tmp_path / "runtime"
     folder.mkdir()

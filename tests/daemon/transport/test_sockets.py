@@ -18,7 +18,7 @@ from ingle.daemon.transport.peer_procfs import tcp_uid
 from ingle.daemon.transport.peer_sock_diag import diag_uid
 from ingle.daemon.transport.sockets import PortInUse, SocketError, bind_tcp, bind_unix
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other sockets")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets")
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def connected(family: int, address: str) -> tuple[socket.socket, socket.socket, 
     return listener, client, served
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's tables of Linux")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net")
 
 
 @linux
@@ -185,7 +185,7 @@ def test_peer_uid_of_a_tcp_connection(family: int, address: str) -> None:
     try:
         listener, client, served = connected(family, address)
     except OSError as error:
-        pytest.skip(f"this machine has no such addresses: {error}")
+        pytest.skip(f"this machine does not support such addresses: {error}")
     with listener, client, served:
         found = identify(served, served.close)
         assert found.kind == "tcp"
@@ -212,7 +212,7 @@ def test_sock_diag_and_proc_net_tcp_agree() -> None:
         try:
             assert diag_uid(remote, local) == tcp_uid(remote, local) == os.geteuid()
         except OSError as error:
-            pytest.skip(f"this kernel answers no such questions: {error}")
+            pytest.skip(f"this kernel does not support sock_diag: {error}")
         # A listening socket on the port is not matched as a client.
         assert diag_uid(local, ("127.0.0.1", 1)) is None
         assert diag_uid(("127.0.0.1", 1), local) is None

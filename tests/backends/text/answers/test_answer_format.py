@@ -140,11 +140,11 @@ def test_grammar_applies_to_the_final_channel() -> None:
     off = Reasoning(enabled=False)
     assert accepts("<|channel|>", final, grammar=NUMBER, reasoning=off)
     cohere = "START_THINKING<|START_ACTION|>"
-    thought = "<|START_THINKING|>Hm<|END_THINKING|>"
+    reasoning_block = "<|START_THINKING|>Hm<|END_THINKING|>"
     response = "<|START_RESPONSE|>42<|END_RESPONSE|>"
-    assert accepts(cohere, thought + response, grammar=NUMBER)
+    assert accepts(cohere, reasoning_block + response, grammar=NUMBER)
     assert accepts(cohere, response, grammar=NUMBER, reasoning=off)
-    assert not accepts(cohere, thought + "42", grammar=NUMBER)
+    assert not accepts(cohere, reasoning_block + "42", grammar=NUMBER)
 
 
 def test_reasoning_precedes_a_forced_call() -> None:

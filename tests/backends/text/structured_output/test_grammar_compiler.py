@@ -116,7 +116,7 @@ def test_forks_are_independent(compiler: GrammarCompiler) -> None:
     assert follow(first, "ab")
     assert follow(second, "cd")
     again = compiler.compile(Grammar(REGEX, "ab|cd"))
-    assert follow(again, "ab"), "what is kept in the cache stays at its beginning"
+    assert follow(again, "ab"), "the cached constraint stays in its initial state"
 
 
 def test_failed_constraint_does_not_affect_others(compiler: GrammarCompiler) -> None:

@@ -75,4 +75,4 @@ def test_deep_schemas_are_rejected_and_cyclic_ones_are_fast() -> None:
     refs = [{"$ref": f"#/allOf/{i}"} for i in range(5000)]
     started = time.process_time()
     check_schema(json.dumps({"allOf": refs[1:] + refs[:1]}))
-    assert time.process_time() - started < 5, "it gives up long before that"
+    assert time.process_time() - started < 5, "the check stops early"

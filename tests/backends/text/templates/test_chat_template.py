@@ -417,7 +417,7 @@ class TestProcess:
         template.render([HI])
         assert template.pid == first
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
+    @pytest.mark.skipif(sys.platform == "win32", reason="uses POSIX signals")
     @pytest.mark.parametrize("source", ["idle", HANGS], ids=["idle", "busy"])
     def test_helper_process_exits_with_its_parent(
         self, source: str, tmp_path: Path, still_running: StillRunning

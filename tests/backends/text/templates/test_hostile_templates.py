@@ -169,8 +169,8 @@ def rejected(template: ChatTemplate) -> RequestRejected:
 
 
 @contextmanager
-def bounded_memory(template: ChatTemplate, most: int) -> Generator[None]:
-    """Assert that neither the helper nor this process uses more than `most` additional bytes."""
+def bounded_memory(template: ChatTemplate, limit: int) -> Generator[None]:
+    """Assert that neither the helper nor this process uses more than `limit` additional bytes."""
     here = psutil.Process()
     before = here.memory_info().rss
     peak = 0
@@ -190,8 +190,8 @@ def bounded_memory(template: ChatTemplate, most: int) -> Generator[None]:
     yield
     done.set()
     thread.join()
-    assert peak < most
-    assert here.memory_info().rss - before < most
+    assert peak < limit
+    assert here.memory_info().rss - before < limit
 
 
 def mostly_slow(sources: dict[str, str]) -> list[Any]:
@@ -234,7 +234,7 @@ def test_endless_recursion_is_rejected(make_template: MakeTemplate, source: str)
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "message"),
     [
         ("{{ 'a'*10**9 }}", "MiB of memory"),
         (HANGING["nested ranges"], "took too long"),
@@ -244,10 +244,10 @@ def test_endless_recursion_is_rejected(make_template: MakeTemplate, source: str)
     ],
 )
 def test_error_message_contains_the_cause(
-    make_template: MakeTemplate, source: str, words: str
+    make_template: MakeTemplate, source: str, message: str
 ) -> None:
     error = rejected(make_template(source, limits=RenderLimits()))
-    assert words in error.message
+    assert message in error.message
     assert isinstance(error, TemplateError)
     assert error.hint is not None
     assert "/v1/completions" in error.hint

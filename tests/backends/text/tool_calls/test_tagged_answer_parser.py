@@ -164,7 +164,7 @@ def test_without_tools_only_reasoning_is_parsed(read_all: ReadAll) -> None:
     found = read_all(lambda: TaggedAnswerParser(HERMES, THINK), answer)
     assert found == Answer(f"<tool_call>{WEATHER}</tool_call> ", "Hm.", [], [])
     parser = TaggedAnswerParser(HERMES, THINK)
-    assert parser.push("x  ") == [AnswerText("x  ")], "nothing waits"
+    assert parser.push("x  ") == [AnswerText("x  ")], "nothing is held back"
 
 
 def test_answer_may_begin_inside_reasoning(read_all: ReadAll) -> None:

@@ -389,7 +389,7 @@ def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
     try:
         while select.select([master], [], [], 10)[0]:
             shown += os.read(master, 65536)
-    except OSError:  # Linux says so when the last writer has closed
+    except OSError:  # Linux raises EIO once the last writer has closed
         assert process.wait(10) == 0
     finally:
         os.close(master)

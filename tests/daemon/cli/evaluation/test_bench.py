@@ -33,9 +33,9 @@ def model(tmp_path: Path, write_small_llama: WriteSmallLlama) -> str:
 def test_measures_combinations_and_compares_with_a_saved_report(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    kept = tmp_path / "kept.json"
+    report_file = tmp_path / "kept.json"
     vary = ["--only", "", "--only", "clients=2", "--only", "flash=off"]
-    assert main(["bench", model, *QUICK, *vary, "--save", str(kept), "--json"]) == 0
+    assert main(["bench", model, *QUICK, *vary, "--save", str(report_file), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     found = {entry["name"]: entry for entry in values["measurements"]}
     assert set(found) == {"baseline", "clients=2", "flash=off"}
@@ -45,7 +45,7 @@ def test_measures_combinations_and_compares_with_a_saved_report(
         assert min(entry["decode"]["runs"]) > 0
         assert entry["memory_bytes"] > 1_000_000
         assert entry["reason"]
-    assert main(["bench", model, *QUICK, *vary, "--against", str(kept)]) == 0
+    assert main(["bench", model, *QUICK, *vary, "--against", str(report_file)]) == 0
     shown = capsys.readouterr().out
     assert "COMBINATION" in shown
     assert "Since 2" in shown
@@ -77,7 +77,7 @@ def test_unavailable_combination_reports_the_reason(model: str, capsys: Capture)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--vary", "speed"], "'speed' is not one of clients"),
         (["--only", "kv=9"], "kv is one of f16"),
@@ -87,10 +87,10 @@ def test_unavailable_combination_reports_the_reason(model: str, capsys: Capture)
     ],
 )
 def test_invalid_arguments_are_rejected(
-    arguments: list[str], words: str, model: str, capsys: Capture
+    arguments: list[str], message: str, model: str, capsys: Capture
 ) -> None:
     assert main(["bench", model, *arguments]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_against_rejects_a_file_that_is_not_a_report(
@@ -125,11 +125,11 @@ def test_memory_limit_skips_only_combinations_that_do_not_fit(
 def test_results_are_printed_when_the_report_cannot_be_saved(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    kept = tmp_path / "kept"
-    assert main(["bench", model, "--save", str(kept / "x.json")]) == 2
+    folder = tmp_path / "kept"
+    assert main(["bench", model, "--save", str(folder / "x.json")]) == 2
     assert "is not a folder that can be written to" in capsys.readouterr().err
-    kept.mkdir()
-    assert main(["bench", model, *QUICK, "--only", "", "--save", str(kept)]) == 1
+    folder.mkdir()
+    assert main(["bench", model, *QUICK, "--only", "", "--save", str(folder)]) == 1
     found = capsys.readouterr()
     assert "baseline" in found.out
     assert "cannot be written" in found.err

@@ -56,7 +56,7 @@ def test_json_output_for_a_prompt_file(
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "contains no prompt"),
         (b"\xff\xfe", "not UTF-8 text"),
@@ -69,12 +69,12 @@ def test_json_output_for_a_prompt_file(
     ],
 )
 def test_invalid_prompt_files_are_rejected(
-    content: bytes, words: str, models: tuple[str, str], tmp_path: Path, capsys: Capture
+    content: bytes, message: str, models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
     assert main(["eval", models[0], "--against", models[1], "--prompts", str(path)]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def terminal(typed: str) -> io.StringIO:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--limit", "0"], "Argument --limit: it must be a whole number"),
         (["--tokens", "99999"], "Argument --tokens: it must be a whole number"),
@@ -163,10 +163,10 @@ def terminal(typed: str) -> io.StringIO:
     ],
 )
 def test_invalid_arguments_are_rejected(
-    arguments: list[str], words: str, models: tuple[str, str], capsys: Capture
+    arguments: list[str], message: str, models: tuple[str, str], capsys: Capture
 ) -> None:
     assert main(["eval", models[0], "--against", models[1], *arguments]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_comparing_a_model_with_itself_is_rejected(

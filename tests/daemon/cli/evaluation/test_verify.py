@@ -156,7 +156,7 @@ def test_custom_text_and_reference_engine(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--tokens", "1"], "must be a whole number, 2 or more, not '1'"),
         (["--against", "vllm"], "Argument --against: invalid choice: 'vllm'"),
@@ -166,13 +166,13 @@ def test_custom_text_and_reference_engine(
     ],
 )
 def test_invalid_arguments_exit_with_2(
-    daemon: Any, capsys: Capture, arguments: list[str], words: str
+    daemon: Any, capsys: Capture, arguments: list[str], message: str
 ) -> None:
     model = ["smollm2"] if arguments else []
     assert main(["verify", *model, *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("Error: ")
-    assert words in error
+    assert message in error
 
 
 def test_embedding_and_unknown_models_are_rejected(daemon: Any, capsys: Capture) -> None:

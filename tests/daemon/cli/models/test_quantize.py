@@ -70,7 +70,7 @@ def test_embedding_model_is_not_compared_and_gets_no_run_hint(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["Q9_Z"], "Q9_Z is not a target."),
         (["nf4"], "NF4 is not a file format"),
@@ -82,9 +82,9 @@ def test_embedding_model_is_not_compared_and_gets_no_run_hint(
     ],
 )
 def test_invalid_arguments_are_rejected_and_leave_the_source_unchanged(
-    arguments: list[str], words: str, model: Path, capsys: Capture
+    arguments: list[str], message: str, model: Path, capsys: Capture
 ) -> None:
     before = np.fromfile(model, np.uint8)
     assert main(["quantize", str(model), *arguments]) in (1, 2)
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert np.array_equal(np.fromfile(model, np.uint8), before)

@@ -236,7 +236,7 @@ async def test_connect_requires_a_tcp_address(home: Path, served: RunningDaemon,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["nobody"], "ingle does not know a program 'nobody'"),
         (["codx"], "Did you mean `ingle connect codex`?"),
@@ -245,11 +245,11 @@ async def test_connect_requires_a_tcp_address(home: Path, served: RunningDaemon,
     ],
 )
 async def test_invalid_arguments_exit_with_2(
-    home: Path, run: Run, arguments: list[str], words: str
+    home: Path, run: Run, arguments: list[str], message: str
 ) -> None:
     status, out, err = await run(*arguments)
     assert (status, out) == (2, "")
-    assert words in err
+    assert message in err
 
 
 def model_entry(

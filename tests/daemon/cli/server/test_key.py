@@ -39,14 +39,14 @@ def test_json_output_of_new_list_and_revoke(
     store: KeyStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["key", "new", "--expires", "90d", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["key"].startswith("ingle-")
+    created = json.loads(capsys.readouterr().out)
+    assert created["key"].startswith("ingle-")
     record = store.list()[0]
     assert record.expires == record.created + 90 * 86400
     assert main(["key", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["keys"]
-    assert listed == [{name: value for name, value in made.items() if name != "key"}]
-    assert main(["key", "revoke", made["id"], "--json"]) == 0
+    assert listed == [{name: value for name, value in created.items() if name != "key"}]
+    assert main(["key", "revoke", created["id"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"revoked": listed}
     assert store.list() == []
 
@@ -67,7 +67,7 @@ def test_list_shows_names_and_expiry_but_no_keys(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "message"),
     [
         (["key"], 2, "A subcommand is missing"),
         (["key", "make"], 2, "There is no `ingle key make`."),
@@ -83,12 +83,12 @@ def test_invalid_arguments_report_an_error(
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     status: int,
-    words: str,
+    message: str,
 ) -> None:
     assert main(arguments) == status
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert words in captured.err
+    assert message in captured.err
     assert store.list() == []
 
 
