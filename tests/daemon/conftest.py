@@ -373,6 +373,7 @@ DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 @pytest.fixture
 def run_daemon(ingle_home: Path) -> DaemonFactory:
     """Start a daemon whose installed model `echo:1` gives scripted answers.
+
     With `prepares_files` its models are real files, named by their paths.
     """
 
@@ -478,6 +479,7 @@ RawRequest = Callable[..., Awaitable[bytes]]
 @pytest.fixture
 def raw() -> RawRequest:
     """Send bytes over a new connection (TCP for a port, unix for a path); returns the response.
+
     The connection stays open for writing, as if the client still had a body to send.
     """
 

@@ -1,5 +1,4 @@
-"""Advice on recorded and constructed machines: plausible, within memory, and monotonic in
-resources."""
+"""Advice on recorded and constructed machines: plausible, within memory, and monotonic."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""CPU model, instruction sets and bandwidth from `/proc/cpuinfo`, the device tree and macOS
-sysctls."""
+"""CPU model, instruction sets and bandwidth from `/proc/cpuinfo`, device tree and sysctl."""
 
 from __future__ import annotations
 

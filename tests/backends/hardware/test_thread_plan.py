@@ -1,3 +1,5 @@
+"""Number and pinning of compute threads."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Facts about this machine that the choice of an engine depends on."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Choice of the engine, and completion of load specifications."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,4 @@
-"""Binding to other addresses requires permission, an API key and TLS; certificates, handshakes and
-authentication."""
+"""Serving other machines: required permission, API key and TLS, and its certificates."""
 
 from __future__ import annotations
 

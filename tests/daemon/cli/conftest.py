@@ -1,5 +1,4 @@
-"""A fake daemon that implements `docs/api.md` over a unix socket, and fixtures that run commands
-against it."""
+"""A fake daemon that implements `docs/api.md` over a unix socket, and ways to run commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Imitates `ingle serve` in startup tests: takes the lock, listens, answers three endpoints.
-`slow` waits between lock and socket, `broken` fails with an error message, `mute` fails without
-one,
+
+`slow` waits between lock and socket, `broken` fails with an error message, `mute` fails silently,
 `silent` never listens, `portless` could not bind its port, `old` reports an earlier version.
 """
 

@@ -1,5 +1,4 @@
-"""Management commands (`list`, `show`, `ps`, `load`, `unload`, `rm`, `add`, `pull`, `stop`,
-`serve`)."""
+"""Management commands: `list`, `show`, `ps`, `load`, `unload`, `rm`, `add`, `pull`, `stop`."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""`AsyncDaemonClient`: typed responses, errors, cancellation and event streams."""
+
 from __future__ import annotations
 
 import asyncio

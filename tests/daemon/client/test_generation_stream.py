@@ -1,3 +1,5 @@
+"""Following a generation: resuming an interrupted stream, retries and cancellation."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

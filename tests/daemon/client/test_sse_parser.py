@@ -1,3 +1,5 @@
+"""Parsing of server-sent events."""
+
 from __future__ import annotations
 
 import itertools

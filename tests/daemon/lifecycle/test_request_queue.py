@@ -1,3 +1,5 @@
+"""Admission of requests: slots, queue limits, priorities and Retry-After."""
+
 from __future__ import annotations
 
 from contextlib import ExitStack

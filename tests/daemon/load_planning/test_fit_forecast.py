@@ -1,3 +1,5 @@
+"""Forecasts of whether catalog models and local files fit into memory."""
+
 from __future__ import annotations
 
 import os

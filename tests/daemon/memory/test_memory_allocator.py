@@ -1,5 +1,5 @@
-"""Property test of `ModelManager` with random models, budgets and requests: memory stays within the
-budget.
+"""Property test: `ModelManager` stays within random memory budgets for random models and requests.
+
 Every request that can be served is served eventually; busy and pinned models are not unloaded.
 """
 

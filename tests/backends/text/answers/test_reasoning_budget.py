@@ -1,3 +1,5 @@
+"""`ReasoningBudget`: counting and ending reasoning."""
+
 from __future__ import annotations
 
 from ingle.backends.text.answers.answer_output import ReasoningBudget

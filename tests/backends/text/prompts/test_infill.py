@@ -1,3 +1,5 @@
+"""Infill (FIM) prompts: order, files, truncation and vocabularies."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""`PromptBuilder`: template variables, reasoning, continued answers and limits."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+"""Incremental UTF-8 decoding of tokens."""
+
 from __future__ import annotations
 
 from itertools import pairwise

@@ -1,3 +1,5 @@
+"""`StopStrings`: detection in streamed text."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""`TextOutput`: text, token IDs and logprobs of a streamed answer."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""`ChatTemplate`: rendering, reformatting of messages, Jinja extensions and the helper process."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Pairing of tool calls with results, and call styles of templates."""
+
 from __future__ import annotations
 
 import json

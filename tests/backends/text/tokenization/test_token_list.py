@@ -1,3 +1,5 @@
+"""`token_list`: tokenizing and detokenizing requests."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""`encode_prompt`: BOS handling."""
+
 from __future__ import annotations
 
 from ingle.backends.testing.byte_tokenizer import BOS, ByteTokenizer
