@@ -1,5 +1,4 @@
-"""The official OpenAI client against the daemon: sync and async, TCP and unix, complete and
-streamed."""
+"""The official OpenAI client: sync and async, TCP and unix sockets, with and without streams."""
 
 from __future__ import annotations
 
