@@ -304,7 +304,7 @@ def test_gpu_with_unified_memory_gets_all_layers(config: Config, small: StoredMo
         small, LoadOptions(), available=MemoryNeeds(8 * GIB)
     )
     assert (on_radeon.spec.gpu_layers, on_radeon.needs.gpu) == (-1, 0)
-    assert "the Radeon does not tell" in on_radeon.reason
+    assert "the Radeon does not report" in on_radeon.reason
 
 
 def test_context_is_limited_by_max_context(config: Config, small: StoredModel) -> None:
