@@ -61,6 +61,13 @@ def test_a_template_tells_what_a_model_was_taught(
     assert reader.read(bert).template == ""  # another model of the same file keeps its own
 
 
+def test_models_that_share_a_file_keep_their_own_task(bert: StoredModel) -> None:
+    reader = FactsReader()
+    ranker = msgspec.structs.replace(bert, name="ranker", task=ModelTask.RERANK)
+    assert reader.read(bert).capabilities.task is ModelTask.EMBED
+    assert reader.read(ranker).capabilities.task is ModelTask.RERANK
+
+
 def test_a_model_whose_file_cannot_be_read_has_what_its_manifest_says(bert: StoredModel) -> None:
     model = msgspec.structs.replace(bert, context=77)
     bert.path.write_bytes(b"GGUF")
