@@ -12,19 +12,17 @@ from textual import events, on
 from textual.binding import Binding, BindingType
 
 from ingle.daemon.client.daemon_types import GaugesEvent
+from ingle.daemon.client.model_types import LoadedModel
 
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.chat_host import ChatHost
-from ..features.feature import Feature, Handler
+from ..features.feature import Feature, Handler, TranscriptEvent
 from ..session.chat_events import (
     DaemonConnected,
     DaemonLost,
-    GaugesMoved,
+    DaemonReported,
     HistoryStatusChanged,
-    ModelMoved,
-    PagesMoved,
-    PullMoved,
 )
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..transcript.view.transcript import Transcript
@@ -69,6 +67,7 @@ class ChatScreen(ChatHost):
     def on_mount(self) -> None:
         """Be ready to type; everything else is loaded afterwards."""
         self.transcript.can_focus = False
+        self.composer.recall_queued = self._recall_queued
         self.set_focus(self.composer)
         self.show_state()
         if self.on_live is not None:
@@ -88,10 +87,10 @@ class ChatScreen(ChatHost):
             if self.state.connected:
                 feature.on_connected()
             if self._gauges is not None:
-                feature.on_gauges(self._gauges)
+                feature.on_report(self._gauges)
             await asyncio.sleep(0)
         self.complete()
-        self.show_state()
+        self.state_changed()
         self.send_next()
 
     def close(self) -> None:
@@ -144,7 +143,6 @@ class ChatScreen(ChatHost):
         elif self.edits is not None:
             self.edits = None
             self.composer.replace_text("")
-            self.show_state()
         elif not any(feature.on_escape() for feature in self.features):
             self.composer.focus()
 
@@ -192,10 +190,13 @@ class ChatScreen(ChatHost):
         self.run_worker(self.link.warm_up(model.name), group="warm")
         self.run_worker(import_markdown, thread=True, group="import")
 
-    @on(Composer.RecallQueued)
-    def recall_queued(self) -> None:
-        """Give the last waiting prompt back for editing."""
-        self.take_back(self.queue.take_back())
+    def _recall_queued(self) -> bool:
+        """Give the last waiting prompt back for editing; whether there was one."""
+        prompts = self.queue.prompts
+        if prompts:
+            self.queue.prompts = prompts[:-1]
+            self.take_back(prompts[-1])
+        return bool(prompts)
 
     @on(PromptQueue.TakenBack)
     def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
@@ -223,7 +224,6 @@ class ChatScreen(ChatHost):
     def offer_another(self, event: Welcome.Chosen) -> None:
         """Offer another model for download."""
         self.state.choose(event.model)
-        self.show_state()
 
     @on(Welcome.Wanted)
     def fetch_offered(self) -> None:
@@ -231,34 +231,21 @@ class ChatScreen(ChatHost):
         self.composer.focus()
         self._empty_enter()
 
-    # The transcript
+    # The transcript, the history and the daemon
 
     @on(Transcript.BlockAction)
-    def block_action(self, event: Transcript.BlockAction) -> None:
-        """Do something with a block."""
-        for feature in self.features:
-            feature.on_block_action(event)
-
     @on(Transcript.CursorMoved)
-    def cursor_moved(self, event: Transcript.CursorMoved) -> None:
-        """The block cursor moved."""
-        for feature in self.features:
-            feature.on_block_cursor(event)
-
     @on(Transcript.LinkClicked)
-    def link_clicked(self, event: Transcript.LinkClicked) -> None:
-        """Open an address."""
+    def transcript_used(self, event: TranscriptEvent) -> None:
+        """The user did something in the transcript."""
         for feature in self.features:
-            feature.on_link(event.address)
-
-    # The history and the daemon
+            feature.on_transcript(event)
 
     @on(HistoryStatusChanged)
     def history_trouble(self, event: HistoryStatusChanged) -> None:
         """Say that chats are not saved now, and why, or that they are again."""
         self.state.not_kept = "" if event.is_over else event.text
         self.tell(event.text, "warning" if event.is_over else "error")
-        self.show_state()
 
     @on(DaemonConnected)
     def connected(self, event: DaemonConnected) -> None:
@@ -268,7 +255,6 @@ class ChatScreen(ChatHost):
         for feature in self.features:
             feature.on_connected()
         self.send_next()
-        self.show_state()
 
     @on(DaemonLost)
     def lost(self, event: DaemonLost) -> None:
@@ -278,35 +264,18 @@ class ChatScreen(ChatHost):
         if self.transcript.entries and self.turn is None:
             self.add_failure(event.message, event.hint, "enter starts it again")
         self.return_queue()
-        self.show_state()
 
-    @on(ModelMoved)
-    def model_moved(self, event: ModelMoved) -> None:
-        """The model's process changed."""
-        if event.model.name == self.state.model_name and event.model != self.state.loaded:
-            self.state.loaded = event.model
-            self.show_state()
-
-    @on(PullMoved)
-    def pull_moved(self, event: PullMoved) -> None:
-        """A download progressed."""
+    @on(DaemonReported)
+    def daemon_reported(self, event: DaemonReported) -> None:
+        """Update the state, and the features."""
+        report = event.report
+        if isinstance(report, GaugesEvent):
+            self._gauges = report
+            self.state.update_gauges(report)
+        elif isinstance(report, LoadedModel):
+            self.state.update_loaded([report])
         for feature in self.features:
-            feature.on_pull_moved(event.progress)
-
-    @on(GaugesMoved)
-    def gauges_moved(self, event: GaugesMoved) -> None:
-        """The daemon reported its figures."""
-        self._gauges = event.gauges
-        self.state.loaded_models = event.gauges.models
-        self.state.free_bytes = event.gauges.memory.available or None
-        for feature in self.features:
-            feature.on_gauges(event.gauges)
-
-    @on(PagesMoved)
-    def pages_moved(self, event: PagesMoved) -> None:
-        """The daemon reported what is in the KV cache."""
-        for feature in self.features:
-            feature.on_pages(event.pages)
+            feature.on_report(report)
 
 
 def _import_features() -> tuple[type[Feature], ...]:

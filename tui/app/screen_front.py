@@ -72,7 +72,7 @@ class ScreenFront:
         elif result.changed == "pin":
             self._draw_pin(result.at or "")
         elif result.changed == "state":
-            host.show_state()
+            host.state_changed()
         elif result.at is not None:
             host.transcript.scroll_to_entry(result.at)
         if result.sentence and not result.is_visible:
@@ -258,7 +258,7 @@ class ScreenFront:
     def history_unlocked(self) -> None:
         """Resume what a chat that ended has left."""
         self._host.feature(HistoryFeature).on_connected()
-        self._host.show_state()
+        self._host.state_changed()
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
         """What sending `messages` computes again."""

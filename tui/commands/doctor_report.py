@@ -30,9 +30,7 @@ _TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "LANG"
 Fact = tuple[str, str]
 
 
-async def quick_facts(
-    session: ChatSession, devices: Sequence[DeviceGauges], size: Fact
-) -> list[Fact]:
+async def quick_facts(session: ChatSession, size: Fact) -> list[Fact]:
     """All facts but the findings of the daemon's doctor, which take a second."""
     env, state = dict(os.environ), session.state
     daemon, memory = await daemon_facts(session.client)
@@ -40,7 +38,7 @@ async def quick_facts(
         *await asyncio.to_thread(program_facts),
         *await asyncio.to_thread(terminal_facts, env, size),
         *await asyncio.to_thread(clipboard_facts, env),
-        *machine_facts(devices, memory),
+        *machine_facts(state.devices, memory),
         *daemon,
         *model_facts(state.loaded, state.model_name, speed_of(session.chat.path)),
         *place_facts(session.folders),

@@ -46,9 +46,9 @@ class ChatHost(ChatLayout):
         preferences: Preferences | None = None,
         start_daemon: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(preferences or Preferences())
+        super().__init__(ChatState(wanted=model))
+        self.preferences = preferences or Preferences()
         self.client = client
-        self.state = ChatState(wanted=model)
         self.chat = Chat(temporary=temporary)
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.folders = folders
@@ -103,17 +103,18 @@ class ChatHost(ChatLayout):
         self.transcript.load(path_entries(self.chat, self._entry), at)
         for feature in self.features:
             feature.on_path_changed()
-        self.show_state()
+        self.state_changed()
 
     def add_failure(self, message: str, hint: str | None, keys: str) -> None:
         """Say in the transcript what went wrong, and what to press."""
         self.transcript.add(failure(message, hint, keys))
+        self.state_changed()
 
     # The draft
 
     def save_draft(self) -> None:
         """Write the draft and the waiting prompts, unless they are written already."""
-        text = self.composer.kept_draft(self.queue.texts)
+        text = self.composer.kept_draft(prompt.text for prompt in self.queue.prompts)
         if text != self._saved_draft:
             self._saved_draft = text
             self.history.save_draft(self.chat.id, text)
@@ -123,15 +124,12 @@ class ChatHost(ChatLayout):
         self.composer.load(text or message.content, message.attachments)
         self.edits = message
         self.composer.focus()
-        self.show_state()
 
-    def take_back(self, prompt: QueuedPrompt | None, before: str = "") -> None:
+    def take_back(self, prompt: QueuedPrompt, before: str = "") -> None:
         """Put a prompt that waited into the composer, above the text `before`."""
-        if prompt is not None:
-            self.edits = prompt.edits
-            text = "\n\n".join(filter(None, (prompt.text, before)))
-            self.composer.load(text, prompt.attachments)
-        self._mark_waiting()
+        self.edits = prompt.edits
+        text = "\n\n".join(filter(None, (prompt.text, before)))
+        self.composer.load(text, prompt.attachments)
 
     def _leave_draft(self) -> None:
         """Keep the draft with its chat; that of a chat without messages goes to the next one."""
@@ -147,34 +145,28 @@ class ChatHost(ChatLayout):
 
     def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """Send a prompt, or queue it while an answer runs."""
-        self.queue.push(QueuedPrompt(text, attachments, self.edits))
+        self.queue.prompts += (QueuedPrompt(text, attachments, self.edits),)
         self.edits = None
         self.send_next()
 
     def send_next(self) -> None:
         """Send the first waiting prompt, or bring about what it waits for."""
         state = self.state
-        self._mark_waiting()
         if self.turn is not None or not self.is_complete:
             return
         if self._later is not None and state.can_ask:
             later, self._later = self._later, None
             later()
             return
-        prompt = self.queue.first
-        if prompt is None:
+        if not self.queue.prompts:
             return
+        prompt, *_ = self.queue.prompts
         if not self._can_ask():
             if state.model is not None and state.connected and not state.model.writes:
                 self.return_queue()
         elif all(feature.may_send(prompt) for feature in self.features):
-            self.queue.next()
+            self.queue.prompts = self.queue.prompts[1:]
             self._ask(self._add_prompt(prompt))
-        self._mark_waiting()
-        self.show_state()
-
-    def _mark_waiting(self) -> None:
-        self.composer.queue_waiting = len(self.queue) > 0
 
     def _can_ask(self) -> bool:
         """Whether a model can be asked now; what is missing for that is brought about."""
@@ -191,7 +183,6 @@ class ChatHost(ChatLayout):
         """Look for the daemon now, and start it if it does not run."""
         self.state.trouble = None
         self.link.wake()
-        self.show_state()
 
     def _add_prompt(self, prompt: QueuedPrompt) -> Message:
         """The prompt as a message behind the last one, or in the place of the one it edits."""
@@ -206,13 +197,12 @@ class ChatHost(ChatLayout):
     def return_queue(self) -> None:
         """Put waiting prompts back into the composer: nothing is sent after a stop."""
         self._later = None
-        waiting = self.queue.take_all()
+        waiting, self.queue.prompts = self.queue.prompts, ()
         if waiting:
             self.edits = waiting[0].edits or self.edits
             texts = [*(prompt.text for prompt in waiting), self.composer.text]
             attachments = [given for prompt in waiting for given in prompt.attachments]
             self.composer.load("\n\n".join(filter(None, texts)), attachments)
-        self._mark_waiting()
 
     # Answers
 
@@ -299,7 +289,6 @@ class ChatHost(ChatLayout):
         self.run_worker(self._follow(turn, follow(turn)), group="turn")
         for feature in self.features:
             feature.on_turn_started(turn)
-        self.show_state()
         return turn
 
     async def _follow(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
@@ -326,7 +315,7 @@ class ChatHost(ChatLayout):
             self.return_queue()
         for feature in self.features:
             feature.on_turn_ended(turn)
-        self.show_state(turn)
+        self.show_status(turn)
         self.send_next()
 
     def stop(self) -> None:

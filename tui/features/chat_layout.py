@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from textual import events, getters, on
 from textual.app import App, ComposeResult
 from textual.containers import Container, Horizontal, Vertical
-from textual.reactive import reactive
+from textual.reactive import reactive, var
 from textual.widgets import Static
 
 from ..chats.chat import Chat
@@ -42,6 +42,11 @@ class ChatLayout(PromptScreen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
 
     view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
+    preferences: var[Preferences] = var(Preferences(), init=False)
+    turn: var[Turn | None] = var[Turn | None](None, init=False)
+    """The answer that is generated."""
+    edits: var[Message | None] = var[Message | None](None, init=False)
+    """The prompt that the draft will replace."""
     front: FrontEnd
 
     transcript = getters.query_one(Transcript)
@@ -53,21 +58,18 @@ class ChatLayout(PromptScreen[None]):
     status_line = getters.query_one(StatusLine)
     pill = getters.query_one("#pill", Static)
 
-    def __init__(self, preferences: Preferences) -> None:
+    def __init__(self, state: ChatState) -> None:
         super().__init__()
         self.features: list[Feature] = []
         self.is_complete = False
         """Whether the features are loaded; until then prompts and their commands wait."""
         self._handlers = dict(self.handlers())
         self._early: list[tuple[str, str]] = []
-        self.preferences = preferences
-        self.state = ChatState()
+        self._is_drawing = False
+        self.state = state
+        self.state.changed = self.state_changed
         self.chat = Chat()
         self.store: HistoryStore | None = None
-        self.turn: Turn | None = None
-        """The answer that is generated."""
-        self.edits: Message | None = None
-        """The prompt that the draft will replace."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """The commands that work before the features are loaded."""
@@ -98,11 +100,17 @@ class ChatLayout(PromptScreen[None]):
 
     # What it shows
 
-    def show_state(self, turn: Turn | None = None) -> None:
-        """Draw `state`, `chat` and the preferences again, with the figures of a `turn` that ended.
+    def state_changed(self) -> None:
+        """Call `show_state` once the current event has been handled."""
+        if not self._is_drawing:
+            self._is_drawing = True
+            self.call_next(self.show_state)
 
-        The transcript is drawn on its own.
-        """
+    watch_turn = watch_edits = state_changed
+
+    def show_state(self) -> None:
+        """Draw `state`, `chat` and the preferences; the transcript is drawn on its own."""
+        self._is_drawing = False
         if not self.is_mounted:
             return
         self.welcome.display = not self.transcript.entries
@@ -111,7 +119,7 @@ class ChatLayout(PromptScreen[None]):
             feature.on_state()
         self.composer.placeholder = self.state.placeholder
         self._show_hints(self.size.width)
-        self.show_status(turn or self.turn)
+        self.show_status(self.turn)
 
     def show_status(self, turn: Turn | None) -> None:
         """Draw the status line."""
@@ -193,8 +201,8 @@ class ChatLayout(PromptScreen[None]):
         severity = "warning" if isinstance(problem, CommandRefused) else "error"
         self.tell(f"{problem.message} {problem.hint or ''}".strip(), severity)
 
-    def set_preferences(self, preferences: Preferences) -> None:
-        """Go on with other preferences."""
-        self.preferences = preferences
+    def watch_preferences(self, preferences: Preferences) -> None:
+        """Let changed preferences take effect."""
+        self.state_changed()
         for feature in self.features:
             feature.on_preferences(preferences)

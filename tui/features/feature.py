@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import DownloadProgress
+from ..session.chat_events import Report
+from ..transcript.view.transcript import Transcript
 
 if TYPE_CHECKING:
     from ..chats.message import QueuedPrompt
     from ..chats.turn_request import TurnRequest
     from ..session.turn import Turn
     from ..settings.preferences import Preferences
-    from ..transcript.view.transcript import Transcript
     from .chat_host import ChatHost
 
+TranscriptEvent = Transcript.BlockAction | Transcript.CursorMoved | Transcript.LinkClicked
 Handler = Callable[[str], Awaitable[None] | None]
 """Runs a command with its argument, "" without one."""
 
@@ -64,29 +64,17 @@ class Feature:
     def on_state(self) -> None:
         """Title, status line and hints are drawn again."""
 
-    def on_block_action(self, event: Transcript.BlockAction) -> None:
-        """An action on a block of the transcript was chosen."""
+    def on_transcript(self, event: TranscriptEvent) -> None:
+        """The user chose an action on a block, moved the block cursor, or clicked an address."""
 
-    def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
-        """The block cursor moved."""
-
-    def on_link(self, address: str) -> None:
-        """An address in the transcript is to be opened."""
-
-    def on_pull_moved(self, progress: DownloadProgress) -> None:
-        """A download progressed or ended; it may be another client's."""
+    def on_report(self, report: Report) -> None:
+        """The daemon reported something; its figures a few times a second while they change."""
 
     def on_turn_started(self, turn: Turn) -> None:
         """A prompt is being sent."""
 
     def on_turn_ended(self, turn: Turn) -> None:
         """An answer is complete, stopped or failed; it is in the chat already."""
-
-    def on_gauges(self, gauges: GaugesEvent) -> None:
-        """The daemon reported its figures, a few times a second while something changes."""
-
-    def on_pages(self, pages: PagesEvent) -> None:
-        """The daemon reported which page of the model's KV cache holds what."""
 
     def on_draft_changed(self, text: str) -> None:
         """The draft changed."""

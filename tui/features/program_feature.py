@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
-
 from ..commands.command_table import COMMANDS, Command
 from ..commands.key_table import FILE as KEYS_FILE
 from ..commands.key_table import KeyTable, load_keys
@@ -30,7 +28,6 @@ class ProgramFeature(Feature):
         self._remembering = asyncio.Lock()
         self._theme = ""
         self._keys = KeyTable()
-        self._devices: list[DeviceGauges] = []
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -56,15 +53,10 @@ class ProgramFeature(Feature):
             self.host.tell(self.host.preferences.trouble, "warning")
         self._apply(self.host.preferences)
 
-    def on_gauges(self, gauges: GaugesEvent) -> None:
-        """Remember the devices for the doctor."""
-        self._devices = gauges.devices
-
     def on_preferences(self, preferences: Preferences) -> None:
         """Let them take effect, as far as they are about the program."""
         self.host.chat_app.animation_level = "full" if preferences.motion else "none"
         self._apply(preferences)
-        self.host.show_state()
 
     def _apply(self, preferences: Preferences) -> None:
         self.host.composer.enter_sends = preferences.enter_sends
@@ -116,7 +108,7 @@ class ProgramFeature(Feature):
     def _change(self, name: str, value: str | bool | int) -> Preferences:
         """Let a setting take effect and keep it; returns all of them."""
         preferences = self.host.preferences._replace(**{name: value})  # pyright: ignore[reportArgumentType]
-        self.host.set_preferences(preferences)
+        self.host.preferences = preferences
         if name == "theme":
             self.host.chat_app.theme = str(value)  # which is kept as every change of it
         else:
@@ -156,7 +148,7 @@ class ProgramFeature(Feature):
         """Show what is known about terminal, machine and daemon."""
         from ..screens.doctor_screen import DoctorScreen
 
-        self.host.chat_app.push_screen(DoctorScreen(self.host, self._devices))
+        self.host.chat_app.push_screen(DoctorScreen(self.host))
 
 
 def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:

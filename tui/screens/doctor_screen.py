@@ -18,8 +18,6 @@ from ..text.terminal_safe_text import clean
 from .dialog import Dialog
 
 if TYPE_CHECKING:
-    from ingle.daemon.client.daemon_types import DeviceGauges
-
     from ..commands.chat_session import ChatSession
 
 NAME_WIDTH = 13
@@ -38,10 +36,9 @@ class DoctorScreen(Dialog[None]):
         Binding("y", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, session: ChatSession, devices: list[DeviceGauges]) -> None:
+    def __init__(self, session: ChatSession) -> None:
         super().__init__("Doctor", "y copies it all  ·  esc closes")
         self._session = session
-        self._devices = devices
         self._facts: list[Fact] = []
 
     def body(self) -> ComposeResult:
@@ -55,7 +52,7 @@ class DoctorScreen(Dialog[None]):
 
     async def _examine(self) -> None:
         session, size = self._session, self._size_fact()
-        self._facts = await doctor_report.quick_facts(session, self._devices, size)
+        self._facts = await doctor_report.quick_facts(session, size)
         self._show()
         # The machine is looked at last: that can take a second.
         self._facts += await doctor_report.finding_facts(session.client)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
 from ingle.daemon.client.model_types import LoadedModel, ModelEntry
 
 from ..chats.chat import Chat
@@ -32,10 +34,14 @@ class ChatStatus(msgspec.Struct, frozen=True):
     context: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class ChatState:
-    """Facts as they were last heard; `trouble` is why the daemon does not answer."""
+    """The last reported facts; `changed` is called after each change of a field.
 
+    `trouble` is why the daemon does not answer.
+    """
+
+    changed: Callable[[], object] = lambda: None
     wanted: str | None = None
     connected: bool = False
     trouble: tuple[str, str | None] | None = None
@@ -44,11 +50,16 @@ class ChatState:
     loaded: LoadedModel | None = None
     loaded_models: list[LoadedModel] = field(default_factory=list[LoadedModel])
     """The models in memory as last reported; the plain chat does not follow these reports."""
+    devices: list[DeviceGauges] = field(default_factory=list[DeviceGauges])
     free_bytes: int | None = None
     """Available RAM, None before the first report."""
     pulling: str | None = None
     not_kept: str = ""
     """Why chats are not saved, "" if they are."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        self.changed()
 
     @property
     def model_name(self) -> str | None:
@@ -91,6 +102,17 @@ class ChatState:
         self.connected = False
         self.trouble = (message, hint)
         self.loaded = None
+
+    def update_gauges(self, gauges: GaugesEvent) -> None:
+        """Store the daemon's figures."""
+        self.loaded_models = gauges.models
+        self.free_bytes = gauges.memory.available or None
+        self.devices = gauges.devices
+        self.update_loaded(gauges.models)
+
+    def update_loaded(self, models: Sequence[LoadedModel]) -> None:
+        """Store the chat's own model, if it is among these processes."""
+        self.loaded = next((m for m in models if m.name == self.model_name), self.loaded)
 
     def choose(self, model: ModelEntry | None) -> None:
         """Talk to this model from now on."""

@@ -52,8 +52,7 @@ class ComposerApp(App[None]):
         composer.clear_sent(event.text)
 
     @on(Composer.QuitRequested)
-    @on(Composer.RecallQueued)
-    def keep_name(self, event: Composer.QuitRequested | Composer.RecallQueued) -> None:
+    def keep_name(self, event: Composer.QuitRequested) -> None:
         self.others.append(type(event).__name__)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+
 from ...commands.chat_session import SummaryRequest
 from ...commands.command_results import CommandRefused
 from ...commands.context_commands import summarise, trim
@@ -31,13 +33,12 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.worker import Worker
 
-    from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-
     from ...chats.chat import Chat
     from ...chats.message import CompactionRecord, QueuedPrompt
     from ...compaction.compaction_planner import Choice
     from ...compaction.compactor import CompactionProgress
     from ...screens.choices import CompactChoice
+    from ...session.chat_events import Report
     from ...session.turn import Turn
     from ..chat_host import ChatHost
 
@@ -68,7 +69,6 @@ class CompactionFeature(Feature):
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
         return {
-            "compact": lambda focus: self.start(SummaryRequest(focus)),
             "compact_ask": self.compact_and_ask,
         }
 
@@ -99,16 +99,13 @@ class CompactionFeature(Feature):
         if self._chain and self._chain[-1] not in known:
             self._used = self._chain[-1].tokens_after
 
-    def on_gauges(self, gauges: GaugesEvent) -> None:
+    def on_report(self, report: Report) -> None:
         """See `Feature`."""
-        name = self.host.state.model_name
-        loaded = next((model for model in gauges.models if model.name == name), None)
-        if loaded is not None and loaded.context:
-            self._context = loaded.context
-
-    def on_pages(self, pages: PagesEvent) -> None:
-        """See `Feature`."""
-        self._page_tokens = pages.page_tokens
+        if isinstance(report, PagesEvent):
+            self._page_tokens = report.page_tokens
+        elif isinstance(report, GaugesEvent):
+            loaded = self.host.state.loaded_named(self.host.state.model_name or "")
+            self._context = (loaded.context if loaded is not None else 0) or self._context
 
     def on_turn_started(self, turn: Turn) -> None:
         """See `Feature`: what the user asked goes first."""

@@ -20,7 +20,7 @@ from ...gauges.gauge_state import GaugeState, RouteRow
 from ...gauges.page_map_cells import chat_of
 from ...gauges.prefill_cost import CachedPrompts, PrefillCost
 from ...history.database.history_errors import HistoryError
-from ...session.chat_events import ENDED
+from ...session.chat_events import ENDED, Report
 from ...text.terminal_safe_text import clean
 from ...widgets.status_line import memory_status
 from ..feature import Feature, Handler
@@ -111,11 +111,24 @@ class GaugesFeature(Feature):
         self._changed()
         self.draw()
 
-    def on_gauges(self, gauges: GaugesEvent) -> None:
-        before = self._is_ready
-        self.state.update_gauges(gauges, time.monotonic())
-        if self._is_ready and not before:
-            self._changed()  # now it can count
+    def on_report(self, report: Report) -> None:
+        """See `Feature`."""
+        match report:
+            case GaugesEvent():
+                before = self._is_ready
+                self.state.update_gauges(report, time.monotonic())
+                if self._is_ready and not before:
+                    self._changed()  # now it can count
+            case PagesEvent():
+                self.state.update_pages(report)
+                labels = (label for group in report.groups for label in group.conversations)
+                self._learn_titles(set(map(chat_of, labels)))
+            case DownloadProgress() if report.status in ENDED:
+                self.state.pulls.pop(report.model, None)
+            case DownloadProgress():
+                self.state.pulls[report.model] = report
+            case _:
+                return
         self._request_drawing()
 
     @property
@@ -123,20 +136,6 @@ class GaugesFeature(Feature):
         """Whether the chat's model has a process that answers."""
         loaded = self.state.loaded
         return loaded is not None and loaded.state == "ready"
-
-    def on_pages(self, pages: PagesEvent) -> None:
-        self.state.update_pages(pages)
-        self._learn_titles(
-            {chat_of(label) for group in pages.groups for label in group.conversations}
-        )
-        self._request_drawing()
-
-    def on_pull_moved(self, progress: DownloadProgress) -> None:
-        if progress.status in ENDED:
-            self.state.pulls.pop(progress.model, None)
-        else:
-            self.state.pulls[progress.model] = progress
-        self._request_drawing()
 
     def on_state(self) -> None:
         """Drop the figures of a daemon that is gone and the map of another model."""

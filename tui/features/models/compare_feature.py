@@ -63,5 +63,4 @@ class CompareFeature(Feature):
             model = find_model(self.host.state.models, leaf.model)
             if model is not None:
                 talk_to(self.host, model)
-                self.host.show_state()
         self.host.tell("Both answers are in the chat; alt+← and alt+→ go from one to the other.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
-from ...session.chat_events import ENDED
+from ...session.chat_events import ENDED, Report
 from ..feature import Feature
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ class PullsFeature(Feature):
             self._running[name] = DownloadProgress(model=name, status="resolving")
             self._workers[name] = self.host.run_worker(self._follow(name), group="pull")
         self._show()
-        self.host.show_state()
 
     async def cancel(self, name: str) -> None:
         """Stop a download for all; what arrived is kept for the next attempt."""
@@ -68,7 +67,7 @@ class PullsFeature(Feature):
             if progress.model != name:  # a short name or an alias of the full one
                 self._rename(name, progress.model)
                 name = progress.model
-            self.on_pull_moved(progress)
+            self._take_progress(progress)
 
         try:
             entry = await self.host.client.pull(name, moved)
@@ -91,7 +90,6 @@ class PullsFeature(Feature):
             state.pulling = new
         if state.model_name == old:
             state.want(new)
-        self.host.show_state()
 
     def _finish(self, name: str, entry: ModelEntry) -> None:
         state = self.host.state
@@ -104,7 +102,6 @@ class PullsFeature(Feature):
             self.host.send_next()
         else:
             self.host.tell(f"{entry.name} is here; ctrl+o goes over to it.")
-        self.host.show_state()
 
     def _break(self, name: str, error: ClientError) -> None:
         wanted = self.host.state.pulling == name
@@ -117,7 +114,6 @@ class PullsFeature(Feature):
             self.host.add_failure(error.message, error.hint, keys)
         if wanted:
             self.host.return_queue()
-        self.host.show_state()
 
     # Events of the daemon
 
@@ -140,10 +136,15 @@ class PullsFeature(Feature):
             return  # the link reports it if the daemon is gone
         self.host.welcome.disk_free = listing.disk_free
         for progress in listing.pulls:
-            self.on_pull_moved(progress)
+            self._take_progress(progress)
 
-    def on_pull_moved(self, progress: DownloadProgress) -> None:
+    def on_report(self, report: Report) -> None:
         """See `Feature`."""
+        if isinstance(report, DownloadProgress):
+            self._take_progress(report)
+
+    def _take_progress(self, progress: DownloadProgress) -> None:
+        """Show a download that progressed or ended; it may be another client's."""
         name = progress.model
         if progress.bytes_per_second:
             self.rate = progress.bytes_per_second
@@ -168,7 +169,6 @@ class PullsFeature(Feature):
         except ClientError:
             return
         self.host.tell(f"{progress.model} is here; ctrl+o goes over to it.")
-        self.host.show_state()
 
     def on_escape(self) -> bool:
         """Leave a download to the daemon."""
@@ -181,7 +181,6 @@ class PullsFeature(Feature):
             self.host.return_queue()
         self.host.tell(f"{name} goes on downloading in the daemon; /pull {name} shows it again.")
         self._show()
-        self.host.show_state()
         return True
 
     # What is shown

@@ -36,8 +36,9 @@ MAX_WALKED = 200
 class Composer(ChipEditor):
     """Enter sends; ctrl+j, shift+enter and alt+enter break the line.
 
-    Up in one line walks the earlier prompts that contain what is typed. `earlier_prompts` gives
-    them, the newest first; `folder` is where `@file` is looked for.
+    Up in one line walks the earlier prompts that contain what is typed. `earlier_prompts` returns
+    them, the newest first; `recall_queued` loads the last waiting prompt and returns whether there
+    was one. `folder` is where `@file` is looked for.
     """
 
     HELP_TITLE = "Writing"
@@ -70,9 +71,6 @@ class Composer(ChipEditor):
         text: str
         attachments: tuple[Attachment, ...] = ()
 
-    class RecallQueued(Message):
-        """The user wants the last queued prompt back."""
-
     class FollowRequested(Message):
         """End was pressed where the cursor cannot go further."""
 
@@ -84,7 +82,7 @@ class Composer(ChipEditor):
         self.folder = Path.cwd()
         self.earlier_prompts: Callable[[], Awaitable[Sequence[str]]] | None = None
         self.enter_sends = True
-        self.queue_waiting = False
+        self.recall_queued: Callable[[], bool] = lambda: False
         self.completing = CompletionController(self)
         self.attaching = DraftAttachments(self)
         self._sent: list[str] = []
@@ -292,8 +290,7 @@ class Composer(ChipEditor):
         walk = self._walk
         if walk is None:
             text = self.text
-            if not text and self.queue_waiting:
-                self.post_message(self.RecallQueued())
+            if not text and self.recall_queued():
                 return True
             if "\n" in text or len(text) > MAX_WALKED or not self.cursor_at_first_line:
                 return False
