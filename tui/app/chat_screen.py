@@ -1,4 +1,4 @@
-"""`ChatScreen`: keys and events of the chat: what is typed, what the daemon reports."""
+"""`ChatScreen`: handles the keys of the chat, its widgets' events and the daemon's reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ..widgets.welcome import Welcome
 QUIT_WINDOW = 2.0
 """Seconds within which a second ctrl+c leaves the chat."""
 DRAFT_SECONDS = 1.0
-"""How old a draft may be that a crash gives back."""
+"""Interval in seconds at which the draft is saved."""
 
 
 class ChatScreen(ChatHost):
@@ -65,7 +65,7 @@ class ChatScreen(ChatHost):
         }
 
     def on_mount(self) -> None:
-        """Be ready to type; everything else is loaded afterwards."""
+        """Focus the composer; load everything else afterwards."""
         self.transcript.can_focus = False
         self.composer.recall_queued = self._recall_queued
         self.set_focus(self.composer)
@@ -77,7 +77,7 @@ class ChatScreen(ChatHost):
         self.call_after_refresh(self.run_worker, self._load_features, group="features")
 
     async def _load_features(self) -> None:
-        """Import and make the features, then run what was asked of them meanwhile."""
+        """Import and create the features, then run the commands that waited for them."""
         for kind in await asyncio.to_thread(_import_features):
             self.add_feature(kind(self))
             await asyncio.sleep(0)  # keys are handled between two of them
@@ -104,12 +104,12 @@ class ChatScreen(ChatHost):
     # Keys
 
     def on_key(self, event: events.Key) -> None:
-        """Letters belong to the draft, even if something else has the keyboard."""
+        """Pass letters to the composer, even if another widget has the focus."""
         if event.is_printable:
             self._hand_to_composer(event, events.Key(event.key, event.character))
 
     def on_paste(self, event: events.Paste) -> None:
-        """So does what is pasted."""
+        """Pasted text belongs to the draft, too."""
         self._hand_to_composer(event, events.Paste(event.text))
 
     def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
@@ -119,7 +119,7 @@ class ChatScreen(ChatHost):
             self.composer.post_message(copy)
 
     def _interrupt(self) -> None:
-        """Copy what is selected, else stop; twice in a row leaves."""
+        """Copy the selection, else stop the answer; twice in a row leaves."""
         selected = self.get_selected_text() or self.composer.selected_text
         if selected:
             self.copy(selected)
@@ -133,7 +133,7 @@ class ChatScreen(ChatHost):
             self.notify("ctrl+c again leaves the chat.", timeout=QUIT_WINDOW)
 
     def _stop_or_cancel(self) -> None:
-        """What escape does: stop the answer, give up an edit, or what a feature does with it."""
+        """Handle escape: stop the answer, cancel an edit, or pass it to the features."""
         if self.transcript.leave_blocks() or any(f.on_first_escape() for f in self.features):
             return
         if self.composer.escape(clears=False):
@@ -150,7 +150,7 @@ class ChatScreen(ChatHost):
 
     @on(Composer.Submitted)
     def submit(self, event: Composer.Submitted) -> None:
-        """Run a slash command, send the prompt, or do what an empty enter means now."""
+        """Run a slash command, send the prompt, or handle an empty enter."""
         text = event.text.strip()
         if not text and not event.attachments:
             self._empty_enter()
@@ -217,7 +217,7 @@ class ChatScreen(ChatHost):
 
     @on(Welcome.Left)
     def back_to_draft(self) -> None:
-        """Let keys go to the draft again."""
+        """Focus the composer again."""
         self.composer.focus()
 
     @on(Welcome.Chosen)
@@ -243,7 +243,7 @@ class ChatScreen(ChatHost):
 
     @on(HistoryStatusChanged)
     def history_trouble(self, event: HistoryStatusChanged) -> None:
-        """Say that chats are not saved now, and why, or that they are again."""
+        """Report why chats are not saved, or that they are saved again."""
         self.state.not_kept = "" if event.is_over else event.text
         self.tell(event.text, "warning" if event.is_over else "error")
 

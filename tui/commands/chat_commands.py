@@ -220,5 +220,5 @@ async def template(session: ChatSession, name: str) -> Done:
 
 
 def template_folder(session: ChatSession) -> Path | None:
-    """Where templates are kept; None without a folder of settings."""
+    """The folder of templates; None without a folder of settings."""
     return None if session.folders is None else session.folders.config / TEMPLATES

@@ -44,7 +44,7 @@ class Command:
 
     @property
     def slash(self) -> str | None:
-        """What is typed behind the slash; None for a command that has only a key."""
+        """The name typed after the slash; None for a command that has only a key."""
         if self.name in _UNTYPED:
             return None
         return "compact+" if self.name == "compact_ask" else self.name

@@ -67,7 +67,7 @@ async def summarise(
 
 
 def compaction_sentence(made: CompactionRecord) -> str:
-    """What a compaction or a trim changed."""
+    """The effect of a compaction or a trim in words."""
     before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     what = "trimmed" if made.trims else "summed up"

@@ -31,7 +31,7 @@ Fact = tuple[str, str]
 
 
 async def quick_facts(session: ChatSession, size: Fact) -> list[Fact]:
-    """All facts but the findings of the daemon's doctor, which take a second."""
+    """All facts except the findings of the daemon's doctor, which take a second."""
     env, state = dict(os.environ), session.state
     daemon, memory = await daemon_facts(session.client)
     return [
@@ -63,13 +63,13 @@ def program_facts() -> list[Fact]:
 
 
 def size_fact(env: Mapping[str, str], width: int, height: int, sync: bool) -> Fact:
-    """How much the terminal shows, and how."""
+    """The size and colours of the terminal."""
     colours = "true colour" if env.get("COLORTERM") in ("truecolor", "24bit") else "256 or fewer"
     return "size", f"{width} × {height} · {colours} · steady frames {'yes' if sync else 'no'}"
 
 
 def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
-    """What the terminal reports of itself, and what is between it and the chat."""
+    """The terminal's environment variables, and multiplexers between it and the chat."""
     said = [f"{name}={env[name]}" for name in _TERMINAL if env.get(name)]
     between: list[str] = []
     if "TMUX" in env:
@@ -88,7 +88,7 @@ def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
 
 
 def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
-    """Which way a copy goes, and whether reading works; the clipboard stays as it is."""
+    """The ways to copy, and whether reading works; the clipboard is not changed."""
     names = [program.name for program in clipboard.writers(env)]
     copies = " → ".join([*names, "OSC 52 (the terminal, not confirmed)"])
     readers = [program.name for program in clipboard.readers(env)]
@@ -117,7 +117,7 @@ def machine_facts(devices: Sequence[DeviceGauges], memory: MemoryGauges) -> list
 
 
 async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], MemoryGauges]:
-    """What the daemon says of itself, and of this machine's memory in bytes."""
+    """The daemon's status, and the memory of its machine in bytes."""
     try:
         said = await client.request(Status, "GET", "/ingle/v1/status")
     except ClientError as error:
@@ -133,7 +133,7 @@ async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], MemoryGau
 
 
 async def finding_facts(client: AsyncDaemonClient) -> list[Fact]:
-    """What is wrong and how to mend it, as `ingle doctor` says; nothing of a daemon without one."""
+    """Problems and their fixes, as in `ingle doctor`; empty for a daemon without that endpoint."""
     try:
         said = await client.request(DoctorFindings, "GET", "/ingle/v1/doctor")
     except ClientError:
@@ -148,7 +148,7 @@ async def finding_facts(client: AsyncDaemonClient) -> list[Fact]:
 
 
 def speed_of(path: Sequence[Message]) -> str:
-    """How fast the last answer of a chat was, "" where that is not known."""
+    """The speed of the last answer of a chat, "" if unknown."""
     answers = (message for message in reversed(path) if message.role == "assistant")
     facts = next((message.facts for message in answers), None)
     if facts is None or facts.speed is None:
@@ -160,7 +160,7 @@ def speed_of(path: Sequence[Message]) -> str:
 
 
 def place_facts(folders: ChatFolders | None) -> list[Fact]:
-    """Where the program and what is its own lie."""
+    """The paths of the interpreter, the history and the settings."""
     facts = [("python", interpreter())]
     if folders is not None:
         facts += [("chats", shown(folders.chats)), ("settings", shown(folders.config))]
@@ -195,5 +195,5 @@ def report(facts: Sequence[Fact]) -> str:
 
 
 def interpreter() -> str:
-    """Which Python runs, by which installations can be distinguished."""
+    """The path of the Python interpreter."""
     return shown(sys.executable)

@@ -12,7 +12,7 @@ from .command_table import COMMANDS, Command
 
 FILE = "keys.toml"
 UNBOUND = "no_key_"
-"""What a command without a key is bound to: no key has such a name."""
+"""Prefix of the binding of a command without a key; no key has such a name."""
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super")
 _NAMED_KEYS = """
@@ -60,7 +60,7 @@ class KeyTable:
         return self.own.get(command.name, default)
 
     def keymap(self) -> dict[str, str]:
-        """What differs from the defaults, as Textual's keymap."""
+        """The differences from the defaults, as a Textual keymap."""
         return {name: ",".join(keys) or default_key(name) for name, keys in self.own.items()}
 
 
@@ -131,7 +131,7 @@ def normalize(key: str) -> str:
 
 
 def why_not(key: str) -> str | None:
-    """Why a key cannot run a command, None where it can."""
+    """The reason why a key cannot run a command, or None."""
     *modifiers, last = key.split("+")
     function_key = last[:1] == "f" and last[1:].isdigit() and 1 <= int(last[1:]) <= 24
     single = len(last) == 1 and last.isalnum()

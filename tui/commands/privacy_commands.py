@@ -57,12 +57,12 @@ async def route(session: ChatSession, choice: str) -> Done:
 
 
 async def why(session: ChatSession, _argument: str) -> Done:
-    """Say what decides where the next message goes."""
+    """Explain the route of the next message."""
     return Done(route_sentence(route_of(session, await routing_of(session))))
 
 
 async def sent(session: ChatSession, _argument: str) -> Done:
-    """Say what left this machine, of this chat, of all kept chats, and of all programs."""
+    """Report the messages that left this machine: of this chat, all kept chats, all programs."""
     kept: dict[str, int] | None = None
     if session.store is not None:
         with suppress(HistoryError):  # locked: then of this chat only

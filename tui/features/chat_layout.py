@@ -23,6 +23,7 @@ from ..session.turn import Turn
 from ..settings.preferences import Preferences
 from ..text.terminal_safe_text import clean
 from ..transcript.view.transcript import Transcript
+from ..widgets.compaction_bar import CompactionBar
 from ..widgets.composer.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.pull_bar import PullBar
@@ -36,7 +37,7 @@ F = TypeVar("F", bound=Feature)
 
 
 class ChatLayout(PromptScreen[None]):
-    """Lays the widgets out, shows the state, and runs commands."""
+    """Composes the widgets, draws the state, and runs commands."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
@@ -77,7 +78,7 @@ class ChatLayout(PromptScreen[None]):
 
     @property
     def typed_in(self) -> Composer:
-        """The widget whose letters are painted at once."""
+        """The widget that is painted at once after a key."""
         return self.composer
 
     @property
@@ -95,6 +96,7 @@ class ChatLayout(PromptScreen[None]):
             yield PromptQueue()
             yield PullBar()
             yield RouteLine()
+            yield CompactionBar()
             yield Composer(id="composer")
         yield StatusLine()
 
@@ -111,7 +113,7 @@ class ChatLayout(PromptScreen[None]):
     def show_state(self) -> None:
         """Draw `state`, `chat` and the preferences; the transcript is drawn on its own."""
         self._is_drawing = False
-        if not self.is_mounted:
+        if not (self.is_mounted and self.is_attached):  # too early, or the chat is being left
             return
         self.welcome.display = not self.transcript.entries
         self.view = ChatView(self.state, self.chat, self.store)
@@ -127,7 +129,7 @@ class ChatLayout(PromptScreen[None]):
         line.status = self.state.status(line.status, turn)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show as many keys as fit."""
+        """Update the key hints for the new width."""
         if self.is_mounted:
             self._show_hints(event.size.width)
 
@@ -138,7 +140,7 @@ class ChatLayout(PromptScreen[None]):
 
     @on(Transcript.NewLines)
     def new_lines(self, event: Transcript.NewLines) -> None:
-        """Say how many lines came below the view."""
+        """Show how many lines were added below the view."""
         pill = self.pill
         plural = "" if event.count == 1 else "s"
         pill.update(f"↓ {event.count} new line{plural} · end")
@@ -159,7 +161,7 @@ class ChatLayout(PromptScreen[None]):
         self._handlers.update(feature.handlers())
 
     def complete(self) -> None:
-        """Run the commands that were given before all features were added."""
+        """Run the commands that were issued before all features were added."""
         self.is_complete = True
         for name, argument in self._early:
             self.run_command(name, argument)
@@ -177,7 +179,7 @@ class ChatLayout(PromptScreen[None]):
         self.run_command(name)
 
     def run_command(self, name: str, argument: str = "") -> None:
-        """Run a command; one that waits goes on in the background."""
+        """Run a command; an asynchronous one runs in the background."""
         handler = self._handlers.get(name)
         if handler is None:
             if not self.is_complete:
@@ -188,7 +190,7 @@ class ChatLayout(PromptScreen[None]):
             self.run_worker(result, group=f"command-{name}")
 
     async def present(self, running: Awaitable[Result]) -> None:
-        """Wait for a command, and show what it did or why it was refused."""
+        """Await a command, and show its result or why it was refused."""
         try:
             result = await running
         except PROBLEMS as problem:
@@ -197,12 +199,12 @@ class ChatLayout(PromptScreen[None]):
             self.front.present(result)
 
     def refuse(self, problem: Problem) -> None:
-        """Show why a command did nothing."""
+        """Show why a command was refused."""
         severity = "warning" if isinstance(problem, CommandRefused) else "error"
         self.tell(f"{problem.message} {problem.hint or ''}".strip(), severity)
 
     def watch_preferences(self, preferences: Preferences) -> None:
-        """Let changed preferences take effect."""
+        """Pass changed preferences to the features."""
         self.state_changed()
         for feature in self.features:
             feature.on_preferences(preferences)

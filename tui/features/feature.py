@@ -21,7 +21,7 @@ Handler = Callable[[str], Awaitable[None] | None]
 
 
 class Feature:
-    """Does nothing by itself; a capability overrides what it needs.
+    """Base of all capabilities; its hooks do nothing.
 
     What is slow to import is imported where it is used, so that no key waits for it.
     """
@@ -30,17 +30,17 @@ class Feature:
         self.host = host
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The commands it handles, by their names."""
+        """The handlers of its commands, by name."""
         return {}
 
     def on_ready(self) -> None:
-        """The screen is there, and keys work."""
+        """The screen is mounted, and keys are handled."""
 
     def on_chat_opened(self) -> None:
-        """Another chat is on the screen, or a new one."""
+        """Another chat was opened."""
 
     def on_path_changed(self) -> None:
-        """Another branch, an edit, a compaction or its undoing: what is sent next has changed."""
+        """The next messages to send have changed: by a branch, an edit or a compaction."""
 
     def on_connected(self) -> None:
         """The daemon answers, and its models are known."""
@@ -50,11 +50,11 @@ class Feature:
         return False
 
     def may_send(self, prompt: QueuedPrompt) -> bool:
-        """Whether a prompt can go out now; one that holds it calls `send_next` later."""
+        """Whether a prompt can be sent now; a feature that holds it calls `send_next` later."""
         return True
 
     async def prepare_request(self, request: TurnRequest) -> TurnRequest:
-        """The request to send in the place of `request`."""
+        """The request to send in place of `request`."""
         return request
 
     def on_first_escape(self) -> bool:
@@ -83,4 +83,4 @@ class Feature:
         """A preference changed; those of the start are in `host.preferences`."""
 
     def on_closing(self) -> None:
-        """The chat is left; nothing asynchronous will run any more."""
+        """The chat is closing; nothing asynchronous runs any more."""

@@ -39,7 +39,7 @@ class ProgramFeature(Feature):
         }
 
     def on_ready(self) -> None:
-        """Take over the user's keys, and keep every change of the theme, whichever way it came."""
+        """Apply the user's keys, and save every change of the theme."""
         app = self.host.chat_app
         self._theme = app.theme
         app.theme_changed_signal.subscribe(self.host, self._keep_theme)
@@ -54,7 +54,7 @@ class ProgramFeature(Feature):
         self._apply(self.host.preferences)
 
     def on_preferences(self, preferences: Preferences) -> None:
-        """Let them take effect, as far as they are about the program."""
+        """Apply the motion, composer and transcript settings."""
         self.host.chat_app.animation_level = "full" if preferences.motion else "none"
         self._apply(preferences)
 
@@ -95,7 +95,7 @@ class ProgramFeature(Feature):
             self.host.tell(f"The setting is not kept: {error.strerror}.", "warning")
 
     def settings(self) -> None:
-        """Show what can be set."""
+        """Show the settings."""
         from ..screens.settings_screen import SettingsScreen
 
         app, host = self.host.chat_app, self.host
@@ -106,7 +106,7 @@ class ProgramFeature(Feature):
         )
 
     def _change(self, name: str, value: str | bool | int) -> Preferences:
-        """Let a setting take effect and keep it; returns all of them."""
+        """Apply and save a setting; return all preferences."""
         preferences = self.host.preferences._replace(**{name: value})  # pyright: ignore[reportArgumentType]
         self.host.preferences = preferences
         if name == "theme":
@@ -116,7 +116,7 @@ class ProgramFeature(Feature):
         return preferences
 
     def theme(self, name: str) -> None:
-        """Change the colours, or show which there are."""
+        """Change the theme, or list the themes."""
         app = self.host.chat_app
         if not name:
             app.action_change_theme()
@@ -128,7 +128,7 @@ class ProgramFeature(Feature):
     # Help
 
     def show_help(self, commands: Sequence[Command]) -> None:
-        """Show the keys of what has the focus, and the commands."""
+        """Show the keys of the focused widget, and the commands."""
         from ..screens.filtered_table import HelpScreen
 
         app = self.host.chat_app
@@ -138,21 +138,21 @@ class ProgramFeature(Feature):
         self.host.chat_app.push_screen(HelpScreen(here, commands, self._keys, title=title))
 
     def keys(self) -> None:
-        """Show which key runs what."""
+        """Show the keys of all commands."""
         from ..screens.filtered_table import KeysScreen
 
         commands = [command for command in COMMANDS if self.host.can_run(command.name)]
         self.host.chat_app.push_screen(KeysScreen(commands, self._keys, self._keys_file))
 
     def doctor(self) -> None:
-        """Show what is known about terminal, machine and daemon."""
+        """Report on terminal, machine and daemon."""
         from ..screens.doctor_screen import DoctorScreen
 
         self.host.chat_app.push_screen(DoctorScreen(self.host))
 
 
 def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:
-    """Keys that mean something on the screen that is shown, with what they do."""
+    """The keys of the current screen and their descriptions."""
     bindings = [active.binding for active in app.screen.active_bindings.values()]
     return [
         (app.get_key_display(binding), binding.description)

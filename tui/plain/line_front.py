@@ -23,7 +23,6 @@ from ..gauges.context_usage import Role
 from ..gauges.prefill_cost import PrefillCost
 from ..privacy.chat_route import LOCAL, kinds_found, part_name
 from ..text import number_format
-from .attached_files import read_files
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries, ModelEntry
@@ -104,14 +103,14 @@ class LineFront:
         return self._reader.confirm(question)
 
     async def accept_cost(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
-        """As `confirm`; text from a pipe is no answer."""
+        """As `confirm`; True without asking if the input is a pipe."""
         if self.is_person:
             return await self.confirm(question, details, yes=yes, no=no)
         self._output.line(details)
         return True
 
     async def line(self, question: LineQuestion) -> str | None:
-        """What a user types; None from a pipe, and for an empty secret."""
+        """A typed line; None if the input is a pipe, and for an empty secret."""
         if not self.is_person:
             return None
         if question.note:
@@ -174,7 +173,7 @@ class LineFront:
         return None if index is None else ModelPick("use", models[index])
 
     async def pick_route(self, said: Explanation) -> str:
-        """Where a prompt is answered; here, if no user can be asked."""
+        """The user's choice of a route; `LOCAL` if no user can be asked."""
         output = self._output
         if not self.is_person:
             output.line(f"Answered here: nobody is there to ask. {said.reason}")
@@ -264,7 +263,7 @@ class LineFront:
     # What the session knows and does
 
     async def draft(self) -> str:
-        """Nothing: a prompt is sent as soon as it is typed."""
+        """ "": a prompt is sent as soon as it is typed."""
         return ""
 
     def draft_part(self) -> DraftPart:
@@ -287,7 +286,7 @@ class LineFront:
             raise CommandRefused("Say which file: /attach FILE.")
         text = " ".join(mentions)
         promised = [mention.path for mention in find_mentions(text)]
-        attachments, _ = read_files(self._session, text, promised)
+        attachments, _ = self._session.read_files(text, promised)
         self._session.attachments += attachments
         return Done("It goes along with the next prompt." if attachments else "")
 
@@ -319,14 +318,9 @@ class LineFront:
         """Download a model after the command."""
         self._session.then(self._session.models.pull(name))
 
-    def shown_pull(self) -> str | None:
-        """None: downloads are waited for."""
-
-    async def cancel_pull(self, name: str) -> None:
-        """Nothing: the list offers only to use a model."""
-
-    def compare(self, name: str) -> None:
-        """Nothing: the list offers only to use a model."""
+    async def offer_stop(self) -> bool:
+        """False: downloads are waited for."""
+        return False
 
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
         """Offer to download a missing model; the next prompt loads one that is here."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -25,13 +26,11 @@ from ..session.turn import Turn, add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
 from ..transcript.entries.answer_entry import AnswerEntry
-from .attached_files import read_mentioned
 from .line_front import LineFront
 from .line_reader import LineReader
 from .plain_compaction import PlainCompaction
 from .plain_models import PlainModels
-from .plain_output import PlainOutput
-from .sentence_writer import SPEAKER, SentenceWriter
+from .plain_output import SPEAKER, PlainOutput, SentenceWriter
 
 if TYPE_CHECKING:
     from ..history.history_store import HistoryStore
@@ -76,7 +75,7 @@ class PlainSession:
         self.state = ChatState(wanted=model)
         self.is_answering = False
         self.attachments: list[Attachment] = []
-        """What is sent along with the next prompt."""
+        """Attachments of the next prompt."""
         self.front: FrontEnd = LineFront(self)
         self._compaction = PlainCompaction(self)
         self.models = PlainModels(self, start_daemon)
@@ -86,7 +85,7 @@ class PlainSession:
 
     @property
     def history(self) -> ChatRecorder:
-        """Where the chat is kept."""
+        """The recorder of the open chat."""
         return NullRecorder() if self.chat.temporary or self.store is None else self.store
 
     # The loop
@@ -262,7 +261,7 @@ class PlainSession:
         self.then(self._answer_from(parent, parent.id))
 
     def continue_answer(self, message: Message) -> None:
-        """Continue an interrupted answer, as another branch that begins alike."""
+        """Continue an interrupted answer, as another branch with the same beginning."""
         self.then(self._answer_from(message, message.parent, message))
 
     async def _send(
@@ -270,16 +269,33 @@ class PlainSession:
     ) -> None:
         if not await self.models.can_ask():
             return
-        files = read_mentioned(self, text)
-        if files is None:
-            return
-        attachments = (*attachments, *self.attachments, *files)
+        attachments = (*attachments, *self.attachments)
+        # Text from a pipe is not searched for mentions, since anyone may have written it.
+        if "@" in text and self.reader.is_person:
+            files, failed = self.read_files(text)
+            if failed and not self.reader.confirm("Send it all the same?"):
+                return
+            attachments += tuple(files)
         size = len(text) + sum(len(attachment.text) for attachment in attachments)
         if edits is None and not await self._compaction.make_room(size):
             return
         self.attachments = []
         prompt = add_prompt(self.chat, self.history, text, attachments, edits)
         await self._answer(prompt.id)
+
+    def read_files(
+        self, text: str, promised: Collection[str] = ()
+    ) -> tuple[list[Attachment], bool]:
+        """Read the mentioned files and report each; whether one of them could not be read."""
+        from ..composing.attachment_reader import read_mentions
+
+        reading = read_mentions(text, Path.cwd(), promised)
+        for problem in reading.problems:
+            self.output.error(problem)
+        for attachment in reading.attachments:
+            size = number_format.size(len(attachment.text.encode()))
+            self.output.line(f"Attached: {attachment.name}, {size}.")
+        return reading.attachments, bool(reading.problems)
 
     async def _answer_from(
         self, end: Message, parent: str | None, begun: Message | None = None

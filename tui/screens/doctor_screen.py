@@ -26,7 +26,7 @@ AROUND = 8
 
 
 class DoctorScreen(Dialog[None]):
-    """Shows the facts as they come; nothing of them leaves this machine by itself."""
+    """Shows the facts as they arrive; nothing leaves this machine unless the user copies it."""
 
     DEFAULT_CSS = """
     DoctorScreen VerticalScroll { height: auto; max-height: 36; scrollbar-size-vertical: 1; }
@@ -47,7 +47,7 @@ class DoctorScreen(Dialog[None]):
             yield Static("Looking …", id="facts", markup=False)
 
     def on_mount(self) -> None:
-        """Ask."""
+        """Start collecting the facts."""
         self.run_worker(self._examine)
 
     async def _examine(self) -> None:
@@ -59,7 +59,7 @@ class DoctorScreen(Dialog[None]):
         self._show()
 
     def on_resize(self) -> None:
-        """Lay the facts out for the new width; the keys stay in sight."""
+        """Wrap the facts for the new width, and keep the keys visible."""
         rows = max(3, self.size.height * 9 // 10 - AROUND)
         self.query_one(VerticalScroll).styles.max_height = min(36, rows)
         size = self._size_fact()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 POLL = 0.3
 """Seconds between two looks at what another program writes."""
 NAME_LOOKS = 6
-"""How often to look for the name of an answer that was begun a moment ago."""
+"""Attempts to read the generation id of an answer that began a moment ago."""
 
 
 async def open_answers(store: HistoryStore) -> AsyncGenerator[tuple[Chat, Message]]:

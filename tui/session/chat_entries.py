@@ -69,7 +69,7 @@ def entry_of(chat: Chat, message: Message) -> Entry:
 
 
 def place_of(chat: Chat, message: Message) -> tuple[int, int] | None:
-    """Which of how many siblings it is, counted from one; None where it has none."""
+    """The number of a message among its siblings, from one, and their count; None without any."""
     siblings = chat.siblings(message)
     return (siblings.index(message) + 1, len(siblings)) if len(siblings) > 1 else None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ChatStatus(msgspec.Struct, frozen=True):
-    """What the status line shows; None and 0 stand for unknown numbers."""
+    """The content of the status line; None and 0 stand for unknown numbers."""
 
     model: str = ""
     state: str = "connecting"
@@ -55,7 +55,7 @@ class ChatState:
     """Available RAM, None before the first report."""
     pulling: str | None = None
     not_kept: str = ""
-    """Why chats are not saved, "" if they are."""
+    """The reason why chats are not saved, "" if they are."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
@@ -81,7 +81,7 @@ class ChatState:
 
     @property
     def placeholder(self) -> str:
-        """What the empty composer says: the meaning of enter, where it has one."""
+        """The placeholder of the empty composer: the meaning of enter, if it has one."""
         if self.trouble is not None:
             return "enter starts the daemon again"
         return f"enter downloads {self.model_name}" if self.must_pull else "Message"
@@ -183,7 +183,7 @@ class ChatState:
 
 
 class ChatView(NamedTuple):
-    """What the widgets around the transcript show; `store` is None if chats are not kept."""
+    """The data of the widgets around the transcript; `store` is None if chats are not kept."""
 
     state: ChatState
     chat: Chat

@@ -26,7 +26,7 @@ REPORTS: dict[str, type[Report]] = {
     "pull": DownloadProgress,
 }
 RETRY_SECONDS = 5.0
-"""How often a lost daemon is looked for without a request of the user."""
+"""Interval in seconds at which a lost daemon is polled."""
 
 
 class DaemonLink:

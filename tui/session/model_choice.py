@@ -1,4 +1,4 @@
-"""Which model a chat opens with, and which ones a first run offers."""
+"""Chooses the model of a new chat, and the models that a first run offers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def is_coder(model: ModelEntry) -> bool:
 
 
 def custom_model(text: str) -> ModelEntry | None:
-    """What was typed as a model of its own: a repository of the hub, an address or a path."""
+    """A typed repository of the hub, address or path as a model."""
     text = text.strip()
     path = text.startswith(("/", "./", "../", "~")) or text.endswith(".gguf")
     if path and len(text) > 2:

@@ -1,4 +1,4 @@
-"""What is known about a model, in the words that the picker and the welcome use."""
+"""Descriptions of models for the picker and the welcome."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def fit_style(fit: ModelFit | None) -> str:
 
 
 def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
-    """What it takes, and of how much; of a `loaded` model, what it has."""
+    """The memory that a model needs and that is available; for a `loaded` model, what it uses."""
     if fit is None:
         return ""
     memory = "VRAM" if fit.device == "cuda" else "RAM"
@@ -91,7 +91,7 @@ def facts(model: ModelEntry) -> list[str]:
 
 
 def download_sentence(size: int | None, disk_free: int, rate: float | None = None) -> str:
-    """How much a download is, how long it takes, and the room there is for it."""
+    """The size and duration of a download, and the free space on the disk."""
     if not size:
         return "its size is known once the download begins"
     seconds = number_format.remaining(size / (rate or ASSUMED_RATE))

@@ -94,7 +94,7 @@ class Turn:
 
     @property
     def ending(self) -> Ending | None:
-        """How it ended, None while it runs."""
+        """The ending; None while it runs."""
         return self.message.ending
 
     @property
@@ -194,7 +194,7 @@ class Turn:
         return None
 
     def summary(self) -> str:
-        """What is known about the answer, beside the model's name."""
+        """A short summary of the answer, shown beside the model's name."""
         parts = [self._where]
         if self.ending is None and self._first_at is None:
             parts.append(self._waiting())
@@ -270,26 +270,26 @@ class Turn:
         self._end(endings.get(event.reason, "answered"))
 
     def _facts(self) -> MessageFacts:
-        done = self.finished
+        done = self.finished or FinishedEvent(reason="stop")
         route, routed = route_to(self._client.endpoint), self.routed
         return MessageFacts(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             completion_tokens=self.tokens,
-            reasoning_tokens=done.reasoning_tokens if done else 0,
-            drafted_tokens=done.drafted_tokens if done else 0,
-            accepted_tokens=done.accepted_tokens if done else 0,
+            reasoning_tokens=done.reasoning_tokens,
+            drafted_tokens=done.drafted_tokens,
+            accepted_tokens=done.accepted_tokens,
             context=self.context,
             route=(routed.target if routed else "") or route.kind,
             route_reason=routed.rule if routed else route.short,
             first_token=self.first_token_seconds,
             seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
-            prompt_seconds=done.prompt_seconds if done else 0.0,
-            decode_seconds=done.decode_seconds if done else self._seconds_of_text(),
+            prompt_seconds=done.prompt_seconds,
+            decode_seconds=done.decode_seconds if self.finished else self._seconds_of_text(),
         )
 
     def _seconds_of_text(self) -> float:
-        """How long text came, if the engine did not report it."""
+        """Seconds of decoding as measured here, if the engine did not report them."""
         return self._samples[-1][0] - self._first_at if self._first_at and self._samples else 0.0
 
     def _end(self, ending: Ending, error: ClientError | None = None) -> None:
@@ -304,7 +304,7 @@ class Turn:
 
 
 def facts_summary(facts: MessageFacts) -> str:
-    """What stands beside the model's name once an answer has ended."""
+    """The summary of an ended answer, shown beside the model's name."""
     parts = [_mark(facts.route)]
     if facts.speed is not None:
         parts.append(number_format.speed(facts.speed))
@@ -318,7 +318,7 @@ def _mark(route: str) -> str:
 
 
 def ending_note(message: Message) -> str:
-    """What stands below an answer that did not end by itself."""
+    """The note below an answer that was stopped, cut off or interrupted."""
     notes = {
         "stopped": "■ stopped",
         "length": "■ cut off: the context or the limit is reached",

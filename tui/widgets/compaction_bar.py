@@ -64,7 +64,7 @@ def notice_text(share: float, seconds: int) -> BarText:
 
 
 def progress_text(progress: CompactionProgress) -> BarText:
-    """How far it is."""
+    """The progress of a compaction."""
     words = progress.words
     if progress.written:
         plural = "" if progress.written == 1 else "s"

@@ -21,10 +21,10 @@ class RouteLine(Widget):
     route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
     found: reactive[str | None] = reactive[str | None](None)
     more: reactive[str] = reactive("")
-    """What else belongs into this line, such as what the draft takes; it goes first for room."""
+    """An additional fact, left out first where there is no room."""
 
     async def on_click(self) -> None:
-        """Tell why the message goes there."""
+        """Explain the route."""
         await self.run_action("screen.command('why')")
 
     def render(self) -> RenderResult:

@@ -54,7 +54,7 @@ class TitleBar(Widget):
         return Content.assemble(left, gap, right).truncate(width)
 
     def _choices(self, width: int) -> Sequence[list[Content]]:
-        """What may stand at the right, the longest first."""
+        """The alternatives for the right side, the longest first."""
         pulls = [Content.assemble((self._pulls(width >= WIDE), "$primary"))] if self.pulls else []
         kept = self._kept()
         route = [Content(f"{self.route.mark} {self.route.word.lower()}").stylize("$muted")]
@@ -85,7 +85,7 @@ class TitleBar(Widget):
         return [Content.assemble(mark, f" {clean(known.model_name)}", (shown, "$muted"))]
 
     def _kept(self) -> list[Content]:
-        """Where the chat is kept, in a word; nothing for one without messages."""
+        """Whether the chat is saved, in a word; nothing for a chat without messages."""
         (state, chat, store), style = self.view, "$muted"
         if chat.temporary:
             word = "temporary, not written"

@@ -58,7 +58,7 @@ class Welcome(Widget, can_focus=False):
 
     @dataclass
     class Chosen(Message):
-        """Another model is to be offered."""
+        """The user selected another offer."""
 
         model: ModelEntry
 
@@ -67,7 +67,7 @@ class Welcome(Widget, can_focus=False):
 
     @property
     def offers(self) -> list[ModelOffer]:
-        """What is offered to a user without a model."""
+        """The models offered to a user without one."""
         return offered_models(self.view.state.models)
 
     def watch_view(self, view: ChatView) -> None:

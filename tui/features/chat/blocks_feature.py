@@ -20,7 +20,7 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class BlockKeys(Widget):
-    """Leaves out keys for which there is no room."""
+    """The keys of a block in one line; those that do not fit are left out."""
 
     DEFAULT_CSS = "BlockKeys { height: 1; padding: 0 2; color: $muted; }"
     at: reactive[BlockStop | None] = reactive(None)
@@ -43,7 +43,7 @@ class BlockKeys(Widget):
 
 
 class BlocksFeature(Feature):
-    """Maps what is done with a block to commands about its message."""
+    """Maps actions on a block to commands about its message."""
 
     _keys: BlockKeys | None = None
 
@@ -90,7 +90,7 @@ class BlocksFeature(Feature):
                 self._open_link(event.address)
 
     def _show_keys(self, at: BlockStop | None) -> None:
-        """Say which keys act on the block while the cursor is shown."""
+        """Show the keys for the block under the cursor."""
         if at is None:
             if self._keys is not None:
                 self._keys.display = False

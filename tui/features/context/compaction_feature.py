@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..chat_host import ChatHost
 
 NOTICE_SECONDS = 6
-"""How long an automatic compaction is announced before it begins."""
+"""Seconds between the notice of an automatic compaction and its start."""
 
 
 class CompactionFeature(Feature):
@@ -51,7 +51,7 @@ class CompactionFeature(Feature):
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
-        self._bar: CompactionBar | None = None
+        self._bar = host.query_one(CompactionBar)
         self._worker: Worker[None] | None = None
         self._request: SummaryRequest | None = None
         self._chain: list[CompactionRecord] = []
@@ -146,10 +146,9 @@ class CompactionFeature(Feature):
                 self.host.return_queue()  # what was asked behind the summary is not sent without it
             self.host.send_next()
             return True
-        if self._bar is not None and self._bar.said is not None:
-            self._say(None)
-            return True
-        return False
+        was_shown = self._bar.said is not None
+        self._say(None)
+        return was_shown
 
     def may_send(self, prompt: QueuedPrompt) -> bool:
         """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
@@ -260,7 +259,7 @@ class CompactionFeature(Feature):
         )
 
     def _chosen(self, choice: Choice | None) -> None:
-        """What to do with a prompt that does not fit."""
+        """Handle the user's choice for a prompt that does not fit."""
         asked, self._asked = self._asked, None
         if choice is None or asked is None:
             self.host.return_queue()
@@ -280,6 +279,10 @@ class CompactionFeature(Feature):
         self.host.send_next()
 
     # The line
+
+    def _say(self, said: BarText | None) -> None:
+        """Show a line, or none."""
+        self._bar.said = said
 
     def _announce(self) -> None:
         self._seconds_left = NOTICE_SECONDS
@@ -302,18 +305,6 @@ class CompactionFeature(Feature):
     def _show_progress(self, progress: CompactionProgress) -> None:
         if self._request is not None:
             self._say(progress_text(progress))
-
-    def _say(self, said: BarText | None) -> None:
-        """Show a line, or none; the widget is made when there is something to show first."""
-        if self._bar is None:
-            if said is None:
-                return
-            composer = self.host.composer
-            self._bar = CompactionBar()
-            self._bar.said = said
-            self.host.query_one("#dock").mount(self._bar, before=composer)
-            return
-        self._bar.said = said
 
 
 def _texts(prompt: QueuedPrompt) -> list[str]:

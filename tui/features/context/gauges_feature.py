@@ -13,16 +13,15 @@ from ingle.daemon.client.model_types import DownloadProgress
 
 from ...chats.chat import Chat
 from ...chats.context_view import request_messages
-from ...chats.message import Message
 from ...gauges.context_counter import ContextCounter
 from ...gauges.context_usage import ContextUse
-from ...gauges.gauge_state import GaugeState, RouteRow
+from ...gauges.gauge_state import GaugeState
 from ...gauges.page_map_cells import chat_of
 from ...gauges.prefill_cost import CachedPrompts, PrefillCost
 from ...history.database.history_errors import HistoryError
 from ...session.chat_events import ENDED, Report
 from ...text.terminal_safe_text import clean
-from ...widgets.status_line import memory_status
+from ...widgets.status_line import MemoryStatus
 from ..feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ class GaugesFeature(Feature):
                 timer.stop()
 
     def _changed(self) -> None:
-        """What is sent next has changed: count again, exactly once it is quiet."""
+        """The next prompt has changed: count it again, exactly once it is quiet."""
         self._stale = True
         self._request_drawing()
         if self._counting is not None:
@@ -182,23 +181,23 @@ class GaugesFeature(Feature):
         if self._drawing is not None:
             self._drawing.stop()
             self._drawing = None
-        now = self._drawn_at = time.monotonic()
         state = self.state
+        state.now = self._drawn_at = time.monotonic()
         if not self.host.preferences.motion or self.host.chat_app.animation_level == "none":
             state.flashing = frozenset()
         self._collect()
         self._show_status()
         if self._panel is not None and self._panel.display and self._screen is None:
-            self._panel.show(state, now)
+            self._panel.show(state)
         if self._screen is not None:
-            self._screen.show(state, now)
+            self._screen.show(state)
         self._watch()
         if state.flashing:
             state.flashing = frozenset()
             self._request_drawing()
 
     def _collect(self) -> None:
-        """What the chat on the screen adds to the daemon's figures."""
+        """Add the figures of the open chat to those of the daemon."""
         host, state = self.host, self.state
         chat = host.chat
         model = host.state.model_name or ""
@@ -238,9 +237,7 @@ class GaugesFeature(Feature):
         answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]
         self.state.last = answers[-1].facts if answers else None
         self.state.cloud = sum(1 for answer in answers if answer.facts.route != "local")
-        self.state.routes = tuple(
-            _route_row(answer) for answer in answers[: -SHOWN_ROUTES - 1 : -1]
-        )
+        self.state.answers = tuple(answers[: -SHOWN_ROUTES - 1 : -1])
 
     def _title_of(self, chat: str) -> str | None:
         own = self.host.chat
@@ -261,9 +258,10 @@ class GaugesFeature(Feature):
             self._titles = {chat.id: clean(chat.title) for chat in chats}
 
     def _show_status(self) -> None:
-        line = self.host.status_line
-        line.use = self.state.use
-        line.memory = memory_status(self.state.memory(), self.state.loaded, self.state.last)
+        line, state = self.host.status_line, self.state
+        line.use = state.use
+        memory = next(iter(state.memory()), None)
+        line.memory = MemoryStatus(memory, state.loaded, state.last)
 
     # Where
 
@@ -317,20 +315,14 @@ class GaugesFeature(Feature):
         screen.call_after_refresh(self.draw)
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """What takes how many tokens of the next prompt."""
+        """The tokens of the next prompt by message and role."""
         await self._look(self.host.chat, self.host.state.model_name or "")
         self._collect()
         return self.counter, self.state.use
 
     def prefill_cost(self, wanted: list[dict[str, str]]) -> PrefillCost:
-        """What sending these messages computes again, but for the next prompt itself."""
+        """The cost of prefilling these messages again, without the next prompt itself."""
         name = self.host.state.model_name or ""
         loaded = [] if self.state.gauges is None else self.state.gauges.models
         rate = next((m.prompt_rate for m in loaded if m.name == name), 0.0)
         return self._sent.price(wanted, name, self.counter.count, rate)
-
-
-def _route_row(answer: Message) -> RouteRow:
-    facts = answer.facts
-    at = time.strftime("%H:%M", time.localtime(answer.created))
-    return RouteRow(at, facts.route, clean(facts.route_reason) or "default")

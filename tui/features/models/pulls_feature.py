@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PullsFeature(Feature):
-    """Begins downloads and shows all that run, also those of other clients and earlier chats.
+    """Starts downloads and shows all running ones, also those of other clients and earlier chats.
 
     One that this chat waits for is followed to its end, others by the shared event stream.
     """
@@ -38,7 +38,7 @@ class PullsFeature(Feature):
         return next((name for name in self._running if name not in self._hidden), None)
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Have the daemon fetch a model, or join it doing so; with `use` talk to it then."""
+        """Start or join the download of a model; with `use`, talk to the model afterwards."""
         self._hidden.discard(name)
         self._ended.discard(name)
         if use:
@@ -49,7 +49,7 @@ class PullsFeature(Feature):
         self._show()
 
     async def cancel(self, name: str) -> None:
-        """Stop a download for all; what arrived is kept for the next attempt."""
+        """Cancel a download in the daemon; what arrived is kept for the next attempt."""
         self._leave(name)
         try:
             await self.host.client.request_json("POST", "/ingle/v1/pull/cancel", {"model": name})
@@ -129,7 +129,7 @@ class PullsFeature(Feature):
         self.host.run_worker(self._find_running(), group="pulls")
 
     async def _find_running(self) -> None:
-        """Show what is being fetched since before this chat."""
+        """Show the downloads that were started before this chat."""
         try:
             listing = await self.host.client.models()
         except ClientError:
@@ -186,14 +186,14 @@ class PullsFeature(Feature):
     # What is shown
 
     def _leave(self, name: str) -> None:
-        """Follow it no longer; it goes on."""
+        """Stop following a download, which goes on."""
         self._hidden.add(name)
         worker = self._workers.pop(name, None)
         if worker is not None:
             worker.cancel()
 
     def _forget(self, name: str) -> None:
-        """It is over."""
+        """Drop a download that has ended."""
         self._workers.pop(name, None)
         self._running.pop(name, None)
         self._hidden.discard(name)

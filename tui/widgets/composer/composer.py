@@ -18,13 +18,13 @@ from textual.widgets import TextArea
 
 from ...chats.message import Attachment
 from ...commands.command_table import parse_slash
-from ...composing.file_mentions import as_mention, find_mentions, shown_path
+from ...composing.file_mentions import AttachmentPreview, as_mention, find_mentions, shown_path
 from ...composing.input_history import InputHistory
 from ...composing.token_estimate import estimate_tokens, tokens_of
 from ...text import number_format
 from .chip_editor import ChipEditor
 from .completion_controller import CompletionController
-from .draft_attachments import AttachmentFacts, DraftAttachments
+from .draft_attachments import DraftAttachments
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6
@@ -62,7 +62,7 @@ class Composer(ChipEditor):
     )
 
     hints: reactive[str] = reactive("", repaint=False)
-    """What the keys mean now, in the lower edge."""
+    """Key hints in the lower edge."""
 
     @dataclass
     class Submitted(Message):
@@ -213,7 +213,7 @@ class Composer(ChipEditor):
         self.show_facts()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its text, up to a third of the terminal with the border."""
+        """The height of its text, at most a third of the terminal with the border."""
         # A share of the terminal in the stylesheet is not looked at where a container is as high
         # as what is in it.
         most = max(1, viewport.height // 3 - 2)
@@ -359,7 +359,7 @@ class Composer(ChipEditor):
             facts = self.attaching.show()
             self.border_subtitle = self._edge(self._tokens(self.text, facts))
 
-    def _tokens(self, text: str, facts: Sequence[AttachmentFacts]) -> str:
+    def _tokens(self, text: str, facts: Sequence[AttachmentPreview]) -> str:
         if not text or parse_slash(text) is not None:
             return ""
         if self._counted is not None and self._counted[0] == text:

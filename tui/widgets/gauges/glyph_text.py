@@ -33,7 +33,7 @@ def columns(left: Content, right: Content, width: int) -> Content:
 
 
 def in_columns(parts: list[Content], width: int) -> list[Content]:
-    """All parts in one line if they fit, else in two columns."""
+    """Arrange parts in one line if they fit, else in two columns."""
     gap = 3
     if sum(part.cell_length + gap for part in parts) - gap <= width:
         return [Content(" " * gap).join(parts)]

@@ -98,7 +98,7 @@ class PageMapView(Widget, can_focus=False):
 
     @property
     def room(self) -> int:
-        """How many cells there is room for."""
+        """The number of cells that fit."""
         return max(1, self.size.width * self.size.height)
 
     def _arrange(self) -> bool:
@@ -113,11 +113,11 @@ class PageMapView(Widget, can_focus=False):
         return True
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """As wide as there is room."""
+        """The width of the container."""
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as the pages need, up to `rows`."""
+        """The rows that the pages need, at most `rows`."""
         if self._event is None or not width:
             return 1
         pages = self._event.pages
@@ -173,7 +173,7 @@ class PageMapView(Widget, can_focus=False):
         self.post_message(self.Pointed(explain(cell, event, self._label, self._title_of)))
 
     def on_focus(self) -> None:
-        """Begin where something is."""
+        """Put the cursor on the first page of this chat."""
         if self._cursor is None and self._cells:
             mine = (i for i, cell in enumerate(self._cells) if cell.state is PageState.MINE)
             self.point(next(mine, 0))
@@ -193,7 +193,7 @@ class PageMapView(Widget, can_focus=False):
         self.point(index if index >= 0 else len(self._cells) - 1)
 
     def action_owner(self) -> None:
-        """Say whose the cell is."""
+        """Show the owner of the cell."""
         event = self._event
         if event is None or self._cursor is None or not self._cells:
             return
@@ -211,7 +211,7 @@ class PageMapView(Widget, can_focus=False):
         self._point_at(move.x, move.y)
 
     def on_click(self, click: events.Click) -> None:
-        """The same in terminals without hovering."""
+        """Explain the cell in terminals that report no mouse movement."""
         self._point_at(click.x, click.y)
 
     def on_leave(self) -> None:

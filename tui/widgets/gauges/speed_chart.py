@@ -51,7 +51,7 @@ class SpeedChart(LinesWidget):
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
         """Title, chart and facts."""
-        speed = state.speed(self._now)
+        speed = state.meter.speed(state.now)
         top = max(speed.history, default=0.0)
         scale = f"tok/s, last 60 s · top {top:.0f}" if top else "tok/s, last 60 s"
         title = columns(signs([("SPEED", "bold")]), signs([(scale, "$muted")]), width)
