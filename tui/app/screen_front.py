@@ -293,7 +293,7 @@ class ScreenFront(Feature):
         return self.host.feature(GaugesFeature).prefill_cost(messages)
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """The tokens of what the next prompt is sent with."""
+        """The tokens of the messages that are sent with the next prompt."""
         return await self.host.feature(GaugesFeature).count_context()
 
     def fetch(self, name: str, *, use: bool = False) -> None:

@@ -132,7 +132,7 @@ class FrontEnd(Protocol):
         ...
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """The tokens of what the next prompt is sent with."""
+        """The tokens of the messages that are sent with the next prompt."""
         ...
 
     async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None: ...
@@ -170,7 +170,7 @@ class FrontEnd(Protocol):
     def insert_template(self, template: Template) -> None: ...
 
     def history_unlocked(self) -> None:
-        """Read what could not be read while the chats were locked."""
+        """Resume the answers that could not be read while the chats were locked."""
         ...
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
@@ -178,7 +178,7 @@ class FrontEnd(Protocol):
         ...
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Download a model; with `use` the chat waits for it."""
+        """Download a model; with `use`, the chat waits for it."""
         ...
 
     async def offer_stop(self) -> bool:

@@ -46,7 +46,7 @@ async def quick_facts(session: ChatSession, size: Fact) -> list[Fact]:
 
 
 def program_facts() -> list[Fact]:
-    """Versions of ingle, Python, the toolkit and the system; blocks for a moment."""
+    """Versions of ingle, Textual, Python and the system; reads the disk."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions: list[str] = []
@@ -102,7 +102,7 @@ def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
 
 
 def machine_facts(devices: Sequence[DeviceGauges], memory: MemoryGauges) -> list[Fact]:
-    """Processor, memory and GPUs; `memory` is the daemon's word on this machine's, in bytes."""
+    """Processor, memory and GPUs; `memory` is as reported by the daemon, in bytes."""
     parts = [f"{os.cpu_count() or '?'} cores"]
     if memory.total:
         free = number_format.size(memory.available)
@@ -168,7 +168,7 @@ def place_facts(folders: ChatFolders | None) -> list[Fact]:
 
 
 def model_facts(loaded: LoadedModel | None, name: str | None, last_speed: str) -> list[Fact]:
-    """The model on the screen, and how fast it was last."""
+    """The model of the chat, and the speed of its last answer."""
     if loaded is None:
         return [("model", f"{name or 'none'}, not loaded")]
     parts = [loaded.name, loaded.state, loaded.engine, loaded.device, loaded.kv_type]
@@ -183,7 +183,7 @@ def model_facts(loaded: LoadedModel | None, name: str | None, last_speed: str) -
 
 
 def shown(path: Path | str) -> str:
-    """A path without the name of its owner, so that it can be shown to others."""
+    """A path with `~` for the home folder, so that it does not name its owner."""
     text, home = str(path), str(Path.home())
     return f"~{text[len(home) :]}" if text == home or text.startswith(home + os.sep) else text
 

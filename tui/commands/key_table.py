@@ -1,4 +1,4 @@
-"""`KeyTable`: which key runs which command, by default and by the file of the user's own keys."""
+"""`KeyTable`: the keys of commands, from the defaults and the user's file of keys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KeyTable:
     problems: list[str] = field(default_factory=list[str])
 
     def keys_of(self, command: Command) -> tuple[str, ...]:
-        """The keys that run a command, none where it has none."""
+        """The keys that run a command; empty if it has none."""
         default = (command.key,) if command.key is not None else ()
         return self.own.get(command.name, default)
 
@@ -105,7 +105,7 @@ def load_keys(file: Path) -> KeyTable:
 
 
 def _keys(value: object) -> tuple[str, ...] | None:
-    """The keys of an entry in their usual spelling; None where it is of another form."""
+    """The normalised keys of an entry; None if it has another type."""
     try:
         said = msgspec.convert(value, str | list[str])
     except msgspec.ValidationError:
@@ -164,7 +164,7 @@ def _drop_collisions(table: KeyTable) -> None:
 
 
 def skeleton(commands: Iterable[Command] = COMMANDS) -> str:
-    """A file that changes nothing, with every command to change."""
+    """A commented key file with the default of every command."""
     lines = [
         "# The keys of the chat. Take the # away from a line and change its key: a key, a list of",
         '# keys, or "" for none. Names are those of /keys; it is read when the chat starts.',

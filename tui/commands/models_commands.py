@@ -122,7 +122,7 @@ def talk_to(session: ChatSession, model: ModelEntry) -> None:
 
 
 async def unload(session: ChatSession, reference: str) -> Done:
-    """Give a model's memory back."""
+    """Unload a model."""
     name = reference or session.state.model_name
     if not name:
         raise CommandRefused("Say which model: /unload NAME.")

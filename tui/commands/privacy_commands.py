@@ -25,7 +25,7 @@ CHOICES = (AUTO, LOCAL, ASK)
 
 
 async def routing_of(session: ChatSession) -> RoutingState:
-    """The routes that the daemon offers; none from a daemon without routing."""
+    """The routes that the daemon offers; empty for a daemon without routing."""
     try:
         return await session.client.routing()
     except ClientError:
@@ -44,7 +44,7 @@ def route_sentence(route: ChatRoute) -> str:
 
 
 async def route(session: ChatSession, choice: str) -> Done:
-    """Set where messages of this chat may go; without a choice, say where they go."""
+    """Set where messages of this chat may go; without a choice, report the route."""
     routing = await routing_of(session)
     known = (*CHOICES, *routing.names)
     if choice and choice not in known:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SHOWN_CHATS = 20
 SHOWN_PARTS = 10
 NEWEST = 1000
-"""Among so many chats a title is looked for."""
+"""The number of chats among which a title is searched."""
 LONGEST_LINE = 200
 
 
@@ -58,7 +58,7 @@ class _LineTask:
 
 
 class LineFront:
-    """See `FrontEnd`; what takes long is done after the command, in the order it was asked for."""
+    """See `FrontEnd`; long tasks run after the command, in the order of their requests."""
 
     def __init__(self, session: PlainSession) -> None:
         self._session = session
@@ -120,7 +120,7 @@ class LineFront:
         return self._reader.edit(f"{question.label}: ", question.text)
 
     async def long_text(self, title: str, text: str) -> str | None:
-        """Write the text; it is changed by the command's argument."""
+        """Write the text; the command's argument changes it."""
         self._output.line(f"{title}: {text or 'empty'}")
         return None
 
@@ -241,7 +241,7 @@ class LineFront:
 
     @contextmanager
     def long_task(self, title: str) -> Generator[_LineTask]:
-        """Write what is reported every few seconds."""
+        """Write the last report every few seconds."""
         self._output.line(f"{title}. Ctrl+C stops it.")
         yield _LineTask(self._output.news)
 
@@ -263,7 +263,7 @@ class LineFront:
     # What the session knows and does
 
     async def draft(self) -> str:
-        """ "": a prompt is sent as soon as it is typed."""
+        """Return "": a prompt is sent as soon as it is typed."""
         return ""
 
     def draft_part(self) -> DraftPart:
@@ -291,14 +291,14 @@ class LineFront:
         return Done("It goes along with the next prompt." if attachments else "")
 
     def insert_template(self, template: Template) -> None:
-        """Ask for what belongs into the places of a template, and send it."""
+        """Ask for the placeholders of a template, and send it."""
         from ..composing.prompt_templates import PLACE
 
         filled = {place: self._reader.ask(f"{place}: ") for place in template.places}
         self._session.send(PLACE.sub(lambda match: filled[match[1]], template.text))
 
     def history_unlocked(self) -> None:
-        """Complete what a chat that ended has left."""
+        """Complete the answers that an earlier chat left open."""
         self._session.then(self._session.read_history())
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
@@ -306,7 +306,7 @@ class LineFront:
         return PrefillCost()
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """The tokens of what the next prompt is sent with."""
+        """The tokens of the messages that are sent with the next prompt."""
         session = self._session
         counter = ContextCounter()
         counter.look(session.chat, session.state.model_name or "")

@@ -55,13 +55,13 @@ class LineReader:
             readline.set_startup_hook()
 
     def remember(self, prompts: Iterable[str]) -> None:
-        """Offer earlier prompts, the oldest first, to the key up."""
+        """Add earlier prompts, the oldest first, to readline's history."""
         if self._readline is not None:
             for prompt in prompts:
                 self._readline.add_history(prompt.replace("\n", " "))
 
     def choose(self, title: str, choices: list[str]) -> int | None:
-        """The index of the choice whose number is typed, None for none of them."""
+        """The index of the choice whose number is typed, or None."""
         self._output.line(title)
         for number, choice in enumerate(choices, 1):
             self._output.line(f"{number}. {choice}")

@@ -21,7 +21,7 @@ _WORDS = re.compile(r".*\s", re.DOTALL)
 
 
 class PlainOutput:
-    """Writes lines; a screen reader speaks each as it comes.
+    """Writes lines, each of which a screen reader speaks at once.
 
     Nothing is rewritten, no cursor is moved and no colour is used. Errors go to `errors`, with the
     word in front. Once a reader is gone (`BrokenPipeError`), nothing more is tried.
@@ -54,7 +54,7 @@ class PlainOutput:
         self._write(f"{clean(text)}\n")
 
     def error(self, message: str, hint: str | None = None) -> None:
-        """Announce what went wrong, and what to do next."""
+        """Write an error and its hint."""
         self.end_answer()
         self.failures += 1
         text = f"Error: {clean(message)}" + (f" {clean(hint)}" if hint else "")
@@ -67,14 +67,14 @@ class PlainOutput:
             self.line(text)
 
     def begin_answer(self, speaker: str) -> None:
-        """Name the speaker of the lines to come."""
+        """Write the name of the speaker of the following lines."""
         self.end_answer()
         self._next_news = 0.0
         self._open = True
         self._write(f"{speaker}: ")
 
     def answer(self, text: str) -> None:
-        """Write the sentences that are complete: half ones would be spoken in pieces."""
+        """Write complete sentences, since a screen reader would speak partial ones in pieces."""
         self._held += self._cleaner.feed(text)
         complete = _SENTENCE.match(self._held)
         if complete is None and len(self._held) > LONGEST_HELD:
@@ -84,7 +84,7 @@ class PlainOutput:
             self._write(complete[0])
 
     def end_answer(self) -> None:
-        """Write what is left of an answer, and end its line."""
+        """Write the rest of an answer, and end its line."""
         if self._open:
             self._open = False
             rest = (self._held + self._cleaner.flush()).rstrip("\n")
@@ -97,7 +97,7 @@ class PlainOutput:
             self._write(BELL)
 
     def ask_terminal(self, sequence: str) -> None:
-        """Write a sequence of our own that the terminal is to obey; a file gets none."""
+        """Write an escape sequence to the terminal; nothing is written to a file."""
         if self.is_terminal:
             self._write(sequence)
 
@@ -123,7 +123,7 @@ class SentenceWriter:
         self._is_unfinished = False
 
     def append(self, text: str) -> None:
-        """Write what completes a sentence."""
+        """Write the sentences that `text` completes."""
         if not self._is_unfinished:
             text = text.lstrip()
             if not text:

@@ -47,7 +47,7 @@ INTERRUPTED = 130
 
 
 class PlainSession:
-    """See `ChatSession`; everything is done one after the other.
+    """See `ChatSession`; everything runs sequentially.
 
     While an answer is generated, only ctrl+c is heard. If the input is a pipe, that ends the
     program.
@@ -91,7 +91,7 @@ class PlainSession:
     # The loop
 
     def run(self) -> int:
-        """Chat until the input ends; 0, or 1 if something failed and the input is a pipe."""
+        """Chat until the input ends; return 0, or 1 if something failed and the input is a pipe."""
         with asyncio.Runner() as runner:
             if self.reader.is_person:
                 runner.run(self._welcome())
@@ -113,12 +113,12 @@ class PlainSession:
         return 1 if self.output.failures and not self.reader.is_person else 0
 
     def _interrupt(self) -> bool:
-        """Handle ctrl+c: if the input is a pipe, it ends the program; whether it does."""
+        """Handle ctrl+c; return True if it ends the program, as with input from a pipe."""
         self._interrupted = self._over = not self.reader.is_person
         return self._interrupted
 
     def _take(self, runner: asyncio.Runner, text: str) -> None:
-        """Run a command, or send a prompt, and what either asked to do afterwards."""
+        """Run a command or send a prompt, then the tasks that it queued."""
         if not self.reader.is_person:
             self.output.line(f"{YOU}: {text}")
         try:
@@ -179,7 +179,7 @@ class PlainSession:
         self.output.line("/help lists the commands. Ctrl+C stops an answer. Ctrl+D leaves.")
 
     async def read_history(self) -> None:
-        """Offer earlier prompts to the key up, and complete what an earlier program has left."""
+        """Add earlier prompts to readline's history, and complete answers that were left open."""
         if self.store is None or self.store.database.is_locked:
             return
         from ..session.answer_takeover import open_answers
@@ -305,7 +305,7 @@ class PlainSession:
             await self._answer(parent, begun)
 
     async def _answer(self, parent: str | None, begun: Message | None = None) -> None:
-        """Have the end of the path answered, or the answer `begun` continued."""
+        """Generate an answer to the end of the path, or continue the answer `begun`."""
         name = self.state.model_name
         request = TurnRequest.of(self.chat, name, continues=begun is not None)
         request = await self._prepared(request)
@@ -314,7 +314,7 @@ class PlainSession:
         await self._finish(turn, turn.run(request))
 
     async def _prepared(self, request: TurnRequest) -> TurnRequest:
-        """The request with its route; the user has agreed to what leaves this machine."""
+        """Return the request with its route, after the user agreed to what leaves this machine."""
         routing = await routing_of(self)
         route = routing.of_chat(self.chat.settings.route, request.model)
         if not route or not routing.has_choice:
@@ -323,7 +323,7 @@ class PlainSession:
         return await request_with_consent(self.client, request, route, pick, self.output.line)
 
     async def _take_over(self, message: Message, store: HistoryStore) -> None:
-        """Follow an answer that another program began, and may still write to the history."""
+        """Follow an answer that another program began and may still record."""
         from ..session.answer_takeover import adopt_final_answer, take_over_answer
 
         turn = self._turn(message, NullRecorder())

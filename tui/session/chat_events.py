@@ -39,7 +39,7 @@ class DaemonReported(Message):
 
 @dataclass
 class HistoryStatusChanged(Message):
-    """Chats cannot be saved now; with `is_over` they can, and something else is said of them."""
+    """Chats cannot be saved, or with `is_over` can be saved again; `text` is for the user."""
 
     text: str
     is_over: bool = False

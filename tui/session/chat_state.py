@@ -1,4 +1,4 @@
-"""`ChatState`: what the chat knows about the daemon and the model it talks to."""
+"""`ChatState`: the state of the daemon connection and of the chat's model."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ChatState:
 
     @property
     def model_name(self) -> str | None:
-        """The model that prompts go to; None leaves it to the daemon."""
+        """The name of the model that answers; None leaves the choice to the daemon."""
         return self.model.name if self.model is not None else self.wanted
 
     @property
@@ -91,14 +91,14 @@ class ChatState:
         return next((model for model in self.loaded_models if model.name == name), None)
 
     def connect(self, models: list[ModelEntry]) -> None:
-        """The daemon answers and has these models."""
+        """Store that the daemon answers, with its models."""
         self.connected = True
         self.trouble = None
         self.models = models
         self.choose(choose_model(models, self.model_name))
 
     def lose(self, message: str, hint: str | None) -> None:
-        """The daemon does not answer."""
+        """Store that the daemon does not answer, and why."""
         self.connected = False
         self.trouble = (message, hint)
         self.loaded = None
@@ -115,17 +115,17 @@ class ChatState:
         self.loaded = next((m for m in models if m.name == self.model_name), self.loaded)
 
     def choose(self, model: ModelEntry | None) -> None:
-        """Talk to this model from now on."""
+        """Use this model from now on."""
         self.model = model
         self.loaded = None
 
     def want(self, name: str) -> None:
-        """Talk to the model of this name from now on, where there is one."""
+        """Use the model of this name from now on, if there is one."""
         self.wanted = name
         self.choose(choose_model(self.models, name))
 
     def pulled(self, entry: ModelEntry) -> None:
-        """A model has arrived; it is the one to talk to."""
+        """Add a downloaded model, and use it."""
         self.models = [*(m for m in self.models if m.name != entry.name), entry]
         self.choose(entry)
 
@@ -152,7 +152,7 @@ class ChatState:
         return (self.model.context or 0) if self.model is not None else 0
 
     def _words(self, turn: Turn | None) -> tuple[str, bool, bool]:
-        """A word for the state, and whether it is good or bad."""
+        """The state in words, and whether it is good or bad."""
         if self.trouble is not None:
             return "daemon stopped", False, True
         if not self.connected:
@@ -191,7 +191,7 @@ class ChatView(NamedTuple):
 
 
 def key_hints(busy: bool, width: int, enter_sends: bool = True) -> str:
-    """The keys that matter now, as many as the screen's width allows."""
+    """The key hints that fit into the screen's width."""
     if busy:
         return "esc stops · enter queues"
     keys = "enter send · ctrl+j new line" if enter_sends else "ctrl+j send · enter new line"

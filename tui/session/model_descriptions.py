@@ -10,7 +10,7 @@ from ingle.daemon.client.model_types import ModelEntry, ModelFit
 from ..text import number_format
 
 ASSUMED_RATE = 100e6 / 8
-"""Bytes a second of a download before one was measured: 100 Mbit/s, which is shown."""
+"""Assumed bytes per second of a download before one was measured: 100 Mbit/s, which is shown."""
 WARM = frozenset({"ready", "starting", "draining", "stopping"})
 
 
@@ -22,7 +22,7 @@ class ModelGroup(NamedTuple):
 
 
 def group_models(models: Sequence[ModelEntry], query: str = "") -> list[ModelGroup]:
-    """Loaded ones, those on disk, those that can be fetched; only what matches all of `query`."""
+    """Group models that match all of `query`: loaded, on disk, to download."""
     words = query.lower().split()
     found = [model for model in models if all(word in _searchable(model) for word in words)]
     warm = [model for model in found if model.state in WARM]
@@ -78,7 +78,7 @@ def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
 
 
 def facts(model: ModelEntry) -> list[str]:
-    """Size, licence, weights, quantisation, context and keeper, as far as they are known."""
+    """Size, licence, weights, quantisation, context and place, as far as known."""
     parts = [
         number_format.size(model.size) if model.size else "",
         model.licence or "",

@@ -1,4 +1,4 @@
-"""`Turn`: one prompt and its answer, from the messages and the request to the last token."""
+"""`Turn`: follows one answer from its request to the last token."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Turn:
 
     @property
     def speed(self) -> float | None:
-        """Tokens a second: of the last moments while it runs, of the whole answer at its end."""
+        """Tokens per second: of the last seconds while it runs, of the whole answer at its end."""
         done = self.finished
         if done is not None and done.decode_seconds > 0:
             return done.completion_tokens / done.decode_seconds or None
@@ -121,7 +121,7 @@ class Turn:
         return (now - before) / (end - start) if end > start else None
 
     async def run(self, request: TurnRequest) -> None:
-        """Ask and follow to the end; how it ended is in `ending` and `error`."""
+        """Send the request and follow it to the end; sets `ending` and `error`."""
         self._asked_at = time.monotonic()
         # Recorded before the request: the daemon goes on even if its reply is lost.
         chosen = new_generation_id()
@@ -143,7 +143,7 @@ class Turn:
         self._history.set_generation(self.message.id, generation)
 
     async def resume(self, given: tuple[int, int] = (0, 0)) -> None:
-        """Take up a generation that goes on in the daemon since this program ended.
+        """Resume a generation that continued in the daemon after a program ended.
 
         `given` are the characters of text and of thoughts that were there before it began.
         """
@@ -168,7 +168,7 @@ class Turn:
                 self._changed()
 
     def keep_in(self, history: ChatRecorder) -> None:
-        """Record from now on, and an end that was not recorded."""
+        """Record from now on, including an ending that was not recorded."""
         self.is_watched = False
         self._history = history
         if self.ending is not None:
@@ -179,12 +179,12 @@ class Turn:
         self._end("interrupted")
 
     def stop(self) -> None:
-        """End now, with the part that is there; `cancel` then stops the daemon."""
+        """End now, and keep what was generated; `cancel` then stops the daemon."""
         if self.ending is None:
             self._end("stopped")
 
     async def cancel(self) -> ClientError | None:
-        """Stop the generation in the daemon; returns why that failed."""
+        """Stop the generation in the daemon; return the error if that fails."""
         if self._generation is None:
             return None
         try:
@@ -335,7 +335,7 @@ def add_prompt(
     attachments: tuple[Attachment, ...] = (),
     edits: Message | None = None,
 ) -> Message:
-    """The prompt as the last message, or beside the one it edits; keeps the chat if it is new."""
+    """Add a prompt as the last message, or beside the one it edits; record a new chat."""
     leaf = chat.leaf
     parent = edits.parent if edits is not None else leaf.id if leaf is not None else None
     message = Message(role="user", content=text, attachments=attachments, parent=parent)
@@ -353,7 +353,7 @@ def add_answer(
     parent: str | None,
     begun: Message | None = None,
 ) -> Message:
-    """An open answer to the message `parent`, with the text of the interrupted answer `begun`."""
+    """Add an open answer to `parent`, with the text of the interrupted answer `begun`."""
     answer = Message(
         role="assistant",
         parent=parent,

@@ -1,4 +1,4 @@
-"""`PromptQueue`: prompts that wait for the answer before them."""
+"""`PromptQueue`: the prompts that wait for the current answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PromptQueue(Widget):
 
     @dataclass
     class TakenBack(Message):
-        """A waiting prompt was clicked, and waits no longer."""
+        """A waiting prompt was clicked, and removed from the queue."""
 
         prompt: QueuedPrompt
 
@@ -34,7 +34,7 @@ class PromptQueue(Widget):
         self.display = bool(prompts)
 
     def on_click(self, event: events.Click) -> None:
-        """Give the prompt back that was clicked."""
+        """Remove the clicked prompt, and hand it back."""
         at, prompts = event.y, self.prompts
         if at < min(len(prompts), SHOWN):
             self.prompts = prompts[:at] + prompts[at + 1 :]

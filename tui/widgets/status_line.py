@@ -1,4 +1,4 @@
-"""`StatusLine`: the model and its state, speed, how full the context is, and memory below."""
+"""`StatusLine`: the model and its state, speed, context use, and memory below."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemoryStatus(NamedTuple):
 
 
 class StatusLine(Widget):
-    """One line at the bottom, two where there is room; it leaves out what has none."""
+    """One line at the bottom, two where there is room; parts that do not fit are left out."""
 
     status: reactive[ChatStatus] = reactive(ChatStatus())
     use: reactive[ContextUse] = reactive(ContextUse())

@@ -1,4 +1,4 @@
-"""`TitleBar`: which chat this is, its branch, the model, and whether it is kept."""
+"""`TitleBar`: the chat's title and branch, the model, and whether the chat is saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_TITLE = 12
 
 
 class TitleBar(Widget):
-    """One line at the top; what matters least goes first where there is little room.
+    """One line at the top; the least important parts are left out first.
 
     `pulls` is the number of downloads that run.
     """
@@ -31,7 +31,7 @@ class TitleBar(Widget):
     route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
 
     async def on_click(self, event: events.Click) -> None:
-        """The title shows the chats there are, what is right of it the models."""
+        """A click on the title shows the chats, one on the right side the models."""
         name = "open" if event.x < self.size.width // 2 else "model"
         await self.run_action(f"screen.command('{name}')")
 

@@ -174,7 +174,7 @@ class CompactionFeature(Feature):
 
     @property
     def _is_asking(self) -> bool:
-        """Whether the user is being asked what to do with a prompt that does not fit."""
+        """Whether the dialog for a prompt that does not fit is open."""
         return self._asked is not None and self._asked[1] in self.host.chat_app.screen_stack
 
     def on_closing(self) -> None:
@@ -242,7 +242,7 @@ class CompactionFeature(Feature):
         self.host.return_queue()
 
     def _give_up(self) -> None:
-        """Stop the summary that is being made; nothing of it remains."""
+        """Cancel the running summary and discard it."""
         self._stop_notice()
         worker, self._worker, self._request = self._worker, None, None
         self._by_itself = False

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 TICK = 0.5
 """Seconds between two drawings."""
 IDLE_SECONDS = 0.7
-"""Seconds of quiet before the daemon is asked to count tokens."""
+"""Idle seconds before the daemon is asked to count tokens."""
 SHOWN_ROUTES = 4
 LONG_CHAT = 400
-"""Messages from which on a chat is counted in a thread."""
+"""Messages from which a chat is counted in a thread."""
 
 Mode = Literal["side", "full", "off"]
 
 
 class GaugesFeature(Feature):
-    """Draws figures at most twice a second, and only if they are on the screen."""
+    """Draws figures at most twice a second, and only if they are visible."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -132,7 +132,7 @@ class GaugesFeature(Feature):
 
     @property
     def _is_ready(self) -> bool:
-        """Whether the chat's model has a process that answers."""
+        """Whether the process of the chat's model is ready."""
         loaded = self.state.loaded
         return loaded is not None and loaded.state == "ready"
 
@@ -171,13 +171,13 @@ class GaugesFeature(Feature):
     # Drawing
 
     def _request_drawing(self) -> None:
-        """Draw soon, but no more often than eyes need."""
+        """Schedule a drawing, at most one each `TICK` seconds."""
         if self._drawing is None and self.host.is_attached:
             delay = max(0.01, self._drawn_at + TICK - time.monotonic())
             self._drawing = self.host.set_timer(delay, self.draw)
 
     def draw(self) -> None:
-        """Bring every gauge that is seen up to date."""
+        """Update every visible gauge."""
         if self._drawing is not None:
             self._drawing.stop()
             self._drawing = None
@@ -218,7 +218,7 @@ class GaugesFeature(Feature):
         state.use = self.counter.use(context, chat.settings.sampling, running)
 
     async def _look(self, chat: Chat, model: str) -> None:
-        """Count a long chat without keeping keys waiting."""
+        """Count a long chat in a thread, so that keys do not wait."""
         await asyncio.to_thread(self.counter.look, chat, model)
         if chat is self.host.chat:
             self._take_answers(chat)
@@ -244,7 +244,7 @@ class GaugesFeature(Feature):
         return (clean(own.title) if chat == own.id else self._titles.get(chat)) or None
 
     def _learn_titles(self, chats: set[str]) -> None:
-        """Look once for the titles of chats whose pages are seen for the first time."""
+        """Read the titles of chats whose pages are reported for the first time."""
         unknown = chats - self._asked_titles - {"", self.host.chat.id}
         store = self.host.store
         if unknown and store is not None:
@@ -266,7 +266,7 @@ class GaugesFeature(Feature):
     # Where
 
     def _visibility_changed(self) -> None:
-        """The panel came or went, with the size of the terminal."""
+        """Update the subscription after the panel was shown or hidden."""
         self._watch()
         self._request_drawing()
 
@@ -282,7 +282,7 @@ class GaugesFeature(Feature):
         self._request_drawing()
 
     def cycle(self) -> None:
-        """Beside the chat, on the whole screen, off."""
+        """Switch to the next mode: beside the chat, on the whole screen, off."""
         if self.mode == "off":
             self.mode = "side"
             self._apply_mode()

@@ -30,7 +30,7 @@ NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6
 """Seconds within which a second escape clears the draft."""
 MAX_WALKED = 200
-"""Characters of a draft for which up still looks for earlier prompts."""
+"""The most characters of a draft for which the up key searches earlier prompts."""
 
 
 class Composer(ChipEditor):
@@ -66,7 +66,7 @@ class Composer(ChipEditor):
 
     @dataclass
     class Submitted(Message):
-        """The user sent what is in the composer, maybe nothing; it is still there."""
+        """The user pressed enter; the text, which may be empty, is still in the composer."""
 
         text: str
         attachments: tuple[Attachment, ...] = ()
@@ -108,7 +108,7 @@ class Composer(ChipEditor):
         self._walk = None
 
     def replace_text(self, text: str) -> None:
-        """Set the text, with the cursor at its end; undo brings the old one back."""
+        """Replace the text, with the cursor at its end; undo restores the old one."""
         self.history.checkpoint()
         text = self.chips.unpack(text)
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
@@ -127,7 +127,7 @@ class Composer(ChipEditor):
         self.replace_text(" ".join([text, *missing]) if missing else text)
 
     def clear_sent(self, text: str) -> None:
-        """Take away what was sent; what was typed since then stays."""
+        """Remove the sent text; text typed since then stays."""
         now = self.text
         if now.startswith(text):
             self.load_text(now[len(text) :])
@@ -136,12 +136,12 @@ class Composer(ChipEditor):
         self._walk = None
 
     def attach(self, mention: str) -> None:
-        """Put a file's mention in at the cursor."""
+        """Insert a file's mention at the cursor."""
         self.type_text(f"{mention} ")
         self.completing.refuse()
 
     def add_paste(self, text: str) -> None:
-        """Put pasted text in at the cursor: as a chip where it is long."""
+        """Insert pasted text at the cursor, as a chip if it is long."""
         from ...composing.paste_content import clean_paste, is_long
 
         text = clean_paste(text)
@@ -149,19 +149,19 @@ class Composer(ChipEditor):
         self.replace(insert, *self.selection, maintain_selection_offset=False)
 
     def type_text(self, text: str) -> None:
-        """Put text in at the cursor as if it was typed, after a space where one is needed."""
+        """Insert text at the cursor, after a space if needed."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         space = "" if not before or before[-1].isspace() else " "
         self.replace(space + text, *self.selection, maintain_selection_offset=False)
 
     def change_chip(self, label: str, text: str) -> None:
-        """Put another text behind a chip."""
+        """Replace the text of a chip."""
         self.chips.replace(label, text)
         self.show_facts()
 
     def action_paste(self) -> None:
-        """Put the clipboard's text in."""
+        """Insert the text of the clipboard."""
         self.run_worker(self._paste_clipboard, group="paste", exclusive=True)
 
     async def _paste_clipboard(self) -> None:
@@ -180,7 +180,7 @@ class Composer(ChipEditor):
             self.notify("The clipboard is empty.")
 
     def mount_above(self, widget: Widget) -> None:
-        """Put a widget before the composer."""
+        """Mount a widget above the composer."""
         parent = self.parent
         assert isinstance(parent, Widget)
         parent.mount(widget, before=self)
@@ -208,7 +208,7 @@ class Composer(ChipEditor):
         self.show_facts()
 
     def show_count(self, text: str, tokens: int) -> None:
-        """The draft `text` takes exactly so many tokens."""
+        """Show the exact number of tokens of the draft `text`."""
         self._counted = (text, tokens)
         self.show_facts()
 
@@ -276,7 +276,7 @@ class Composer(ChipEditor):
     # Earlier prompts
 
     async def _step(self, key: str) -> bool:
-        """Walk the earlier prompts; False where the key only moves the cursor."""
+        """Step through earlier prompts; False if the key only moves the cursor."""
         if self._walk is not None and self.text != self._walk.text:
             self._walk = None
         if key == "up":
@@ -354,7 +354,7 @@ class Composer(ChipEditor):
         self.completing.update(typed=False)
 
     def show_facts(self) -> None:
-        """Bring the lower edge and the line of attachments up to date."""
+        """Update the lower edge and the line of attachments."""
         if self.is_mounted:
             facts = self.attaching.show()
             self.border_subtitle = self._edge(self._tokens(self.text, facts))

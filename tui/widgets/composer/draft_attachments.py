@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 READ_SECONDS = 10.0
 """Time limit in seconds for reading the files of a prompt."""
 PAUSE = 0.15
-"""Seconds without a key after which files are looked at."""
+"""Idle seconds after which the mentioned files are examined."""
 
 
 class AttachmentLine(Widget):
-    """Names, sizes and troubles above the composer; hidden while nothing is sent along."""
+    """Names, sizes and problems of attachments above the composer; hidden if there are none."""
 
     DEFAULT_CSS = """
     AttachmentLine { height: auto; max-height: 4; width: 100%; padding: 0 2; display: none; }
@@ -38,7 +38,7 @@ class AttachmentLine(Widget):
         self._facts: Sequence[AttachmentPreview] = ()
 
     def show(self, facts: Sequence[AttachmentPreview]) -> None:
-        """Show these; nothing hides the line."""
+        """Show these attachments; without any, hide the line."""
         if facts != self._facts:
             self._facts = facts
             self.display = bool(facts)
@@ -72,15 +72,15 @@ class DraftAttachments:
         self._line: AttachmentLine | None = None
 
     def give(self, attachment: Attachment) -> None:
-        """Remember what a mentioned file had, should it be gone when it is read again."""
+        """Keep the content of a mentioned file, in case the file is gone when it is read again."""
         self._given[attachment.name] = attachment
 
     def forget(self) -> None:
-        """The draft was sent."""
+        """Drop the kept contents, once the draft was sent."""
         self._given.clear()
 
     def look(self) -> None:
-        """Look at the mentioned files soon."""
+        """Schedule an examination of the mentioned files."""
         text = self._composer.text
         if "@" in text or self._glances:
             job = partial(self._look, text)
@@ -102,7 +102,7 @@ class DraftAttachments:
         composer.show_facts()
 
     def show(self) -> list[AttachmentPreview]:
-        """Bring the line above the composer up to date; returns what is in it."""
+        """Update the line above the composer; return its attachments."""
         facts = self._facts()
         if self._line is None and facts:
             self._line = AttachmentLine()

@@ -24,7 +24,7 @@ PULL_BAR = 8
 
 
 class ContextFacts(LinesWidget):
-    """The context that the model has, if that is less than it could have."""
+    """The context of the model, and its trained context if that is more."""
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
         """One line, or none."""
@@ -85,7 +85,7 @@ class ModelLines(LinesWidget):
 
 
 class GaugePanel(VerticalScroll, can_focus=False):
-    """36 cells at the right; `show` brings every part up to date.
+    """36 cells at the right; `show` updates every part.
 
     `visibility_changed` is called when it comes into sight or goes.
     """

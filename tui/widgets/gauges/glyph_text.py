@@ -1,4 +1,4 @@
-"""Puts the gauges' signs together, in ASCII where the terminal knows no others."""
+"""Assembles the gauges' signs, in ASCII if the terminal supports nothing else."""
 
 from __future__ import annotations
 

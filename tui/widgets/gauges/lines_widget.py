@@ -13,7 +13,7 @@ from ...gauges.gauge_state import GaugeState
 
 
 class LinesWidget(Widget):
-    """As high as its lines; `show` repaints if they differ, and lays out for another number.
+    """As high as its lines; `show` repaints if they differ, and lays out if their number does.
 
     Gauges are updated with the same figures again and again.
     """

@@ -1,4 +1,4 @@
-"""`MemoryBar`: what weights, KV cache and others take of VRAM and RAM."""
+"""`MemoryBar`: VRAM and RAM used by weights, KV cache and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`PageMapView`: whose each page of the KV cache is, as a map with a cursor."""
+"""`PageMapView`: the owners of the pages of the KV cache, as a map with a cursor."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class PageMapView(Widget, can_focus=False):
         return max(1, self.size.width * self.size.height)
 
     def _arrange(self) -> bool:
-        """Bring the cells up to date; whether they changed."""
+        """Update the cells; return whether they changed."""
         event = self._event
         cells = [] if event is None else page_cells(event, self._label, self.room)
         if cells == self._cells:
@@ -126,7 +126,7 @@ class PageMapView(Widget, can_focus=False):
         return max(1, -(-cells // width))
 
     def on_resize(self) -> None:
-        """Other room, other cells."""
+        """Arrange the cells for the new size."""
         self._arrange()
         self.refresh()
 
@@ -139,7 +139,7 @@ class PageMapView(Widget, can_focus=False):
         return Content("\n").join(lines)
 
     def _row(self, cells: list[PageMapCell], first: int) -> list[StyledText]:
-        """Runs of cells that look alike."""
+        """The cells of a row, with equal neighbours joined."""
         pieces: list[tuple[str, str]] = []
         for index, cell in enumerate(cells, first):
             glyph, style = cell.state.glyph, STYLES[cell.state]
@@ -156,7 +156,7 @@ class PageMapView(Widget, can_focus=False):
     # The cursor
 
     def point(self, index: int | None) -> None:
-        """Put the cursor on a cell, or away."""
+        """Put the cursor on a cell, or hide it."""
         if index is not None:
             index = max(0, min(index, len(self._cells) - 1)) if self._cells else None
         if index != self._cursor:
@@ -207,7 +207,7 @@ class PageMapView(Widget, can_focus=False):
         self.post_message(self.OwnerAsked(f"{words}: {tokens} tokens in all"))
 
     def on_mouse_move(self, move: events.MouseMove) -> None:
-        """The cell under the pointer explains itself."""
+        """Explain the cell under the pointer."""
         self._point_at(move.x, move.y)
 
     def on_click(self, click: events.Click) -> None:
@@ -215,7 +215,7 @@ class PageMapView(Widget, can_focus=False):
         self._point_at(click.x, click.y)
 
     def on_leave(self) -> None:
-        """Without the pointer nothing is pointed at, but for the keyboard's cursor."""
+        """Hide the cursor, unless the keyboard controls it."""
         if not self.has_focus:
             self.point(None)
 

@@ -1,4 +1,4 @@
-"""`SpeedChart`: tokens a second over the last minute, and what else says how fast it goes."""
+"""`SpeedChart`: tokens per second over the last minute, and other figures of speed."""
 
 from __future__ import annotations
 
