@@ -203,22 +203,7 @@ class ChatScreen(ChatHost):
         """Put a waiting prompt before the draft, for editing."""
         self.take_back(event.prompt, before=self.composer.text)
 
-    @on(Composer.QuitRequested)
-    def quit_requested(self) -> None:
-        """ctrl+d in an empty composer leaves, as in a shell."""
-        self.run_command("quit")
-
-    @on(Composer.FollowRequested)
-    def follow_requested(self) -> None:
-        """Go to the end."""
-        self.transcript.follow()
-
     # The welcome
-
-    @on(Welcome.Left)
-    def back_to_draft(self) -> None:
-        """Focus the composer again."""
-        self.composer.focus()
 
     @on(Welcome.Chosen)
     def offer_another(self, event: Welcome.Chosen) -> None:

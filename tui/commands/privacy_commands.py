@@ -67,12 +67,12 @@ async def sent(session: ChatSession, _argument: str) -> Done:
     if session.store is not None:
         with suppress(HistoryError):  # locked: then of this chat only
             kept = await asyncio.to_thread(session.store.route_counts)
-    told = egress_sentence(list(session.chat.messages.values()), kept)
+    sentence = egress_sentence(list(session.chat.messages.values()), kept)
     try:
         totals = await session.client.ledger_totals()
     except ClientError:  # a daemon without a ledger
         totals = LedgerTotals()
-    return Done(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
+    return Done(f"{sentence} {ledger_sentence(totals)}" if totals.requests else sentence)
 
 
 async def redact(session: ChatSession, text: str) -> Done:

@@ -47,8 +47,8 @@ class ProgramFeature(Feature):
             self._keys = load_keys(self._keys_file)
             app.set_keymap(self._keys.keymap())
         if self._keys.problems:
-            told = " ".join(self._keys.problems)
-            self.host.tell(f"{KEYS_FILE}: {told} /keys shows what holds.", "warning")
+            problems = " ".join(self._keys.problems)
+            self.host.tell(f"{KEYS_FILE}: {problems} /keys shows the keys in effect.", "warning")
         if self.host.preferences.trouble:
             self.host.tell(self.host.preferences.trouble, "warning")
         self._apply(self.host.preferences)
@@ -101,9 +101,7 @@ class ProgramFeature(Feature):
         app, host = self.host.chat_app, self.host
         folder = None if host.folders is None else host.folders.config
         themes = sorted(app.available_themes)
-        self.host.chat_app.push_screen(
-            SettingsScreen(host.preferences, themes, app.theme, folder, self._change)
-        )
+        app.push_screen(SettingsScreen(host.preferences, themes, app.theme, folder, self._change))
 
     def _change(self, name: str, value: str | bool | int) -> Preferences:
         """Apply and save a setting; return all preferences."""
@@ -135,7 +133,7 @@ class ProgramFeature(Feature):
         focused = app.focused or self.host.composer
         here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
         title = getattr(focused, "HELP_TITLE", "Where you are")
-        self.host.chat_app.push_screen(HelpScreen(here, commands, self._keys, title=title))
+        app.push_screen(HelpScreen(here, commands, self._keys, title=title))
 
     def keys(self) -> None:
         """Show the keys of all commands."""

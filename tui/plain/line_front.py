@@ -176,7 +176,7 @@ class LineFront:
         """The user's choice of a route; `LOCAL` if no user can be asked."""
         output = self._output
         if not self.is_person:
-            output.line(f"Answered here: nobody is there to ask. {said.reason}")
+            output.line(f"Answered here: no user can be asked. {said.reason}")
             return LOCAL
         output.line(f"{said.target} would see this. {said.reason}")
         if found := kinds_found(said):

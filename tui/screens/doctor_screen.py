@@ -69,7 +69,8 @@ class DoctorScreen(Dialog[None]):
     def _size_fact(self) -> Fact:
         """The current size: what is copied after a resize must not contain the old one."""
         size = self.size
-        return doctor_report.size_fact(os.environ, size.width, size.height, self._sync_available)
+        sync = self.app._sync_available  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
+        return doctor_report.size_fact(os.environ, size.width, size.height, sync)
 
     def _show(self) -> None:
         if not self._facts:
@@ -81,10 +82,6 @@ class DoctorScreen(Dialog[None]):
             lines.append(Content.assemble((name.ljust(NAME_WIDTH), "$secondary"), parts[0]))
             lines += [Content(" " * NAME_WIDTH + part) for part in parts[1:]]
         self.query_one("#facts", Static).update(Content("\n").join(lines))
-
-    @property
-    def _sync_available(self) -> bool:
-        return self.app._sync_available  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
 
     def action_copy(self) -> None:
         """Copy the report."""

@@ -167,12 +167,12 @@ def hit_line(hit: SearchHit, now: datetime, width: int) -> Content:
     """Two lines: where it is, and what it says, with the words that were searched for marked."""
     speaker = {"user": "you", "assistant": hit.model or "answer"}.get(hit.role, "title")
     facts = [clean(hit.folder), clean(speaker), moment(hit.created, now)]
-    told = "  ".join(fact for fact in facts if fact)
-    room = max(10, width - cell_len(told) - 4)
+    place = "  ".join(fact for fact in facts if fact)
+    room = max(10, width - cell_len(place) - 4)
     title = shorten(" ".join(clean(hit.title).split()) or "Untitled", room)
-    gap = " " * max(2, width - 2 - cell_len(title) - cell_len(told))
+    gap = " " * max(2, width - 2 - cell_len(title) - cell_len(place))
     mark = "◆ " if hit.pinned else "  "
-    head = Content.assemble((mark, "$primary"), (title, "bold"), gap, (told, "$muted"))
+    head = Content.assemble((mark, "$primary"), (title, "bold"), gap, (place, "$muted"))
     return Content.assemble(head, "\n  ", _marked(hit.snippet, width - 2))
 
 

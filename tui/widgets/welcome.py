@@ -47,11 +47,8 @@ class Welcome(Widget, can_focus=False):
         Binding("up,shift+tab", "move(-1)", "Up", show=False),
         Binding("down,tab", "move(1)", "Down", show=False),
         Binding("enter", "choose", "Download", show=False),
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "app.focus('composer')", "Back", show=False),
     ]
-
-    class Left(Message):
-        """The user returned to the draft."""
 
     class Wanted(Message):
         """The user chose to download the offered model."""
@@ -182,7 +179,3 @@ class Welcome(Widget, can_focus=False):
         """Download the offered model."""
         if self.view.state.model is not None:
             self.post_message(self.Wanted())
-
-    def action_leave(self) -> None:
-        """Return to the draft."""
-        self.post_message(self.Left())

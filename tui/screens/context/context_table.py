@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -16,7 +15,7 @@ from ...text import number_format
 from ...text.terminal_safe_text import clean
 from ...transcript.markdown.markdown_preview import preview
 from ...widgets.gauges.context_ribbon import ribbon_line, role_legend
-from ...widgets.gauges.glyph_text import signs
+from ...widgets.gauges.glyph_text import signs, wrapped
 from ..dialog import Dialog
 
 HINT = "enter goes there · o: order of size or of the chat · esc closes"
@@ -64,7 +63,7 @@ class ContextTable(Dialog[str | None]):
         """Fit the ribbon to the dialog's width, and the list to the remaining height."""
         ribbon = self.query_one("#ribbon", Static)
         width = max(20, min(94, self.size.width * 94 // 100 - 6))
-        legend = _in_lines(role_legend(self._use), width)
+        legend = wrapped(role_legend(self._use), width, Content("   "))
         saved = self._saved()
         around = AROUND + len(legend) + saved.cell_length // width
         self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - around)
@@ -124,15 +123,3 @@ class ContextTable(Dialog[str | None]):
         """Go to the message."""
         message = self.rows[event.option_index].message
         self.dismiss(message.id if message is not None else None)
-
-
-def _in_lines(parts: Sequence[Content], width: int) -> list[Content]:
-    """Wrap parts into lines of at most `width` cells without breaking a part."""
-    lines: list[Content] = []
-    for part in parts:
-        longer = Content("   ").join([*lines[-1:], part])
-        if lines and longer.cell_length <= width:
-            lines[-1] = longer
-        else:
-            lines.append(part)
-    return lines

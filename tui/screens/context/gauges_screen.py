@@ -37,7 +37,7 @@ class _MapScreen(Screen[Closed]):
     _MapScreen {
         & #head { height: 1; padding: 0 1; background: $panel; }
         & #foot { height: 1; padding: 0 1; color: $muted; }
-        & #told { height: 1; margin-top: 1; }
+        & #cell { height: 1; margin-top: 1; }
         & PageTitle { margin-bottom: 1; }
         & PageLegend { margin-top: 1; }
     }
@@ -66,7 +66,7 @@ class _MapScreen(Screen[Closed]):
         self._tell(event.text, "$primary")
 
     def _tell(self, text: str, style: str) -> None:
-        self.query_one("#told", Static).update(Content.styled(text, style))
+        self.query_one("#cell", Static).update(Content.styled(text, style))
 
 
 class PageMapScreen(_MapScreen):
@@ -83,7 +83,7 @@ class PageMapScreen(_MapScreen):
             yield PageTitle()
             yield PageMapView()
             yield PageLegend()
-            yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
+            yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
         yield Static("esc: back to the chat", id="foot", markup=False)
 
 
@@ -124,7 +124,7 @@ class GaugesScreen(_MapScreen):
                 yield PageTitle()
                 yield PageMapView()
                 yield PageLegend()
-                yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
+                yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
         yield ContextRibbon()
         yield Static(id="foot", markup=False)
 

@@ -71,12 +71,6 @@ class Composer(ChipEditor):
         text: str
         attachments: tuple[Attachment, ...] = ()
 
-    class FollowRequested(Message):
-        """End was pressed where the cursor cannot go further."""
-
-    class QuitRequested(Message):
-        """ctrl+d was pressed where there is nothing to delete."""
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.folder = Path.cwd()
@@ -240,10 +234,10 @@ class Composer(ChipEditor):
             self._take(event)
         elif key == "end" and self.cursor_location == self.get_cursor_line_end_location():
             self._take(event)
-            self.post_message(self.FollowRequested())
+            await self.run_action("screen.command('end')")
         elif key == "ctrl+d" and not self.text:
             self._take(event)
-            self.post_message(self.QuitRequested())
+            await self.run_action("screen.command('quit')")
         elif (binding := next(iter(self._bindings.key_to_bindings.get(key, ())), None)) is not None:
             # Left to the app, it would run behind the letters that were typed after it.
             self._take(event)

@@ -199,7 +199,7 @@ class PageMapView(Widget, can_focus=False):
             return
         cell = self._cells[self._cursor]
         if cell.group < 0:
-            self.post_message(self.OwnerAsked("nobody's: free"))
+            self.post_message(self.OwnerAsked("free: no chat owns it"))
             return
         group = event.groups[cell.group]
         words = owners_text(group, cell.state, self._label, self._title_of)

@@ -221,9 +221,9 @@ async def test_ctrl_d_leaves_only_where_nothing_is_typed(open_desk: OpenDesk) ->
     async with open_desk() as desk:
         await desk.press("a", "left", "ctrl+d")
         assert desk.text == ""
-        assert desk.app.others == []
+        assert desk.app.commanded.commands == []
         await desk.press("ctrl+d")
-        await desk.until(lambda: desk.app.others == ["QuitRequested"])
+        await desk.until(lambda: desk.app.commanded.commands == ["quit"])
 
 
 async def test_the_draft_is_kept_with_what_its_chips_stand_for(open_desk: OpenDesk) -> None:
