@@ -122,11 +122,11 @@ OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]
 
 @pytest.fixture
 def open_chat(client: AsyncDaemonClient) -> OpenChat:
-    """`async with open_chat(size=(80, 24)) as chat`, with any argument of `ChatApp`."""
+    """`async with open_chat(size=(80, 24)) as chat`, with any argument of `ChatScreen`."""
 
     @asynccontextmanager
     async def opened(size: tuple[int, int] = (80, 24), **options: Any) -> AsyncGenerator[Chat]:
-        app = ChatApp(client, **options)
+        app = ChatApp(ChatScreen(client, **options))
         async with app.run_test(size=size, notifications=True) as pilot:
             chat = Chat(app, pilot)
             await chat.until(lambda: chat.screen.is_complete)

@@ -11,7 +11,7 @@ _SLASH = re.compile(r"/([a-z]+\+?)(?:\s+(.*))?\Z", re.DOTALL)
 Group = Literal["Chat", "History", "Models", "Context", "Reading", "Privacy", "Program"]
 
 _KEY_ONLY = frozenset({"page_up", "page_down", "interrupt", "suspend"})
-"""Commands that make sense only with their keys: neither typed nor in the palette."""
+"""Commands that are run by keys only: neither typed nor in the palette."""
 _UNTYPED = _KEY_ONLY | {"block_up", "block_down"}
 _SCREEN_ONLY = _UNTYPED | {
     "stop",
@@ -44,7 +44,7 @@ class Command:
 
     @property
     def slash(self) -> str | None:
-        """What is typed behind the slash; None for a command that has only a key."""
+        """The name typed after the slash; None for a command that has only a key."""
         if self.name in _UNTYPED:
             return None
         return "compact+" if self.name == "compact_ask" else self.name

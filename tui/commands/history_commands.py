@@ -309,7 +309,7 @@ async def unlock(session: ChatSession) -> None:
 
 
 async def readable_store(session: ChatSession) -> HistoryStore:
-    """The kept chats, unlocked if need be; raises `CommandRefused`."""
+    """The history, unlocked if needed; raises `CommandRefused`."""
     store = session.store
     if store is None:
         raise CommandRefused("Chats are not kept here, so there are none to show.")

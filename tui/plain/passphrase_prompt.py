@@ -43,7 +43,7 @@ def _asked(store: HistoryStore) -> bool:
 
 
 def _passphrase(question: str) -> str:
-    """What is typed unseen, "" where it is nothing."""
+    """Read a line without echo; "" if the user cancels."""
     from getpass import getpass
 
     try:

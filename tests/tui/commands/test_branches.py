@@ -193,9 +193,9 @@ async def test_a_prompt_that_waits_when_the_daemon_is_lost_comes_back(
         await chat.send("tell me")
         await chat.until_shown("The first half")
         await chat.send("and then?")
-        await chat.until(lambda: len(chat.screen.queue) == 1)
+        await chat.until(lambda: len(chat.screen.queue.prompts) == 1)
         await chat.pilot.press(*"more")
         await fake_daemon.stop()
         await chat.until(lambda: chat.draft == "and then?\n\nmore")
-        assert len(chat.screen.queue) == 0
+        assert len(chat.screen.queue.prompts) == 0
     assert len(fake_daemon.prompts) == 1

@@ -171,14 +171,14 @@ async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
         await screen.until(lambda: screen.screen.turn is None)
         chat = screen.screen
         first = chat.chat.path[0]
-        chat.queue.push(QueuedPrompt("changed", (), first))
+        chat.queue.prompts += (QueuedPrompt("changed", (), first),)
         chat.return_queue()
         assert screen.draft == "changed"
         await screen.pilot.press("enter")
         await screen.until(lambda: chat.turn is None and len(chat.chat.children(None)) == 2)
-        chat.queue.push(QueuedPrompt("for this chat"))
+        chat.queue.prompts += (QueuedPrompt("for this chat"),)
         chat.open_chat(ChatTree())
-        assert len(chat.queue) == 0
+        assert len(chat.queue.prompts) == 0
 
 
 async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
@@ -415,7 +415,7 @@ async def test_what_waits_in_the_queue_survives_the_program(
         await screen.send("tell me")
         await screen.until_shown("The first half")
         await screen.send("and then?")
-        await screen.until(lambda: len(screen.screen.queue) == 1)
+        await screen.until(lambda: len(screen.screen.queue.prompts) == 1)
         await screen.pilot.press(*"more")
         store, chat = screen.screen.store, screen.screen.chat
         assert store is not None

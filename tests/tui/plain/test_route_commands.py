@@ -34,7 +34,7 @@ async def test_where_nobody_sits_nothing_leaves(piped: Piped, cloud: FakeDaemon)
     status, out, errors = await piped("/route auto\nJohn Smith was here\n2")
     assert (status, errors) == (0, "")
     assert "Route: auto." in out
-    assert "Answered here: nobody is there to ask. A name is asked about" in out
+    assert "Answered here: no user can be asked. A name is asked about" in out
     assert [request["content"] for request in cloud.prompts[0]] == ["John Smith was here"]
     assert asked(cloud)["route"] == "local"
 

@@ -160,6 +160,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         "transcript.entries.entry",
         "transcript.entries.reasoning_block",
         "session.turn",
+        "widgets.gauges.gauge_panel",
     ):
         monkeypatch.setattr(f"ingle.tui.{module}.time", clock)
     progress = "ingle.tui.compaction.compactor.CompactionProgress.seconds"

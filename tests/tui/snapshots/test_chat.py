@@ -181,7 +181,7 @@ async def compact_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None
 
 async def compact_suggested(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     daemon.context = 27  # of which an answer leaves five
-    chat.screen.set_preferences(chat.screen.preferences._replace(auto_compact=False))
+    chat.screen.preferences = chat.screen.preferences._replace(auto_compact=False)
     await conversation(chat, daemon, tree)
     keep(chat, tree)
     await chat.send("And now?")

@@ -12,11 +12,23 @@ from textual import events, on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import Static
 
 from ingle.tui.settings.themes import FALLBACK_VARIABLES
 from ingle.tui.widgets.composer.completer import Completer
 from ingle.tui.widgets.composer.composer import Composer
+
+
+class ComposerScreen(Screen[None]):
+    """Keeps the commands that the composer runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[str] = []
+
+    def action_command(self, name: str) -> None:
+        self.commands.append(name)
 
 
 class ComposerApp(App[None]):
@@ -28,7 +40,10 @@ class ComposerApp(App[None]):
         super().__init__()
         self.folder = folder
         self.submitted: list[Composer.Submitted] = []
-        self.others: list[str] = []
+        self.commanded = ComposerScreen()
+
+    def get_default_screen(self) -> ComposerScreen:
+        return self.commanded
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return FALLBACK_VARIABLES
@@ -50,11 +65,6 @@ class ComposerApp(App[None]):
         composer = self.query_one(Composer)
         composer.remember(event.text)
         composer.clear_sent(event.text)
-
-    @on(Composer.QuitRequested)
-    @on(Composer.RecallQueued)
-    def keep_name(self, event: Composer.QuitRequested | Composer.RecallQueued) -> None:
-        self.others.append(type(event).__name__)
 
 
 class Desk:

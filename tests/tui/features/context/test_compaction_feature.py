@@ -124,7 +124,7 @@ async def test_a_question_comes_back_where_its_summary_is_broken_off(
         before = request_messages(made)
         fake_daemon.script(NOTES, gate_before=0)
         await chat.send("/compact+ What is the code?")
-        await chat.until(lambda: len(chat.screen.queue) == 1)
+        await chat.until(lambda: len(chat.screen.queue.prompts) == 1)
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.draft == "What is the code?")
         assert request_messages(made) == before
@@ -141,7 +141,7 @@ async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
         fake_daemon.script(NOTES, gate_before=0)
         chat.screen.feature(CompactionFeature).start(SummaryRequest(batch=True))
         await chat.send("/compact+ What is the code?")
-        await chat.until(lambda: len(chat.screen.queue) == 1)
+        await chat.until(lambda: len(chat.screen.queue.prompts) == 1)
         fake_daemon.gate.set()
         await chat.until(lambda: made.path[-1].ending == "answered" and len(made.path) == 8)
         assert made.compaction_chain()

@@ -166,9 +166,9 @@ async def test_nothing_is_repainted_while_nothing_changes(
         assert feature.state.gauges is not None
         same = feature.state.gauges
         for _ in range(5):
-            feature.on_gauges(same)
+            feature.on_report(same)
             assert feature.state.pages is not None
-            feature.on_pages(feature.state.pages)
+            feature.on_report(feature.state.pages)
             feature.draw()
             await chat.pilot.pause()
         assert [line.repaints for line in lines] == before
@@ -193,7 +193,7 @@ async def test_drawing_is_asked_for_often_and_done_twice_a_second(
         feature.draw = counted
         assert feature.state.gauges is not None
         for _ in range(50):
-            feature.on_gauges(feature.state.gauges)
+            feature.on_report(feature.state.gauges)
         await chat.until(lambda: drawn)
         assert drawn == 1
 

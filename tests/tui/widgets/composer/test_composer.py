@@ -204,19 +204,26 @@ async def test_up_walks_prompts_that_contain_the_draft(open_desk: OpenDesk) -> N
 
 
 async def test_up_takes_back_a_waiting_prompt_first(open_desk: OpenDesk) -> None:
+    async def earlier() -> list[str]:
+        return ["earlier"]
+
     async with open_desk() as desk:
-        desk.composer.queue_waiting = True
+        desk.composer.earlier_prompts = earlier
+        waiting = ["waiting"]
+        desk.composer.recall_queued = lambda: bool(waiting and waiting.pop())
         await desk.press("up")
-        await desk.until(lambda: desk.app.others == ["RecallQueued"])
+        assert (waiting, desk.text) == ([], "")
+        await desk.press("up")
+        assert desk.text == "earlier"
 
 
 async def test_ctrl_d_leaves_only_where_nothing_is_typed(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.press("a", "left", "ctrl+d")
         assert desk.text == ""
-        assert desk.app.others == []
+        assert desk.app.commanded.commands == []
         await desk.press("ctrl+d")
-        await desk.until(lambda: desk.app.others == ["QuitRequested"])
+        await desk.until(lambda: desk.app.commanded.commands == ["quit"])
 
 
 async def test_the_draft_is_kept_with_what_its_chips_stand_for(open_desk: OpenDesk) -> None:
