@@ -53,8 +53,8 @@ class SnippetMaker:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._folding = _Folding()
-        patterns = [pattern for term in terms if (pattern := self._pattern(term))]
-        self._hit = re.compile("|".join(patterns)) if patterns else None
+        self._patterns = [pattern for term in terms if (pattern := self._pattern(term))]
+        self._hit = re.compile("|".join(self._patterns)) if self._patterns else None
 
     def make(self, text: str, width: int = 240) -> Snippet:
         """Return `width` characters around the first hit, on one line, safe to show."""
@@ -80,11 +80,10 @@ class SnippetMaker:
             return ()
         return tuple(match.span() for match in self._hit.finditer(self._fold(text)))
 
-    def matches_all(self, text: str, terms: Sequence[Term]) -> bool:
+    def matches_all(self, text: str) -> bool:
         """Return whether each term occurs in `text`."""
         folded = self._fold(text)
-        patterns = [pattern for term in terms if (pattern := self._pattern(term))]
-        return bool(patterns) and all(re.search(pattern, folded) for pattern in patterns)
+        return bool(self._patterns) and all(re.search(each, folded) for each in self._patterns)
 
     def _fold(self, text: str) -> str:
         return text.lower() if text.isascii() else text.translate(self._folding)
@@ -283,7 +282,7 @@ def _title_hits(
         if '"title":""' in body or (chats is not None and chat not in chats):
             continue
         kept = settings.of(chat)
-        if maker.matches_all(kept.title, query.terms):
+        if maker.matches_all(kept.title):
             created, model = connection.execute(
                 "SELECT max(created), model FROM messages WHERE chat = ?", (chat,)
             ).fetchone()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .database_encryption import (
-    COMPANIONS,
+    companions,
     decrypt_file,
     encrypt_file,
     load_sqlcipher,
@@ -34,7 +33,7 @@ def make_private(path: Path) -> None:
     next program that leaves would delete the log under them.
     """
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        path.touch(0o600, exist_ok=False)
 
 
 LOCK_NAME = "history.lock"
@@ -244,10 +243,9 @@ class Database:
             number += 1
             target = path.with_name(f"{path.stem}.damaged-{stamp}-{number}{path.suffix}")
         path.rename(target)
-        for companion in COMPANIONS:
-            source = path.with_name(path.name + companion)
+        for source, moved in zip(companions(path), companions(target), strict=True):
             if source.exists():
-                source.rename(target.with_name(target.name + companion))
+                source.rename(moved)
         return target
 
     def _open(self, path: Path, passphrase: str | None) -> Connection:
