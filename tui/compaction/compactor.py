@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -121,10 +121,8 @@ class Compactor:
     async def cancel(self) -> None:
         """Stop the model; the caller of `run` cancels the task."""
         if self._generation is not None:
-            try:
+            with suppress(ClientError):  # it has ended, or the daemon is gone: nothing is running
                 await self._generation.cancel()
-            except ClientError:
-                return  # it has ended, or the daemon is gone: nothing is running
 
     def _select(self, entries: Sequence[ViewEntry], sizes: TokenSizes) -> Selection | None:
         by_name: dict[str, int] = {}

@@ -39,25 +39,21 @@ class Entry(ABC):
     def __init__(self, id: str = "") -> None:  # noqa: A002
         self.id = id
         self._options: RenderOptions | None = None
-        self._lines: list[RenderedLine] = []
+        self.previous_lines: list[RenderedLine] = []
+        """The lines of the last rendering, perhaps before a change."""
         self._folds: dict[str, bool] = {}
 
     def lines(self, options: RenderOptions) -> list[RenderedLine]:
         """Return the rendered lines, a blank one last."""
         if options is not self._options:
-            self._lines = self._render(options)
+            self.previous_lines = self._render(options)
             self._options = options
-        return self._lines
-
-    @property
-    def previous_lines(self) -> list[RenderedLine]:
-        """Return the lines of the last rendering, perhaps before a change."""
-        return self._lines
+        return self.previous_lines
 
     def forget_lines(self) -> None:
         """Free the cached lines; they are rendered again on demand."""
         self._options = None
-        self._lines = []
+        self.previous_lines = []
 
     def estimated_height(self, width: int) -> int:
         """Estimate the number of lines without rendering."""
@@ -71,7 +67,8 @@ class Entry(ABC):
     @property
     def has_foldable(self) -> bool:
         """Return whether any block of the last rendering can be folded."""
-        return any(line.block is not None and line.block.folded is not None for line in self._lines)
+        blocks = (line.block for line in self.previous_lines)
+        return any(block is not None and block.folded is not None for block in blocks)
 
     @property
     def was_folded(self) -> bool:

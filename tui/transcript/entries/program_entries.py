@@ -48,12 +48,12 @@ SYSTEM_KEY = "system"
 
 
 class SystemEntry(Entry):
-    """The system prompt; `tokens` is None if not counted."""
+    """The system prompt, with its size in characters until its tokens are counted."""
 
-    def __init__(self, text: str, tokens: int | None = None) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self._text = clean(text)
-        self._tokens = tokens
+        self._tokens: int | None = None
 
     @property
     def text(self) -> str:
@@ -91,13 +91,10 @@ COMPACTION_KEYS = "▸ enter summary · u undo · o originals"
 class CompactionEntry(Entry):
     """A compaction with what it saved; `kept` describes the messages kept verbatim."""
 
-    def __init__(
-        self, compaction: CompactionRecord, kept: str = "", *, undone: bool = False
-    ) -> None:
+    def __init__(self, compaction: CompactionRecord, kept: str = "") -> None:
         super().__init__(compaction.id)
         self.compaction = compaction
         self._kept = clean(kept)
-        self._undone = undone
 
     @property
     def text(self) -> str:
@@ -108,18 +105,16 @@ class CompactionEntry(Entry):
 
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         block = EntryBlock("seam", "seam", self.text)
-        facts = compaction_facts(self.compaction, self._kept, undone=self._undone)
+        facts = compaction_facts(self.compaction, self._kept)
         while len(facts) > 1 and cell_len(" · ".join(facts)) > options.width - 6:
             facts.pop()
         words = Text(f"┄┄ {' · '.join(facts)} ┄┄", options.styles.seam, end="")
-        rows = [single_line(words, options.width)]
-        if not self._undone:
-            keys = Text(f"   {COMPACTION_KEYS}", options.styles.muted, end="")
-            rows.append(single_line(keys, options.width))
+        keys = Text(f"   {COMPACTION_KEYS}", options.styles.muted, end="")
+        rows = (single_line(text, options.width) for text in (words, keys))
         return [*(line.within(block) for line in rows), BLANK]
 
 
-def compaction_facts(made: CompactionRecord, kept: str = "", *, undone: bool = False) -> list[str]:
+def compaction_facts(made: CompactionRecord, kept: str = "") -> list[str]:
     """Return the facts about a compaction, the most important first."""
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     verb = "trimmed" if made.trims else "compacted"
@@ -130,8 +125,6 @@ def compaction_facts(made: CompactionRecord, kept: str = "", *, undone: bool = F
         before = number_format.tokens(made.tokens_before)
         after = number_format.tokens(made.tokens_after)
         facts.append(f"{before} → {after} tok ({sign}{number_format.percent(abs(change))})")
-    if undone:
-        facts.append("undone")
     if made.seconds:
         facts.append(number_format.duration(made.seconds))
     if kept:

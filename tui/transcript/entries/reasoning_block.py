@@ -21,10 +21,10 @@ class ReasoningBlock:
     the last line is wrapped again.
     """
 
-    def __init__(self, text: str = "", tokens: int = 0, seconds: float | None = None) -> None:
+    def __init__(self, text: str = "", tokens: int = 0) -> None:
         self._text = text
         self._tokens = tokens
-        self._seconds = seconds
+        self._seconds: float | None = None
         self._cleaner: StreamCleaner | None = None
         self._began: float | None = None
         self._options: RenderOptions | None = None

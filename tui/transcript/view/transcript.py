@@ -83,7 +83,7 @@ class Transcript(TranscriptView, can_focus=False):
     @property
     def cursor(self) -> BlockStop | None:
         """Return the stop of the block cursor, None without one."""
-        if self._cursor is None or self._cursor[0] not in self._entries:
+        if self._cursor is None or self._cursor[0] not in self.entries:
             return None
         entry, key = self._cursor
         found = self._stops(entry)
@@ -140,9 +140,9 @@ class Transcript(TranscriptView, can_focus=False):
         top = self.scroll_offset.y
         end = min(top + self.size.height, self._layout_map.total)
         index, _ = self._layout_map.locate(end - 1 if step < 0 else top)
-        while 0 <= index < len(self._entries):
+        while 0 <= index < len(self.entries):
             at = self._layout_map.top(index)
-            seen = [s for s in self._stops(self._entries[index]) if top <= at + s.last]
+            seen = [s for s in self._stops(self.entries[index]) if top <= at + s.last]
             seen = [stop for stop in seen if at + stop.first < end]
             if seen:
                 return seen[-1 if step < 0 else 0]
@@ -155,8 +155,8 @@ class Transcript(TranscriptView, can_focus=False):
         if 0 <= place < len(around):
             return around[place]
         index = self._index(here.entry) + step
-        while 0 <= index < len(self._entries):
-            found = self._stops(self._entries[index])
+        while 0 <= index < len(self.entries):
+            found = self._stops(self.entries[index])
             if found:
                 return found[-1] if step < 0 else found[0]
             index += step
