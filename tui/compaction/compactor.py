@@ -57,7 +57,6 @@ class CompactionProgress:
     words: str = "prefill"
     written: int = 0
     computed: int = 0
-    reused: int = 0
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -190,7 +189,6 @@ class Compactor:
                     case LoadingEvent():
                         self._tell("starting the model")
                     case StartedEvent():
-                        self.progress.reused = event.cached_tokens
                         self.progress.computed = event.prompt_tokens - event.cached_tokens
                         self._tell("prefill")
                     case ReasoningEvent():

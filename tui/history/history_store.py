@@ -162,7 +162,8 @@ class HistoryStore(ChatRecorder):
 
     def message_text(self, message: str) -> str:
         """Return a message's text with its attachments; "" if missing."""
-        return self._read(row_reads.message_text, message)
+        found = self.answer(message)
+        return "" if found is None else found.text
 
     def given(self, message: str) -> tuple[int, int]:
         """Return the characters of text and reasoning with which a message was added."""

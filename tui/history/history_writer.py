@@ -22,6 +22,7 @@ from .database.database import (
 )
 from .database.history_errors import HistoryError, HistoryLocked
 from .database.text_index import repair_index
+from .database.transactions import closed_on_error, savepoint, write_transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -272,36 +273,24 @@ class HistoryWriter:
         others.
         """
         left_out: list[Exception] = []
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with write_transaction(connection):
             for note in batch:
-                connection.execute("SAVEPOINT note")
                 try:
-                    note(connection)
+                    with savepoint(connection):
+                        note(connection)
                 except Exception as error:
                     if not is_conflict(error) and not is_unwritable(error):
                         raise
                     left_out.append(error)
-                    connection.execute("ROLLBACK TO note")
-                connection.execute("RELEASE note")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         for error in left_out[-1:]:
             self._on_trouble(CHAT_GONE if is_conflict(error) else f"{NOT_KEPT} {error}")
 
     def _open(self) -> Connection:
         if self._connection is None:
-            connection = self._database.connect()
-            try:
+            with closed_on_error(self._database.connect()) as connection:
                 self._session = connection.execute(
                     "INSERT INTO sessions(pid, started) VALUES (?, ?)", (os.getpid(), time.time())
                 ).lastrowid
-            except BaseException:
-                connection.close()
-                raise
             self._connection = connection
             self._opened_at = time.monotonic()
             folder = self._database.folder
@@ -338,10 +327,8 @@ class HistoryWriter:
     def _repair(self) -> bool:
         """Repair a damaged file, or start a new one; return False if neither is possible now."""
         try:
-            with closing(self._database.connect()) as connection:
-                connection.execute("BEGIN IMMEDIATE")
+            with closing(self._database.connect()) as connection, write_transaction(connection):
                 repair_index(connection)
-                connection.execute("COMMIT")
         except (HistoryError, OSError, *database_errors()) as error:
             return is_damage(error) and self._set_aside()
         # It is sound now, or another program has set the damaged one aside.

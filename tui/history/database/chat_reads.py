@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ...chats.chat import Chat, ChatSettings
 from ...chats.message import Attachment, CompactionRecord, Message, MessageFacts
+from .transactions import snapshot
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def load_chat(connection: Connection, chat: str) -> Chat | None:
     """Return the whole chat as it was left, None if missing; one with only a draft is empty."""
-    with _snapshot(connection):
+    with snapshot(connection):
         found = connection.execute("SELECT created FROM chats WHERE id = ?", (chat,)).fetchone()
         if found is None:
             drafted = connection.execute("SELECT changed FROM drafts WHERE chat = ?", (chat,))
@@ -39,18 +39,8 @@ def load_chat(connection: Connection, chat: str) -> Chat | None:
 
 def load_message(connection: Connection, message: str) -> Message | None:
     """Return a message in its stored state, None if it was deleted."""
-    with _snapshot(connection):
+    with snapshot(connection):
         return next(iter(_messages(connection, "id", message).values()), None)
-
-
-@contextmanager
-def _snapshot(connection: Connection) -> Generator[None]:
-    """Let all reads inside see the same state of the database."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("COMMIT")
 
 
 def load_settings(connection: Connection, chat: str) -> ChatSettings:

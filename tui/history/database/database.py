@@ -20,6 +20,7 @@ from .database_encryption import (
 )
 from .history_errors import HistoryError, HistoryLocked, WrongPassphrase
 from .schema import migrate
+from .transactions import closed_on_error
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -59,15 +60,11 @@ class FolderLock:
         """
         with self._mutex:
             if self._connection is None:
-                connection = self._connect()
-                try:
+                with closed_on_error(self._connect()) as connection:
                     connection.execute(f"PRAGMA busy_timeout = {int(LOCK_PATIENCE * 1000)}")
                     connection.execute("BEGIN")
                     connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-                except BaseException:
-                    connection.close()
-                    raise
-                self._connection = connection
+                    self._connection = connection
 
     def take(self) -> bool:
         """Turn the shared lock into an exclusive one; return False while others share it."""
@@ -176,13 +173,9 @@ class Database:
         make_private(path)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
-        connection = self._open(path, self.key)
-        try:
+        with closed_on_error(self._open(path, self.key)) as connection:
             migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            return connection
 
     def leave(self) -> None:
         """Release the folder lock, so that other programs may encrypt or decrypt; all connections
@@ -249,8 +242,7 @@ class Database:
         return target
 
     def _open(self, path: Path, passphrase: str | None) -> Connection:
-        connection = open_file(path, passphrase)
-        try:
+        with closed_on_error(open_file(path, passphrase)) as connection:
             if passphrase is not None:
                 _check_key(connection, self._is_right)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
@@ -260,10 +252,7 @@ class Database:
             # Commits must be on the disk: at most four a second in a thread of their own cost no
             # waiting, and a power cut loses no more than kill -9 does.
             connection.execute("PRAGMA synchronous = FULL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            return connection
 
 
 def _check_key(connection: Connection, is_right: bool) -> None:

@@ -10,7 +10,6 @@ import msgspec
 from ...chats.automatic_title import automatic_title
 from ...chats.message import MessageFacts
 from .chat_reads import decode_settings
-from .text_index import whole_text
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -162,12 +161,6 @@ def first_prompt(connection: Connection, chat: str) -> str:
         (chat,),
     ).fetchone()
     return "" if found is None else found[0]
-
-
-def message_text(connection: Connection, message: str) -> str:
-    """Return a message's text, "" if missing."""
-    found = connection.execute("SELECT row FROM messages WHERE id = ?", (message,)).fetchone()
-    return "" if found is None else whole_text(connection, found[0])
 
 
 def initial_lengths(connection: Connection, message: str) -> tuple[int, int]:

@@ -15,7 +15,9 @@ import msgspec
 from ...chats.chat import Chat
 from ...chats.message import Message
 from ..database import row_writes
+from ..database.database import is_conflict
 from ..database.history_errors import HistoryError
+from ..database.transactions import savepoint
 from ..ingle_json import FORMAT, read_ingle_chat
 from .imported_chat import ImportedChat, Json, MalformedChat, objects_in
 from .json_exports import read_chatgpt, read_claude, read_open_webui
@@ -217,27 +219,24 @@ def _add(connection: Connection, found: ImportedChat | Chat, report: ImportRepor
     missing = [message for message in chat.messages.values() if message.id not in known]
     if not missing:
         return
-    connection.execute("SAVEPOINT chat")
     try:
-        if is_new:
-            body = row_writes.storable_json(chat.settings)
-            row_writes.add_chat(connection, chat.id, chat.created, body, source)
-        for message in missing:
-            row_writes.add_message(connection, chat.id, message, None)
-        if is_new:
-            for compaction in chat.compactions.values():
-                row_writes.add_compaction(connection, chat.id, compaction)
-            for name in sorted(chat.undone):
-                row_writes.add_undo(connection, name)
-            for leaf in leaves(chat):
-                row_writes.add_choice(connection, leaf.id)
+        with savepoint(connection):
+            if is_new:
+                body = row_writes.storable_json(chat.settings)
+                row_writes.add_chat(connection, chat.id, chat.created, body, source)
+            for message in missing:
+                row_writes.add_message(connection, chat.id, message, None)
+            if is_new:
+                for compaction in chat.compactions.values():
+                    row_writes.add_compaction(connection, chat.id, compaction)
+                for name in sorted(chat.undone):
+                    row_writes.add_undo(connection, name)
+                for leaf in leaves(chat):
+                    row_writes.add_choice(connection, leaf.id)
     except Exception as error:
-        connection.execute("ROLLBACK TO chat")
-        connection.execute("RELEASE chat")
-        if type(error).__name__ == "IntegrityError":
+        if is_conflict(error):
             raise MalformedChat("its messages belong to another chat already") from error
         raise
-    connection.execute("RELEASE chat")
     report.chats += is_new
     report.messages += len(missing)
 

@@ -48,12 +48,11 @@ SYSTEM_KEY = "system"
 
 
 class SystemEntry(Entry):
-    """The system prompt, with its size in characters until its tokens are counted."""
+    """The system prompt."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = clean(text)
-        self._tokens: int | None = None
 
     @property
     def text(self) -> str:
@@ -62,20 +61,10 @@ class SystemEntry(Entry):
     def estimated_height(self, width: int) -> int:
         return 2
 
-    def count(self, tokens: int | None) -> None:
-        """Set the number of tokens."""
-        if tokens != self._tokens:
-            self._tokens = tokens
-            self._changed()
-
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         folded = self.is_folded(SYSTEM_KEY, True)
         block = EntryBlock("system", SYSTEM_KEY, self._text, folded)
-        size = (
-            f"{number_format.tokens(len(self._text))} characters"
-            if self._tokens is None
-            else f"{number_format.tokens(self._tokens)} tok"
-        )
+        size = f"{number_format.tokens(len(self._text))} characters"
         mark = "▸" if folded else "▾"
         words = Text(f"── system prompt · {size} {mark} ──", options.styles.seam, end="")
         lines = [single_line(words, options.width).within(block, handle="fold")]
