@@ -106,17 +106,15 @@ HITS_IN_A_CHAT = 3
 _FRESH_DAYS = 60.0
 """Days after which the ranking advantage of a new message has fallen to a third."""
 
-_NEWEST = (
-    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created FROM messages m WHERE"
-    " (:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
+_MESSAGE = "SELECT m.row, m.id, m.chat, m.role, m.model, m.created"
+_FILTERS = (
+    "(:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
     " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
-    " ORDER BY m.created DESC LIMIT :limit"
 )
+_NEWEST = f"{_MESSAGE} FROM messages m WHERE {_FILTERS} ORDER BY m.created DESC LIMIT :limit"
 _FILTERED = (
-    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created, bm25(words) FROM words"
-    " CROSS JOIN messages m ON m.row = words.rowid WHERE words MATCH :match AND"
-    " (:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
-    " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
+    f"{_MESSAGE}, bm25(words) FROM words CROSS JOIN messages m ON m.row = words.rowid"
+    f" WHERE words MATCH :match AND {_FILTERS}"
     " AND words.rowid < :below ORDER BY words.rowid DESC LIMIT :limit"
 )
 # Ranked before the join: only the newest matches are looked up.

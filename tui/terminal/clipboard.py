@@ -49,6 +49,7 @@ _WRITERS = {
     "xsel": Program("xsel", ("--clipboard", "--input")),
     "pbcopy": Program("pbcopy", ()),
     "clip.exe": Program("clip.exe", (), "utf-16-le"),
+    "tmux": Program("tmux", ("load-buffer", "-w", "-")),
 }
 _POWERSHELL = (
     "-NoProfile",
@@ -61,9 +62,8 @@ _READERS = {
     "xsel": Program("xsel", ("--clipboard", "--output")),
     "pbcopy": Program("pbpaste", ()),
     "clip.exe": Program("powershell.exe", _POWERSHELL),
+    "tmux": Program("tmux", ("save-buffer", "-")),
 }
-_TMUX_WRITER = Program("tmux", ("load-buffer", "-w", "-"))
-_TMUX_READER = Program("tmux", ("save-buffer", "-"))
 
 
 def is_remote(env: Mapping[str, str]) -> bool:
@@ -82,7 +82,7 @@ def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.
         command = (program.name, *program.arguments)
         if run_program(command, TIMEOUT, sent=content.encode(program.encoding)) is not None:
             done = f"Copied ({program.name})."
-            if program is _TMUX_WRITER:
+            if program.name == "tmux":
                 done = "Copied (tmux buffer, which tmux passes on where set-clipboard allows it)."
             return Copied(done)
     sequence = osc_52(content, env)
@@ -110,22 +110,20 @@ def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> 
 
 def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
     """Return the programs that can copy here, in the order in which they are tried."""
-    return _programs(env, which, _WRITERS, _TMUX_WRITER)
+    return _programs(env, which, _WRITERS)
 
 
 def readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
     """Return the programs that can read the clipboard here, in the order of trial."""
-    return _programs(env, which, _READERS, _TMUX_READER)
+    return _programs(env, which, _READERS)
 
 
-def _programs(
-    env: Mapping[str, str], which: Which, local: Mapping[str, Program], tmux: Program
-) -> list[Program]:
+def _programs(env: Mapping[str, str], which: Which, known: Mapping[str, Program]) -> list[Program]:
     # Over SSH the remote clipboard is not the user's own: only tmux is of use.
-    programs = [] if is_remote(env) else [local[name] for name in _local(env)]
+    names = [] if is_remote(env) else _local(env)
     if "TMUX" in env:
-        programs.append(tmux)
-    return [program for program in programs if which(program.name) is not None]
+        names.append("tmux")
+    return [known[name] for name in names if which(known[name].name) is not None]
 
 
 def _local(env: Mapping[str, str]) -> list[str]:

@@ -64,10 +64,10 @@ class TranscriptLayout:
         """Return the total height."""
         return self._positions()[-1]
 
-    def append(self, height: int, *, exact: bool) -> None:
-        """Add an entry at the end."""
+    def append(self, height: int) -> None:
+        """Add an entry of an estimated height at the end."""
         self.heights.append(height)
-        self.exact.append(exact)
+        self.exact.append(False)
 
     def remove(self, index: int) -> None:
         """Remove an entry."""

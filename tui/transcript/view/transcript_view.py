@@ -90,13 +90,11 @@ class TranscriptView(LineView):
     def add(self, entry: Entry) -> None:
         """Append an entry."""
         self.entries.append(entry)
-        if self._options is None:
-            self._layout_map.append(entry.estimated_height(ESTIMATED_WIDTH), exact=False)
-            return
-        height = len(self._rendered(entry, self._options))
-        self._layout_map.append(height, exact=True)
-        self._grew(height)
-        self.refresh()
+        self._layout_map.append(entry.estimated_height(ESTIMATED_WIDTH))
+        if self._options is not None:
+            self._measure(len(self.entries) - 1)
+            self._grew(self._layout_map.heights[-1])
+            self.refresh()
 
     def update_entry(self, entry: Entry) -> None:
         """Show the changes of an entry, if it is in the transcript."""
@@ -160,8 +158,7 @@ class TranscriptView(LineView):
         """Go to the end, and follow it."""
         self.following = True
         self._set_new_lines(0)
-        self._measure_end()
-        self._adjust()
+        self._show_end()
 
     def scroll_to_entry(self, name: str, line: int = 0) -> bool:
         """Show an entry by its id at the top, or its line a little below; return whether it is
@@ -289,8 +286,7 @@ class TranscriptView(LineView):
             return
         wanted, self._wanted = self._wanted, None
         if wanted is None or not self.scroll_to_entry(*wanted):
-            self._measure_end()
-            self._adjust()
+            self._show_end()
             self._schedule_idle()
 
     def _anchor(self) -> tuple[int, float] | None:
@@ -305,21 +301,22 @@ class TranscriptView(LineView):
 
     def _return_to(self, anchor: tuple[int, float] | None) -> None:
         if anchor is None:
-            self._measure_end()
-            self._adjust()
+            self._show_end()
             return
         index, fraction = anchor
         self._measure(index)
         top = self._layout_map.top(index) + fraction * self._layout_map.heights[index]
         self._adjust(round(top - self.scroll_y))
 
-    def _measure_end(self) -> None:
+    def _show_end(self) -> None:
+        """Measure the entries of the last screen, then apply the height."""
         room = self.size.height
         for index in range(len(self.entries) - 1, -1, -1):
             self._measure(index)
             room -= self._layout_map.heights[index]
             if room <= 0:
                 break
+        self._adjust()
 
     def _measure_visible(self) -> None:
         """Replace estimates of visible entries; the visible lines stay where they are."""
