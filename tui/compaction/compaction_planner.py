@@ -90,7 +90,8 @@ def fill_of(
 
 def is_worth_it(chat: Chat) -> bool:
     """Return whether there are turns to summarise."""
-    return sum(message.role == "user" for message in tail_messages(chat)) > 1
+    tail = tail_messages(chat, chat.compaction_chain())
+    return sum(message.role == "user" for message in tail) > 1
 
 
 def fits(used: int, prompt: int, context: int) -> bool:

@@ -105,11 +105,6 @@ class SummaryNotes:
                 current.append(line.strip().lstrip("-*•· ").strip())
         return notes
 
-    @property
-    def bullets(self) -> list[str]:
-        """Return all bullets."""
-        return [bullet for bullets in self.sections.values() for bullet in bullets]
-
     def tidy(self) -> None:
         """Remove bullets that are empty, repeated, or copied from the instruction."""
         seen = [set(words(about)) for about in HEADINGS.values()]
@@ -208,7 +203,7 @@ def check_answer(text: str, reason: str) -> SummaryNotes:
     if lacking:
         raise CompactionRefused(f"The summary lacks “{lacking[0]}”, so nothing was changed.")
     notes.tidy()
-    if not notes.bullets:
+    if not any(notes.sections.values()):
         raise CompactionRefused("The model found nothing to write down, so nothing was changed.")
     return notes
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 _COMMON = ("sensible-editor", "nano", "vim", "vi")
@@ -61,6 +60,5 @@ def edit_text(text: str, env: Mapping[str, str] | None = None) -> str:
     except UnicodeDecodeError:
         raise EditorFailed("What the editor left is not UTF-8; the text is unchanged.") from None
     finally:
-        with suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
     return edited.removesuffix("\n")

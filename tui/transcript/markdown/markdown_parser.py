@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
-from markdown_it.rules_inline.state_inline import Delimiter, StateInline
+from markdown_it.rules_inline.state_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
@@ -317,13 +318,5 @@ def _close_open(state: StateInline) -> None:
         opener.end = len(state.delimiters)
         token = state.push("text", "", 0)
         token.content = state.tokens[opener.token].content
-        state.delimiters.append(
-            Delimiter(
-                marker=opener.marker,
-                length=opener.length,
-                token=len(state.tokens) - 1,
-                end=-1,
-                open=False,
-                close=True,
-            )
-        )
+        place = len(state.tokens) - 1
+        state.delimiters.append(replace(opener, token=place, end=-1, open=False, close=True))
