@@ -61,7 +61,7 @@ def automatic_title(prompt: str) -> str:
     title = first or next(iter(said), "")
     if title:
         return shorten(title[:1].upper() + title[1:], MAX_TITLE)
-    # There is nothing but a greeting, code or an address: use that.
+    # The prompt is only a greeting, code or an address: use that.
     return shorten(_first_line(prose) or _first_line(text), MAX_TITLE)
 
 

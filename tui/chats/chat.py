@@ -64,7 +64,7 @@ class Chat:
 
     @property
     def label(self) -> str:
-        """Return the label of its pages in the KV cache; each compaction begins a new label."""
+        """Return the label of the chat's pages in the KV cache; each compaction changes it."""
         return self.label_after(self.compaction_chain())
 
     def label_after(self, chain: Sequence[CompactionRecord]) -> str:

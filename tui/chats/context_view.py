@@ -33,12 +33,12 @@ class ViewEntry:
 
 
 def request_messages(chat: Chat) -> list[dict[str, str]]:
-    """Return what is sent for the chosen branch, in the API's format."""
+    """Return the messages sent for the chosen branch, in the API's format."""
     return [entry.request_message for entry in view_entries(chat)]
 
 
 def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[ViewEntry]:
-    """Return what is sent for the chosen branch, after the compactions of `chain` or the chat's
+    """Return the entries sent for the chosen branch, after the compactions of `chain` or the chat's
     own.
 
     First the system prompt, then one message with the pins and summaries of the chain, then the

@@ -139,9 +139,9 @@ class Compactor:
     def _corrects_earlier(self, selection: Selection) -> bool:
         """Return whether a message after an earlier summary corrects it."""
         path = self._chat.path
-        told = {message.id for message in path[: path.index(selection.range[0])]}
+        summarised = {message.id for message in path[: path.index(selection.range[0])]}
         return any(
-            c.earlier.message in told and c.later.message not in told
+            c.earlier.message in summarised and c.later.message not in summarised
             for c in corrections(find_quotes(path))
         )
 
@@ -212,7 +212,7 @@ class Compactor:
         compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
         for attempt in range(_FITTING):
             excess = after.total - selection.target
-            # Sizes were estimated so far, and rather too high.
+            # The sizes so far are estimates, usually too high.
             more = attempt < _FITTING - 1 and len(notes.quoted) < len(quotes)
             if not notes.quoted or (excess <= 0 and not (more and -excess > _SPARE)):
                 break

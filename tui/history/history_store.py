@@ -65,7 +65,7 @@ class HistoryStore(ChatRecorder):
 
     @property
     def is_able(self) -> bool:
-        """Return whether records reach the disk, as far as is known."""
+        """Return whether records reach the disk, as far as known."""
         return self._writer.is_able
 
     def add_chat(self, chat: Chat) -> None:

@@ -39,12 +39,12 @@ RETRY = 2.0
 """Seconds before a failed write is retried."""
 
 LOCKED_MEANWHILE = (
-    "Another ingle has encrypted the chats. What is said is held in memory until /encrypt has the "
+    "Another ingle has encrypted the chats. New messages are held in memory until /encrypt has the "
     "passphrase."
 )
 
 CHAT_GONE = "This chat was deleted in another window; new messages in it are not kept."
-NOT_KEPT = "Something that was said could not be kept:"
+NOT_KEPT = "A message could not be kept:"
 
 Note = Callable[["Connection"], object]
 P = ParamSpec("P")
@@ -100,7 +100,7 @@ class HistoryWriter:
 
     @property
     def is_able(self) -> bool:
-        """Return whether records reach the disk, as far as is known."""
+        """Return whether records reach the disk, as far as known."""
         return not (self._has_reported or self._refused or self._database.is_locked)
 
     def put(
@@ -148,7 +148,7 @@ class HistoryWriter:
             return self._written >= goal
 
     def wake(self) -> None:
-        """Retry now: there may be disk space, or a passphrase."""
+        """Retry now, for example with a passphrase or more disk space."""
         with self._changed:
             self._hurry = self._taken
             self._in_trouble = False
@@ -311,7 +311,7 @@ class HistoryWriter:
         self._put_back(batch, in_trouble=True)
         self._report_once(
             f"Chats cannot be kept now: {storage_trouble(error)}. "
-            "What is said is held in memory, and written as soon as that works."
+            "New messages are held in memory, and written as soon as that works."
         )
         return False
 
@@ -346,7 +346,7 @@ class HistoryWriter:
         now = "new ones are kept from now on"
         if made is not None:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
-            now = f"those of {when} are back in their place; what was said later is only there"
+            now = f"those of {when} are back in their place; later messages are only there"
         self._on_trouble(
             f"The chats on the disk are damaged. They were set aside as {kept.name}, and {now}."
         )

@@ -127,7 +127,7 @@ def _after(text: str, rule: _Rule) -> Iterator[re.Match[str]]:
             place = lower.find(word, end)
 
 
-# What of a match is private: its span, None for nothing
+# The private span of a match, None if it has none
 
 Match = re.Match[str]
 Span = tuple[int, int] | None
@@ -204,8 +204,8 @@ def _ipv6(match: Match) -> Span:
 class _Rule(NamedTuple):
     """How a kind is found: by `pattern`, anywhere or after one of `words`.
 
-    Every match has one of the substrings `needs`, which are faster to search. `span` returns what
-    of a match is private.
+    Every match has one of the substrings `needs`, which are faster to search. `span` returns the
+    private span of a match.
     """
 
     kind: PrivateKind

@@ -17,7 +17,7 @@ from .run_program import run_program
 TIMEOUT = 2.0
 """Seconds before a hanging program is abandoned."""
 OSC_52_LIMIT = 74_994
-"""Bytes that every common terminal takes; 100 000 characters of base64 are xterm's bound."""
+"""Bytes that every common terminal accepts; xterm's limit is 100 000 characters of base64."""
 SCREEN_CHUNK = 76
 """Most characters that GNU screen passes on in one string; it drops longer ones."""
 
@@ -35,9 +35,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The result of a copy: a sentence for people; `sequence` is still to be written to the
-    terminal.
-    """
+    """The result of a copy as a sentence; `sequence` must still be written to the terminal."""
 
     sentence: str
     sequence: str = ""
@@ -119,7 +117,7 @@ def readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program
 
 
 def _programs(env: Mapping[str, str], which: Which, known: Mapping[str, Program]) -> list[Program]:
-    # Over SSH the remote clipboard is not the user's own: only tmux is of use.
+    # Over SSH the remote clipboard is not the user's own: only tmux helps.
     names = [] if is_remote(env) else _local(env)
     if "TMUX" in env:
         names.append("tmux")

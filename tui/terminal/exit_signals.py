@@ -1,4 +1,4 @@
-"""The signals on which the program ends in good order."""
+"""Signals on which the program shuts down in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ending_signals() -> list[int]:
 
 
 def exit_on_signals() -> None:
-    """Let a `kill` and a closed terminal end the program in order, so that nothing said is lost."""
+    """Shut down in order on `kill` and on a closed terminal, so that no message is lost."""
     for number in ending_signals():
         signal.signal(number, _exit)
 

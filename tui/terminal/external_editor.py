@@ -15,7 +15,7 @@ _COMMON = ("sensible-editor", "nano", "vim", "vi")
 
 
 class EditorFailed(Exception):
-    """The text could not be edited; the message says why, and what to do."""
+    """The text could not be edited; the message gives the reason and the next step."""
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Formats numbers for people."""
+"""Formats numbers for display."""
 
 from __future__ import annotations
 

@@ -98,5 +98,5 @@ def test_too_little_saving_is_refused() -> None:
     check_saving(1000, 700, range_tokens=800, summary_tokens=300)
     with pytest.raises(CompactionRefused, match="only 29"):
         check_saving(1000, 710, range_tokens=800, summary_tokens=300)
-    with pytest.raises(CompactionRefused, match="longer than what it stands for"):
+    with pytest.raises(CompactionRefused, match="longer than the text it replaces"):
         check_saving(1000, 500, range_tokens=300, summary_tokens=300)

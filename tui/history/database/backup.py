@@ -78,10 +78,9 @@ class Backup:
 def back_up(folder: Path, passphrase: str | None, connection: Connection) -> bool:
     """Back up the database that `connection` has open.
 
-    Returns False if it is damaged, or chats were deleted meanwhile.
-
-    The new backup replaces the previous one once it is complete, checked and on the disk. Raises
-    errors of the database and `OSError`, and then the previous one stays.
+    Returns False if it is damaged, or if chats were deleted during the backup. The new backup
+    replaces the previous one once it is complete, checked and on the disk. Raises errors of the
+    database and `OSError`; the previous backup is then kept.
     """
     target = copy_of(folder, passphrase)
     part = folder / f"{target.name}.{os.getpid()}.part"
@@ -112,7 +111,7 @@ def back_up(folder: Path, passphrase: str | None, connection: Connection) -> boo
 def restore(folder: Path, passphrase: str | None = None) -> float | None:
     """Restore the database from a valid backup; return its time, None without one.
 
-    There must be no database. Raises `OSError`.
+    The database itself must not exist. Raises `OSError`.
     """
     source, target = copy_of(folder, passphrase), _original(folder, passphrase)
     part = folder / f"{target.name}.part"
@@ -135,7 +134,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
 
 
 def opens_copy(folder: Path, passphrase: str) -> bool:
-    """Return whether there is a backup that this passphrase opens."""
+    """Return whether this passphrase opens the backup; False without one."""
     copy = copy_of(folder, passphrase)
     if copy.exists():
         with suppress(*database_errors()), closing(_open(copy, passphrase)) as connection:

@@ -117,7 +117,7 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """Return the path of the database, the encrypted one if there is or was one."""
+        """Return the path of the database, the encrypted one if it exists or existed."""
         was_encrypted = self.passphrase is not None and not (self.folder / PLAIN).exists()
         encrypted = self.is_encrypted or was_encrypted
         return self.folder / (ENCRYPTED if encrypted else PLAIN)
@@ -298,7 +298,7 @@ def is_unwritable(error: BaseException) -> bool:
 
 
 def storage_trouble(error: BaseException) -> str:
-    """Return why nothing can be written, as the end of a sentence for people."""
+    """Return why storage failed, as the end of a user-facing sentence."""
     text = str(error)
     if "full" in text or getattr(error, "errno", None) == 28:
         return "the disk is full"

@@ -97,7 +97,7 @@ def companions(path: Path) -> list[Path]:
 def wipe_file(path: Path) -> None:
     """Overwrite a database and its companions with zeros and delete them, as far as they exist.
 
-    On flash disks and file systems that copy on writing, old blocks may outlast that.
+    On flash storage and copy-on-write file systems, old blocks may remain.
     """
     for each in (path, *companions(path)):
         if not each.exists():
@@ -127,7 +127,7 @@ def _fresh_part(target: Path) -> Path:
 
 
 def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
-    """Copy a database under another key, and compare what arrived."""
+    """Copy a database under another key, and verify the copy."""
     sqlcipher = load_sqlcipher()
     connection: Connection = sqlcipher.connect(str(source), isolation_level=None)
     with closing(connection):

@@ -133,7 +133,7 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
         if found > len(steps):
             raise HistoryError(
                 "The chats were written by a newer ingle, and this one cannot read them.",
-                "Update ingle; until then, what is said here is not kept.",
+                "Update ingle; until then, new messages are not kept.",
             )
         for step in steps[found:]:
             step(connection)

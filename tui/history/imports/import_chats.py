@@ -164,7 +164,7 @@ class ImportReport:
 def import_chats(
     connection: Connection, path: Path, progress: Callable[[ImportReport], bool]
 ) -> ImportReport:
-    """Add the chats that are missing; `progress` is called now and then, and stops it with False.
+    """Add the missing chats; `progress` is called periodically, and stops the import with False.
 
     Chats and messages get the same ids at every import, so existing ones are skipped, and a chat
     that grew in the other program gets its new messages. Raises `HistoryError`.

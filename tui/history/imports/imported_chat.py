@@ -1,4 +1,4 @@
-"""Builds a chat of ours from the messages of another program's chat."""
+"""Converts another program's chat into a `Chat`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MESSAGES = 100_000
 
 
 class MalformedChat(Exception):
-    """A file deviates from its program's format; the text says how."""
+    """A file does not follow its program's format; the message names the deviation."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class ImportedChat:
         self.add(message)
 
     def build(self) -> Chat | None:
-        """Return the chat in our form, None if it has no messages."""
+        """Return the converted chat, None if it has no messages."""
         created = self.created
         if created is None:
             times = [each.created for each in self._messages.values() if each.created]
@@ -142,7 +142,7 @@ def seconds(value: object) -> float | None:
 
 
 def role_of(name: object) -> Role | None:
-    """Return the role that other programs give this name, None for any other."""
+    """Return the role for its name in other programs, None for unknown names."""
     if name in ("user", "me", "human"):
         return "user"
     return "assistant" if name in ("assistant", "ollama", "ai") else None
@@ -174,5 +174,5 @@ def objects_in(value: Json, key: str) -> list[Json]:
 
 
 def _name(source: str) -> str:
-    """Return a stable id in our form for the other program's id."""
+    """Derive a stable id in ingle's format from the other program's id."""
     return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:22]

@@ -27,7 +27,7 @@ _THOUGHTS = re.compile(
 def read_chatgpt(conversation: Json) -> ImportedChat:
     """Read the tree in `mapping`, with the branch of `current_node`; raises `MalformedChat`.
 
-    What ChatGPT does not show (system messages, tool calls and results) is omitted; reasoning is
+    Messages that ChatGPT hides (system messages, tool calls and results) are omitted; reasoning is
     attached to the answer after it.
     """
     if not isinstance(conversation.get("mapping"), dict):
@@ -70,7 +70,7 @@ def _chatgpt_parts(content: Json) -> list[str]:
     texts: list[str] = []
     parts = content.get("parts")
     for part in parts if isinstance(parts, list) else ():  # pyright: ignore[reportUnknownVariableType]
-        # A text stands alone or in an object.
+        # A text part is a string, or an object with a `text`.
         fields: Json = (
             {"text": part} if isinstance(part, str) else object_in({"part": part}, "part")
         )

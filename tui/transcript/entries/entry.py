@@ -19,7 +19,7 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What rendering depends on: the styles, the width in cells, and display settings."""
+    """Options of rendering: the styles, the width in cells, and display settings."""
 
     styles: TranscriptStyles
     width: int
@@ -96,7 +96,7 @@ class Entry(ABC):
         return block.text
 
     def _source(self) -> str:
-        """Return a cheap text about as long as what is shown."""
+        """Return text of about the displayed length, without cleaning or rendering it."""
         return self.text
 
     @abstractmethod
@@ -111,7 +111,7 @@ MIN_NOTE = 12
 
 
 class MessageFields(TypedDict, total=False):
-    """What the header of a message shows; `created` is in Unix seconds.
+    """Fields of a message's header; `created` is in Unix seconds.
 
     `place` is the position among its siblings and their number, counted from one. A `pinned`
     message is kept verbatim in every compaction.

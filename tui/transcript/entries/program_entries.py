@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoticeEntry(Entry):
-    """A message from the program: what failed or is offered, and what to do next."""
+    """A notice or an error of the program, with a hint about the next step."""
 
     walkable: ClassVar[bool] = False
 
@@ -78,7 +78,7 @@ COMPACTION_KEYS = "▸ enter summary · u undo · o originals"
 
 
 class CompactionEntry(Entry):
-    """A compaction with what it saved; `kept` describes the messages kept verbatim."""
+    """A compaction with its savings; `kept` describes the messages kept verbatim."""
 
     def __init__(self, compaction: CompactionRecord, kept: str = "") -> None:
         super().__init__(compaction.id)

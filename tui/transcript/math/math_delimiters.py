@@ -43,7 +43,7 @@ def is_math(source: str) -> bool:
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     """Parse lines from `$$` or `\\[` to their closing, without a blank line between.
 
-    Without a closing so far the lines are one block of text, so that nothing settles too early.
+    Unclosed lines stay one block of text, so that no part of it settles too early.
     """
     if state.is_code_block(first):
         return False

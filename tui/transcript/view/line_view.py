@@ -131,7 +131,7 @@ MAX_STRIPS = 600
 
 
 class LineView(ScrollView):
-    """Draws what `_layout_map` places; nothing before `_options` is known."""
+    """Draws the entries at the positions in `_layout_map`, once `_options` are known."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

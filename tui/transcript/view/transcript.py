@@ -29,7 +29,7 @@ class Transcript(TranscriptView, can_focus=False):
 
     HELP_TITLE = "A block of the chat"
     HELP_KEYS = (
-        ("up  down", "The block before, the block behind"),
+        ("up  down", "The previous block, the next block"),
         *((key, words) for key, _, words in KEY_ACTIONS),
         ("esc", "Back to writing; so does any other letter"),
     )
@@ -205,7 +205,7 @@ class Transcript(TranscriptView, can_focus=False):
     # The mouse
 
     def on_click(self, event: events.Click) -> None:
-        """Fold, copy or open what was clicked; two clicks select a word, three a line."""
+        """Fold, copy or open the clicked part; two clicks select a word, three a line."""
         if isinstance(event.widget, ScrollBar):
             return
         event.prevent_default()

@@ -83,7 +83,7 @@ class TextSearch:
         return list(entries) == self._entries
 
     def steps(self, query: str) -> Iterator[None]:
-        """Search for `query`; yields now and then so that keys can be handled."""
+        """Search for `query`; yields periodically so that keys can be handled."""
         query = folded(query)
         narrower = bool(self.query) and self.query in query
         places = [index for index, _ in self._hits] if narrower else range(len(self._entries))
