@@ -170,8 +170,24 @@ def import_chats(
     that grew in the other program gets its new messages. Raises `HistoryError`.
     """
     report = ImportReport()
+    began = 0.0
     try:
-        _add_all(connection, path, report, progress)
+        for total, entry in read_chats(path):
+            report.total = total
+            report.seen += 1
+            if not connection.in_transaction:
+                connection.execute("BEGIN IMMEDIATE")
+                began = time.monotonic()
+            try:
+                _add(connection, entry(), report)
+            except MalformedChat as error:
+                report.failed += 1
+                if len(report.problems) < MAX_REPORTED:
+                    report.problems.append(f"chat {report.seen}: {error}")
+            if time.monotonic() - began > COMMIT_SECONDS:
+                connection.execute("COMMIT")
+                if not progress(report):
+                    break
     finally:
         # Each chat is imported atomically, so finished ones are kept even after a failure.
         if connection.in_transaction:
@@ -180,31 +196,6 @@ def import_chats(
         raise HistoryError(f"{path.name} was not understood: {report.problems[0]}.")
     progress(report)
     return report
-
-
-def _add_all(
-    connection: Connection,
-    path: Path,
-    report: ImportReport,
-    progress: Callable[[ImportReport], bool],
-) -> None:
-    began = 0.0
-    for total, entry in read_chats(path):
-        report.total = total
-        report.seen += 1
-        if not connection.in_transaction:
-            connection.execute("BEGIN IMMEDIATE")
-            began = time.monotonic()
-        try:
-            _add(connection, entry(), report)
-        except MalformedChat as error:
-            report.failed += 1
-            if len(report.problems) < MAX_REPORTED:
-                report.problems.append(f"chat {report.seen}: {error}")
-        if time.monotonic() - began > COMMIT_SECONDS:
-            connection.execute("COMMIT")
-            if not progress(report):
-                return
 
 
 def _add(connection: Connection, found: ImportedChat | Chat, report: ImportReport) -> None:

@@ -103,8 +103,8 @@ def read_claude(conversation: Json) -> ImportedChat:
 
 def _claude_message(place: int, message: Json) -> ForeignMessage:
     key = text_in(message, "uuid") or str(place)
-    placed = ForeignMessage(key, created=seconds(message.get("created_at")))
-    placed.role = role_of(text_in(message, "sender"))
+    role, created = role_of(text_in(message, "sender")), seconds(message.get("created_at"))
+    placed = ForeignMessage(key, role=role, created=created)
     blocks = objects_in(message, "content")
     texts = [text_in(block, "text") for block in blocks if block.get("type") == "text"]
     thoughts = [text_in(block, "thinking") for block in blocks if block.get("type") == "thinking"]
