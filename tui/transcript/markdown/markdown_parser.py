@@ -121,10 +121,8 @@ class MarkdownParser:
             rest: list[Token] = []
             self._live_inline.inline.parse(content, self._live_inline, env, rest)
             children += rest
-        elif known is None:
-            self._inline.inline.parse(content, self._inline, env, children)
         else:
-            children = self._known_inline(content, env, known)
+            children = self._known_inline(content, env, {} if known is None else known)
         # Not as children: their tree could be thousands deep, and is built by recursion.
         token.children = []
         token.meta["inline"] = children
