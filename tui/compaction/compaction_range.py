@@ -44,16 +44,6 @@ class Selection:
     tokens: int
     target: int
 
-    @property
-    def at(self) -> str:
-        """Return the id of the last message of the range."""
-        return self.range[-1].id
-
-    @property
-    def turns(self) -> int:
-        """Return how many prompts are summarised."""
-        return sum(message.role == "user" for message in self.range)
-
 
 def select(
     chat: Chat,

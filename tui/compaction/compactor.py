@@ -250,13 +250,13 @@ class Compactor:
         """Return the compaction with quotes of at most `budget` tokens, and the resulting size."""
         notes.add_quotes(quotes, max(0, budget), before.of_text)
         compaction = CompactionRecord(
-            at=selection.at,
+            at=selection.range[-1].id,
             summary=notes.text,
             after=selection.after,
             kept=selection.kept,
             model=self._model or "",
             focus=self._focus,
-            turns=selection.turns,
+            turns=sum(message.role == "user" for message in selection.range),
             tokens_before=before.total,
         )
         entries = view_entries(self._chat, self._chat.chain_to(compaction))

@@ -70,11 +70,6 @@ class Entry(ABC):
         blocks = (line.block for line in self.previous_lines)
         return any(block is not None and block.folded is not None for block in blocks)
 
-    @property
-    def was_folded(self) -> bool:
-        """Return whether the user folded or unfolded anything in it."""
-        return bool(self._folds)
-
     def copy_folds(self, other: Entry) -> None:
         """Copy the fold state of `other`, which shows the same message."""
         if other is not self and other._folds:

@@ -142,8 +142,8 @@ class Transcript(TranscriptView, can_focus=False):
         index, _ = self._layout_map.locate(end - 1 if step < 0 else top)
         while 0 <= index < len(self.entries):
             at = self._layout_map.top(index)
-            seen = [s for s in self._stops(self.entries[index]) if top <= at + s.last]
-            seen = [stop for stop in seen if at + stop.first < end]
+            found = self._stops(self.entries[index])
+            seen = [stop for stop in found if top <= at + stop.last and at + stop.first < end]
             if seen:
                 return seen[-1 if step < 0 else 0]
             index += step

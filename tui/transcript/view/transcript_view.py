@@ -66,10 +66,10 @@ class TranscriptView(LineView):
         """
         place = None if at is not None or self.following else self._anchor()
         read = None if place is None else self.entries[place[0]]
-        folds = {entry.id: entry for entry in self.entries if entry.id and entry.was_folded}
+        earlier = {entry.id: entry for entry in self.entries if entry.id}
         self.entries = list(entries)
-        for entry in self.entries if folds else ():
-            if (before := folds.get(entry.id)) is not None:
+        for entry in self.entries:
+            if (before := earlier.get(entry.id)) is not None:
                 entry.copy_folds(before)
         self._kept.clear()
         self._strips.clear()
