@@ -1,4 +1,4 @@
-"""Prefills a new view of the chat before it is needed."""
+"""Prefills the context of the next prompt ahead of time."""
 
 from __future__ import annotations
 

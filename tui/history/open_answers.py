@@ -1,4 +1,4 @@
-"""Answers that are still being written: which program owns them, and claiming them."""
+"""Claims answers that are still being written, each for one running program."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ..text import number_format
 from .run_program import run_program
@@ -132,14 +131,9 @@ def _local(env: Mapping[str, str]) -> list[str]:
     names = ["wl-copy"] if "WAYLAND_DISPLAY" in env else []
     if "DISPLAY" in env:
         names += ["xclip", "xsel"]
-    if "WSL_DISTRO_NAME" in env or _is_wsl():
+    if "WSL_DISTRO_NAME" in env or "microsoft" in platform.release().lower():
         names.append("clip.exe")
     return names
-
-
-@lru_cache(maxsize=1)
-def _is_wsl() -> bool:
-    return "microsoft" in platform.release().lower()
 
 
 def osc_52(text: str, env: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Signals on which the program shuts down in order."""
+"""Signal handlers for an orderly exit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ending_signals() -> list[int]:
 
 
 def exit_on_signals() -> None:
-    """Shut down in order on `kill` and on a closed terminal, so that no message is lost."""
+    """Exit in an orderly way on `kill` and when the terminal closes, so that no message is lost."""
     for number in ending_signals():
         signal.signal(number, _exit)
 

@@ -1,4 +1,4 @@
-"""Context managers for SQLite transactions, savepoints and connections in preparation."""
+"""Context managers for SQLite transactions, savepoints, snapshots and connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcript entries that are no messages: notices, the system prompt, compactions."""
+"""Transcript entries that are not messages: notices, the system prompt, compactions."""
 
 from __future__ import annotations
 
