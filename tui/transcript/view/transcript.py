@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -34,27 +35,24 @@ class Transcript(TranscriptView, can_focus=False):
         ("esc", "Back to writing; so does any other letter"),
     )
 
+    @dataclass
     class BlockAction(Message):
         """The user requests an action on a block, or on the entry if the block is None."""
 
-        def __init__(self, action: Action, at: BlockStop) -> None:
-            super().__init__()
-            self.action: Action = action
-            self.at = at
+        action: Action
+        at: BlockStop
 
+    @dataclass
     class CursorMoved(Message):
         """The block cursor is `at` a block, or was left."""
 
-        def __init__(self, at: BlockStop | None) -> None:
-            super().__init__()
-            self.at = at
+        at: BlockStop | None
 
+    @dataclass
     class LinkClicked(Message):
         """The user clicked on an address, which is safe to show and to open."""
 
-        def __init__(self, address: str) -> None:
-            super().__init__()
-            self.address = address
+        address: str
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -34,12 +35,11 @@ class TranscriptView(LineView):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {class_name for _, class_name in component_classes()}
 
+    @dataclass
     class NewLines(Message):
-        """How many lines were added below the view; 0 when the end is followed."""
+        """The number of lines added below the view; 0 when the end is followed."""
 
-        def __init__(self, count: int) -> None:
-            super().__init__()
-            self.count = count
+        count: int
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
