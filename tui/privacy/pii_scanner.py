@@ -245,7 +245,7 @@ class RedactedSpan(NamedTuple):
 def masks(text: str, findings: Sequence[PrivateSpan]) -> list[str]:
     """Return `⟦e-mail⟧` for each finding, numbered if a text has several different ones."""
     values = [(finding.kind, text[finding.start : finding.end]) for finding in findings]
-    numbers: defaultdict[PrivateKind, dict[str, int]] = defaultdict(dict)
+    numbers: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for kind, value in values:
         numbers[kind].setdefault(value, len(numbers[kind]) + 1)
     return [
