@@ -73,7 +73,7 @@ def find(session: ChatSession, text: str) -> Facts:
     rows = [
         (f"Message {place}, {'You' if m.role == 'user' else 'Model'}", maker.make(m.text).text)
         for place, m in enumerate(path, 1)
-        if maker.matches_all(m.text, terms)
+        if maker.matches_all(m.text)
     ]
     return Facts({f"{len(rows)} of {len(path)} messages have it": rows})
 

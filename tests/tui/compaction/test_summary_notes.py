@@ -35,14 +35,14 @@ def test_what_only_repeats_the_instruction_is_left_out() -> None:
         "Open questions:\n- What is still to be found out or answered?\n- Who drives?"
     )
     notes.tidy()
-    assert notes.bullets == ["Who drives?"]
+    assert notes.sections == {"Open questions": ["Who drives?"]}
 
 
 def test_a_bullet_that_ran_into_its_limit_ends_with_a_whole_part() -> None:
     long = "The garden has " + "a long bed of roses and tulips and lilies, " * 4
     notes = SummaryNotes.parse(f"Facts:\n- {long[:140]}")
     notes.tidy()
-    assert notes.bullets == [long[: long[:140].rindex(", ")]]
+    assert notes.sections == {"Facts": [long[: long[:140].rindex(", ")]]}
 
 
 def test_headings_may_be_marked_up() -> None:
@@ -98,5 +98,5 @@ def test_too_little_saving_is_refused() -> None:
     check_saving(1000, 700, range_tokens=800, summary_tokens=300)
     with pytest.raises(CompactionRefused, match="only 29"):
         check_saving(1000, 710, range_tokens=800, summary_tokens=300)
-    with pytest.raises(CompactionRefused, match="longer than what it stands for"):
+    with pytest.raises(CompactionRefused, match="longer than the text it replaces"):
         check_saving(1000, 500, range_tokens=300, summary_tokens=300)

@@ -17,6 +17,7 @@ import pytest
 from ingle.tui.history import history_writer
 from ingle.tui.history.database.backup import BACKUP, DAY, back_up, copy_of, is_due, restore
 from ingle.tui.history.database.database import ENCRYPTED, PLAIN
+from ingle.tui.history.database.database_encryption import open_file
 from ingle.tui.history.database.history_errors import HistoryError, WrongPassphrase
 from ingle.tui.history.history_store import HistoryStore
 
@@ -32,6 +33,13 @@ ENCRYPTING = pytest.param(
     ),
     id="encrypted",
 )
+
+
+def make_copy(folder: Path, passphrase: str | None = None) -> bool:
+    """Back up the chats over a connection of the test's own; whether there is a copy now."""
+    original = folder / (PLAIN if passphrase is None else ENCRYPTED)
+    with closing(open_file(original, passphrase, timeout=5.0)) as connection:
+        return back_up(folder, passphrase, connection)
 
 
 def flip(path: Path) -> None:
@@ -93,7 +101,7 @@ def said(make_store: MakeStore, new_keeper: NewKeeper, folder: Path, passphrase:
     for number in range(200):
         keeper.say(f"number {number} " * 20)
     assert keeper.store.flush(10)
-    assert back_up(folder, passphrase)
+    assert make_copy(folder, passphrase)
     for number in range(10):
         keeper.say(f"later {number}")
     assert keeper.store.close()
@@ -165,7 +173,7 @@ def test_no_copy_outlasts_its_passphrase(
     store = opened(make_store, passphrase)
     store.decrypt()
     assert not copy_of(folder, passphrase).exists()
-    assert back_up(folder)
+    assert make_copy(folder)
     store.encrypt("quite another one")
     assert store.close()
     assert list(folder.glob("*backup*")) == []
@@ -210,7 +218,7 @@ def test_a_copy_is_made_of_sound_chats_only(said: str, folder: Path) -> None:
     good = (folder / BACKUP).read_bytes()
     zero_a_page(folder / "history.db")
     with suppress(sqlite3.DatabaseError):
-        assert not back_up(folder)
+        assert not make_copy(folder)
     assert (folder / BACKUP).read_bytes() == good
     assert list(folder.glob("*.part")) == []
 
@@ -223,7 +231,7 @@ def test_what_is_deleted_goes_from_the_copy(
     gone.say("xylophone " * 50)
     kept.say("marigold")
     assert store.flush()
-    assert back_up(folder)
+    assert make_copy(folder)
     assert b"xylophone" in (folder / BACKUP).read_bytes()
     store.delete_chat(gone.chat.id)
     assert store.flush(10)

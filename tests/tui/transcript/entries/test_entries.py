@@ -27,8 +27,8 @@ SEAM = CompactionRecord(
 
 
 def test_a_prompt_says_who_and_when(show: ShowLines) -> None:
-    entry = PromptEntry("Hello\nthere", "⌂ local", id="m1", created=NINE)
-    assert show(entry) == ["▌ you  09:12 · ⌂ local", "  Hello", "  there", ""]
+    entry = PromptEntry("Hello\nthere", id="m1", created=NINE)
+    assert show(entry) == ["▌ you  09:12", "  Hello", "  there", ""]
     assert entry.id == "m1"
 
 
@@ -91,10 +91,8 @@ def test_an_answer_from_history_is_the_same_as_one_that_streamed(show: ShowLines
 
 
 def test_thoughts_from_history_are_one_line(show: ShowLines) -> None:
-    entry = AnswerEntry("m").complete(
-        "Yes.", "Long thoughts", reasoning_tokens=312, reasoning_seconds=4.1
-    )
-    assert show(entry)[1:] == ["  ▸ thought for 4.1 s · 312 tokens", "", "  Yes.", ""]
+    entry = AnswerEntry("m").complete("Yes.", "Long thoughts", reasoning_tokens=312)
+    assert show(entry)[1:] == ["  ▸ thought · 312 tokens", "", "  Yes.", ""]
     only = AnswerEntry("m").complete("", "Long thoughts", "■ stopped")
     assert show(only)[1:] == ["  ▸ thought", "  ■ stopped", ""]
 
@@ -108,18 +106,14 @@ def test_a_seam_says_what_was_saved(show: ShowLines) -> None:
     assert show(CompactionEntry(SEAM, "last 3 turns"), 60)[0] == (
         "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · 3.1 s ┄┄"
     )
-    assert show(CompactionEntry(SEAM, undone=True), 100) == [
-        "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · undone · 3.1 s ┄┄",
-        "",
-    ]
 
 
 def test_the_system_prompt_is_one_line(show: ShowLines) -> None:
-    entry = SystemEntry("Be brief.\nBe kind.", 412)
-    assert show(entry) == ["── system prompt · 412 tok ▸ ──", ""]
+    entry = SystemEntry("Be brief.\nBe kind.")
+    assert show(entry) == ["── system prompt · 18 characters ▸ ──", ""]
     entry.fold("system", False)
     assert show(entry) == [
-        "── system prompt · 412 tok ▾ ──", "  Be brief.", "  Be kind.", ""
+        "── system prompt · 18 characters ▾ ──", "  Be brief.", "  Be kind.", ""
     ]  # fmt: skip
 
 

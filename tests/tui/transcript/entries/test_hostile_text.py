@@ -131,7 +131,7 @@ async def test_nothing_hostile_is_drawn_by_any_entry(open_transcript: OpenTransc
     name = " ".join(HOSTILE)
     long_text = "\n\n".join(strings)
     answer = AnswerEntry(name, name).complete(long_text, long_text, name)
-    prompt = PromptEntry(long_text, name, attachments=[Attachment(name, long_text)])
+    prompt = PromptEntry(long_text, attachments=[Attachment(name, long_text)])
     fenced = AnswerEntry("m").complete(f"~~~{name.split()[0]}\n{long_text}\n~~~")
     entries: list[Entry] = [
         prompt, answer, fenced, NoticeEntry(name, name, "error"), SystemEntry(long_text)

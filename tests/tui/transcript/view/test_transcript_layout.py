@@ -10,7 +10,7 @@ from ingle.tui.transcript.view.line_view import TranscriptLayout
 def test_positions_follow_the_heights(heights: list[tuple[int, int]]) -> None:
     layout = TranscriptLayout()
     for estimate, _ in heights:
-        layout.append(estimate, exact=False)
+        layout.append(estimate)
     for index, (estimate, exact) in enumerate(heights):
         assert layout.set_exact(index, exact) == exact - estimate
     lines = [(index, line) for index, (_, exact) in enumerate(heights) for line in range(exact)]
@@ -48,5 +48,5 @@ def test_tops_follow_changes_in_any_order(
         assert layout.total == sum(heights)
     layout.remove(0)
     assert layout.total == sum(heights[1:])
-    layout.append(3, exact=True)
+    layout.append(3)
     assert layout.total == sum(heights[1:]) + 3
