@@ -22,7 +22,7 @@ def unlock(store: HistoryStore) -> None:
         return
     if sys.stdin.isatty() and _asked(store):
         return
-    print("The chats are locked: what is said now is not kept.", file=sys.stderr)
+    print("The chats are locked: messages of this session are not kept.", file=sys.stderr)
 
 
 def _asked(store: HistoryStore) -> bool:
