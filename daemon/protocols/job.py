@@ -139,6 +139,8 @@ class AnswerBuilder:
         self.created = int(time.time())
         self.began = time.monotonic()
         self.answers = [CollectedAnswer() for _ in range(job.answers)]
+        self.prompts = [(0, 0)] * max(1, len(job.prompts))
+        """Tokens of each prompt and how many of them were cached, as known at its start."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
 
@@ -155,15 +157,21 @@ class AnswerBuilder:
     def take(self, prompt: int, events: list[Event]) -> None:
         """Add the events of one prompt."""
         for event in events:
-            self.count(event)
+            self.count(prompt, event)
             if not isinstance(event, Started):
-                self.answers[prompt * self.job.request.n + event.index].take(event)
+                self.answers[self.number(prompt, event.index)].take(event)
 
-    def count(self, event: Event) -> None:
+    def number(self, prompt: int, index: int) -> int:
+        """Return the number of an answer to a prompt."""
+        return prompt * self.job.request.n + index
+
+    def count(self, prompt: int, event: Event) -> None:
         """Add only to the prompt tokens."""
         if isinstance(event, Started | Finished):
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
+        if isinstance(event, Started):
+            self.prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
 
     @property
     def ended(self) -> list[Finished]:

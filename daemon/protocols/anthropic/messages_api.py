@@ -180,7 +180,7 @@ class MessageFrames:
     def _others(self, event: Event) -> Iterator[msgspec.Struct]:
         match event:
             case Started():
-                self._collected.count(event)
+                self._collected.count(0, event)
                 yield MessageStart(envelope(self._collected, []))
             case ReasoningDelta():
                 if self._open != "thinking":
@@ -193,7 +193,7 @@ class MessageFrames:
             case ToolCallDelta():
                 yield ContentBlockDelta(self._index, InputJSONDelta(event.arguments))
             case Finished():
-                self._collected.count(event)
+                self._collected.count(0, event)
                 self._collected.answers[0].take(event)
             case Delta():
                 return

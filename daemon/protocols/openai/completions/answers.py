@@ -61,7 +61,7 @@ class ChatStream(ChunkStream):
 
     def _chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """Role, reasoning, content, calls and the end."""
-        self._collected.count(event)
+        self._collected.count(prompt, event)
         match event:
             case Started():
                 for index in range(self._collected.job.request.n):
@@ -180,7 +180,7 @@ class CompletionStream(ChunkStream):
 
     def _chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """Text and finish chunks; with `echo` the prompt comes first."""
-        self._collected.count(event)
+        self._collected.count(prompt, event)
         first = prompt * self._collected.job.request.n
         match event:
             case Started():
