@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import structs
 
@@ -22,7 +23,6 @@ from ingle.backends.base.events import (
 )
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
-from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..lifecycle.lease import Lease
@@ -54,28 +54,25 @@ class Job:
 
     @property
     def id(self) -> str:
-        """The request's."""
+        """The id of the request and of its answer."""
         return self.request.id
 
     @property
     def answers(self) -> int:
-        """Sequences it asks for."""
+        """The number of sequences to generate."""
         return self.request.n * max(1, len(self.prompts))
 
     def requests(self, recommended: Mapping[str, float]) -> list[GenerateRequest]:
         """One request for each prompt, with the model's sampling for what the client left out."""
         sampling = merge_sampling(self.options, recommended)
-        if not self.prompts:
-            return [self._request(0, sampling)]
-        return [
-            structs.replace(self._request(number, sampling), infill=prompt)
-            if isinstance(prompt, Infill)
-            else structs.replace(self._request(number, sampling), prompt=prompt)
-            for number, prompt in enumerate(self.prompts)
+        prompts: list[dict[str, Any]] = [
+            {"infill" if isinstance(prompt, Infill) else "prompt": prompt}
+            for prompt in self.prompts
         ]
-
-    def _request(self, number: int, sampling: SamplingParams) -> GenerateRequest:
-        return structs.replace(self.request, id=f"{self.id}-{number}", sampling=sampling)
+        return [
+            structs.replace(self.request, id=f"{self.id}-{number}", sampling=sampling, **prompt)
+            for number, prompt in enumerate(prompts or [{}])
+        ]
 
 
 @dataclass(eq=False)
@@ -106,22 +103,20 @@ class CollectedAnswer:
 
     def take(self, event: Event) -> None:
         """Add one event of this sequence."""
+        if not isinstance(event, Started | Finished):
+            self.token_ids += event.token_ids
         match event:
             case Delta():
                 self.text.append(event.text)
-                self.token_ids += event.token_ids
                 if event.logprobs is not None:
                     self.logprobs += event.logprobs
                     self.token_bytes |= event.token_bytes or {}
             case ReasoningDelta():
                 self.reasoning.append(event.text)
-                self.token_ids += event.token_ids
             case ToolCallStarted():
                 self._calls.append((event, []))
-                self.token_ids += event.token_ids
             case ToolCallDelta():
                 self._calls[event.call][1].append(event.arguments)
-                self.token_ids += event.token_ids
             case Finished():
                 self.finished = event
             case Started():
@@ -184,16 +179,20 @@ class AnswerBuilder:
         return sum(end.completion_tokens for end in self.ended)
 
     @property
-    def reasoning_tokens(self) -> int:
-        """How many of them are reasoning."""
-        return sum(end.reasoning_tokens for end in self.ended)
+    def total(self) -> Finished:
+        """The end of all sequences together: the sum of their tokens, the longest of their times.
 
-    @property
-    def drafted_tokens(self) -> int:
-        """Draft tokens."""
-        return sum(end.drafted_tokens for end in self.ended)
-
-    @property
-    def accepted_tokens(self) -> int:
-        """Draft tokens that were accepted."""
-        return sum(end.accepted_tokens for end in self.ended)
+        The sequences are decoded concurrently.
+        """
+        ends = self.ended
+        return Finished(
+            self.job.id,
+            0,
+            self.answers[0].reason,
+            self.completion_tokens,
+            prompt_seconds=max((end.prompt_seconds for end in ends), default=0.0),
+            decode_seconds=max((end.decode_seconds for end in ends), default=0.0),
+            drafted_tokens=sum(end.drafted_tokens for end in ends),
+            accepted_tokens=sum(end.accepted_tokens for end in ends),
+            reasoning_tokens=sum(end.reasoning_tokens for end in ends),
+        )

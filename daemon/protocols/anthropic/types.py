@@ -118,7 +118,7 @@ class ThinkingTokensDetails(msgspec.Struct, frozen=True):
 
 
 class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens really processed; those found in the KV cache are counted apart."""
+    """Tokens processed; those found in the KV cache are counted separately."""
 
     input_tokens: int
     cache_creation_input_tokens: int = 0
@@ -148,7 +148,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 
 class MessageStart(msgspec.Struct, frozen=True, tag_field="type", tag="message_start"):
-    """The first one: a message without content."""
+    """The first event: a message without content."""
 
     message: MessageObject
 
@@ -185,7 +185,7 @@ class InputJSONDelta(msgspec.Struct, frozen=True, tag_field="type", tag="input_j
 
 
 class ContentBlockDelta(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_delta"):
-    """What is added to the block number `index`."""
+    """An addition to the block number `index`."""
 
     index: int
     delta: TextDelta | ThinkingDelta | SignatureDelta | InputJSONDelta
@@ -205,14 +205,14 @@ class StopDelta(msgspec.Struct, frozen=True):
 
 
 class MessageDelta(msgspec.Struct, frozen=True, tag_field="type", tag="message_delta"):
-    """The message is complete, with what it took."""
+    """The message is complete, with its usage."""
 
     delta: StopDelta
     usage: MessageUsage
 
 
 class MessageStop(msgspec.Struct, frozen=True, tag_field="type", tag="message_stop"):
-    """The last one."""
+    """The last event."""
 
 
 class PingEvent(msgspec.Struct, frozen=True):

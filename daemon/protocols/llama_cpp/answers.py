@@ -1,4 +1,4 @@
-"""From a model's events to llama-server's answers, whole and as streams."""
+"""Converts a model's events into llama-server's answers, whole and streamed."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class CompletionFrames:
         self._timer = AnswerTimer(len(collected.answers))
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events add to the stream."""
+        """Return the chunks of the events."""
         parts: list[bytes] = []
         for event in events:
             match event:
@@ -169,7 +169,7 @@ class CompletionFrames:
 
     def _timings(self, prompt: int, number: int) -> Timings:
         so_far = self._timer.end(number, self._predicted[number])
-        return answer_timings(self._collected.prompts[prompt], so_far)
+        return timings(self._collected.prompts[prompt], so_far)
 
     def _progress(self, prompt: int) -> Chunk:
         total, cached = self._collected.prompts[prompt]
@@ -220,23 +220,8 @@ def completion(
         stopping_word=word,
         # The last token of an answer was chosen, but never computed.
         tokens_cached=used - 1 if predicted else used,
-        timings=answer_timings(prompt, finished),
+        timings=timings(prompt, finished),
         completion_probabilities=probabilities if probabilities and not streamed else UNSET,
-    )
-
-
-def answer_timings(prompt: tuple[int, int], finished: Finished) -> Timings:
-    """The timings of one answer; `prompt` counts its prompt's tokens and those that were cached."""
-    tokens, cached = prompt
-    return timings(
-        prompt=tokens,
-        cached=cached,
-        prompt_seconds=finished.prompt_seconds,
-        predicted=finished.completion_tokens,
-        timed=finished.completion_tokens,
-        decode_seconds=finished.decode_seconds,
-        drafted=finished.drafted_tokens,
-        accepted=finished.accepted_tokens,
     )
 
 

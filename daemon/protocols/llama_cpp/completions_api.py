@@ -1,4 +1,4 @@
-"""llama-server's own completions, and the filling of gaps."""
+"""llama-server's routes for completions and infill."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def token_ids(
     add_special: bool = True,
     parse_special: bool = True,
 ) -> list[int]:
-    """The tokens of texts and tokens in turn; a text at the beginning gets what belongs there."""
+    """The tokens of texts and tokens in turn; only a text at the beginning gets special tokens."""
     pieces = [prompt] if isinstance(prompt, str) else prompt
     tokens: list[int] = []
     for number, piece in enumerate(pieces):

@@ -95,14 +95,14 @@ class LMStudioModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LMStudioModels(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, in version 0."""
+    """The list of models in version 0."""
 
     object: Literal["list"] = "list"
     data: list[LMStudioModel]
 
 
 class QuantizationInfo(msgspec.Struct, frozen=True):
-    """The mix of a file, and what a weight takes on average."""
+    """The quantization of a file, and the average bits of a weight."""
 
     name: str
     bits_per_weight: float | None
@@ -158,7 +158,7 @@ class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownModels(msgspec.Struct, frozen=True):
-    """All of them, in version 1."""
+    """The list of models in version 1."""
 
     models: list[KnownModel]
 

@@ -1,4 +1,4 @@
-"""From a model's events to Ollama's lines, streamed and whole."""
+"""Converts a model's events into Ollama's answers, streamed and whole."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ NDJSON_MEDIA = NDJSON.decode()
 
 
 def error_line(error: Exception) -> bytes:
-    """What a stream ends with that fails after it began."""
+    """The last line of a stream that fails after it began."""
     return msgspec.json.encode(OllamaError.of(describe(error))) + b"\n"
 
 
 LINES = StreamStyle(
     on_error=error_line, media_type=NDJSON, comment=b"", loading=lambda fraction: b""
 )
-"""Lines have no comments: while a model is loaded only the headers are there."""
+"""JSON lines have no comments: while a model is loading, only the headers are sent."""
 
 
 NANOSECONDS = 1e9
 
 
 class Piece(NamedTuple):
-    """What one line adds to an answer."""
+    """The content of one line."""
 
     text: str = ""
     thinking: str = ""
@@ -131,7 +131,7 @@ class AnswerLines:
         self._sent_calls = 0
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events add to the stream."""
+        """Return the lines of the events."""
         lines: list[msgspec.Struct] = []
         for event in events:
             # The builder joins calls; text is not stored twice.
@@ -185,16 +185,15 @@ def whole_answer(collected: AnswerBuilder, maker: LineMaker, began: float) -> ms
 
 def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:
     """The token counts and durations of a complete answer."""
-    (answer,) = collected.answers
-    end = answer.finished
+    end = collected.total
     return Metrics(
-        done_reason="length" if answer.reason is FinishReason.LENGTH else "stop",
+        done_reason="length" if end.reason is FinishReason.LENGTH else "stop",
         total_duration=_nanoseconds(time.monotonic() - began),
         load_duration=_nanoseconds(collected.load_seconds),
         prompt_eval_count=collected.prompt_tokens,
-        prompt_eval_duration=_nanoseconds(end.prompt_seconds) if end is not None else 0,
-        eval_count=collected.completion_tokens,
-        eval_duration=_nanoseconds(end.decode_seconds) if end is not None else 0,
+        prompt_eval_duration=_nanoseconds(end.prompt_seconds),
+        eval_count=end.completion_tokens,
+        eval_duration=_nanoseconds(end.decode_seconds),
     )
 
 

@@ -1,4 +1,4 @@
-"""From a model's events to the answers of chats and plain completions, whole and in chunks."""
+"""Converts a model's events into answers of chats and plain completions, whole and in chunks."""
 
 from __future__ import annotations
 

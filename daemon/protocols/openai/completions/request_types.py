@@ -143,7 +143,7 @@ def object_schema(raw: msgspec.Raw, place: str) -> str:
 
 
 def tool_name(name: str, place: str) -> str:
-    """The name, where it is one; raises `InvalidBody`."""
+    """Return the name if it is valid; raises `InvalidBody`."""
     if _NAME.fullmatch(name):
         return name
     raise InvalidBody(

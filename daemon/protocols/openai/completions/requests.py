@@ -270,7 +270,7 @@ def _empty(value: Any) -> bool:
     return value in ([], {}, "")
 
 
-# The values of each field that ask for nothing; null always does.
+# Which values of an unsupported field have no effect; null never has one.
 HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
     "modalities": lambda value: value in ([], ["text"]),
     "audio": _empty,

@@ -28,7 +28,7 @@ class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens really processed."""
+    """Tokens processed."""
 
     prompt_tokens: int
     completion_tokens: int
