@@ -27,7 +27,7 @@ def loading_comment(fraction: float) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStyle:
-    """What the streams of one protocol contain beside events.
+    """The content of one protocol's streams beside their events.
 
     `comment` fills silences; it is empty if the protocol has no comments. `loading` returns the
     bytes sent while a model loads, from the loaded fraction; if they are empty, only the headers

@@ -98,7 +98,7 @@ class CollectedAnswer:
 
     @property
     def reason(self) -> FinishReason:
-        """Why it ended; `stop` as long as it has not."""
+        """The reason why it ended; `stop` if it has not."""
         return self.finished.reason if self.finished is not None else FinishReason.STOP
 
     def take(self, event: Event) -> None:
@@ -130,9 +130,8 @@ class AnswerBuilder:
         self.job = job
         self._lease = lease
         self.load_seconds = load_seconds
-        """How long the request waited for the model to be loaded."""
+        """Seconds that the request waited for its model."""
         self.created = int(time.time())
-        self.began = time.monotonic()
         self.answers = [CollectedAnswer() for _ in range(job.answers)]
         self.prompts = [(0, 0)] * max(1, len(job.prompts))
         """Tokens of each prompt and how many of them were cached, as known at its start."""
@@ -146,7 +145,7 @@ class AnswerBuilder:
 
     @property
     def info(self) -> ModelInfo:
-        """What the model is loaded with."""
+        """The properties of the loaded model."""
         return self._lease.info
 
     def take(self, prompt: int, events: list[Event]) -> None:

@@ -115,7 +115,7 @@ def usage(collected: AnswerBuilder) -> MessageUsage:
 
 
 def stop_reason(collected: AnswerBuilder) -> tuple[StopReason, str | None]:
-    """Why the answer ended, and the stop sequence that ended it."""
+    """The reason why the answer ended, and the stop sequence that ended it."""
     (answer,) = collected.answers
     match answer.reason:
         case FinishReason.TOOL_CALLS:
@@ -152,7 +152,7 @@ class MessageFrames:
         self._head = b""
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events add to the stream."""
+        """Return the frames of the events."""
         parts: list[bytes] = []
         for event in events:
             if type(event) is Delta:

@@ -52,7 +52,7 @@ class OutputFormat(msgspec.Struct):
 
 
 class OutputConfig(msgspec.Struct):
-    """How much the model thinks, and the form of its answer."""
+    """The reasoning effort and the format of an answer."""
 
     effort: Effort | None = None
     format: OutputFormat | None = None
@@ -112,7 +112,7 @@ OutputBlock = TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class ThinkingTokensDetails(msgspec.Struct, frozen=True):
-    """How many of the tokens were reasoning."""
+    """The number of reasoning tokens."""
 
     thinking_tokens: int
 
@@ -198,7 +198,7 @@ class ContentBlockStop(msgspec.Struct, frozen=True, tag_field="type", tag="conte
 
 
 class StopDelta(msgspec.Struct, frozen=True):
-    """Why the message ended."""
+    """The reason why the message ended."""
 
     stop_reason: StopReason
     stop_sequence: str | None

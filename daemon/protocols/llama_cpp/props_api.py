@@ -111,7 +111,7 @@ class PropsApi:
         errors=(404, 422, 503),
     )
     async def slots(self, request: Request) -> Response:
-        """How many answers a loaded model writes now.
+        """The slots of a loaded model, and which of them are in use.
 
         A model that is not loaded has none.
         """

@@ -69,7 +69,7 @@ class Success(msgspec.Struct, frozen=True):
 
 
 class LoadingProgress(msgspec.Struct, frozen=True):
-    """How much of the weights is loaded, 0 to 1."""
+    """The loaded fraction of the weights, 0 to 1."""
 
     value: float
     current: str = "text_model"

@@ -64,33 +64,29 @@ def model_options(given: Mapping[str, Any] | None) -> ModelOptions:
     options = {name: value for name, value in (given or {}).items() if value is not None}
     values: dict[str, Any] = {}
     for name, ((least, most), is_integer) in _BOUNDS.items():
-        if name in options:
-            value = _whole(options, name) if is_integer else _number(options, name)
+        value = _whole(options, name) if is_integer else _number(options, name)
+        if value is not None:
             values[name] = min(max(value, least), most)
-    for name in _IGNORED_WHOLE & options.keys():
+    for name in _IGNORED_WHOLE:
         _whole(options, name)
     for name in _IGNORED_FLAGS & options.keys():
         if not isinstance(options[name], bool):
             raise _wrong(name, "true or false")
-    seed = _whole(options, "seed") if "seed" in options else -1
-    if seed >= 0:
+    seed = _whole(options, "seed")
+    if seed is not None and seed >= 0:
         values["seed"] = seed % 2**63
     return ModelOptions(
         sampling=SamplingOptions(**values),
         stop=_stop(options),
         context=_context(options),
-        max_tokens=token_limit(
-            _whole(options, "num_predict") if "num_predict" in options else None
-        ),
+        max_tokens=token_limit(_whole(options, "num_predict")),
     )
 
 
 def _context(options: Mapping[str, Any]) -> int | None:
-    if "num_ctx" not in options:
-        return None
     wanted = _whole(options, "num_ctx")
     # 0 and below mean unset, as in Ollama; fewer than four tokens hold no conversation.
-    return None if wanted <= 0 else min(max(wanted, 4), _LARGEST)
+    return None if wanted is None or wanted <= 0 else min(max(wanted, 4), _LARGEST)
 
 
 def _stop(options: Mapping[str, Any]) -> list[str]:
@@ -106,8 +102,10 @@ def _stop(options: Mapping[str, Any]) -> list[str]:
     return stop_strings([text for text in cast("list[str]", items) if text])
 
 
-def _number(options: Mapping[str, Any], name: str) -> float:
-    value = options[name]
+def _number(options: Mapping[str, Any], name: str) -> float | None:
+    value = options.get(name)
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(name, "a number")
     try:
@@ -119,10 +117,10 @@ def _number(options: Mapping[str, Any], name: str) -> float:
     return number
 
 
-def _whole(options: Mapping[str, Any], name: str) -> int:
-    """An integer; a fraction is cut off, as Ollama does."""
-    value = options[name]
-    if isinstance(value, int) and not isinstance(value, bool):
+def _whole(options: Mapping[str, Any], name: str) -> int | None:
+    """The integer given, if any; a fraction is truncated, as in Ollama."""
+    value = options.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, float) and isfinite(value):
         return int(value)

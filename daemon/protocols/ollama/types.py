@@ -61,7 +61,7 @@ class OfferedTool(msgspec.Struct):
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """What chats and plain generation have in common; unknown fields are ignored.
+    """The common fields of chats and plain generation; unknown fields are ignored.
 
     `options` are checked one by one, see `ModelOptions`. `truncate` and `shift` ask for parts of
     the conversation to be dropped, which is not done.

@@ -25,7 +25,7 @@ from .multipart import MultipartForm, read_form
 
 
 class OutputExpiresAfter(msgspec.Struct):
-    """How long the output files of a batch are kept."""
+    """The lifetime of the output files of a batch."""
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, Meta(ge=3600, le=2592000)]
@@ -42,7 +42,7 @@ class BatchRequest(msgspec.Struct, kw_only=True):
 
 
 class BatchErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with the input file."""
+    """The errors of the input file."""
 
     object: Literal["list"] = "list"
     data: list[BatchProblem]

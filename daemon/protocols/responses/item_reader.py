@@ -211,7 +211,7 @@ def _read_reasoning(item: _Reasoning, ids: ItemIds) -> ReasoningItem:
 
 
 def _output(output: str | list[_Part]) -> str | list[InputText]:
-    """What a tool returned; a note stands for a part that is not text."""
+    """The output of a tool; a note replaces each part that is not text."""
     if isinstance(output, str):
         return output
     return [InputText(part.text if part.text is not None else OMITTED) for part in output]

@@ -104,7 +104,7 @@ class CustomToolCall(
 class FunctionCallOutput(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call_output"
 ):
-    """What a function returned; without `call_id` it answers the oldest open call."""
+    """The output of a function; without `call_id` it answers the oldest open call."""
 
     id: str
     status: ItemStatus = "completed"
@@ -115,7 +115,7 @@ class FunctionCallOutput(
 class CustomToolCallOutput(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="custom_tool_call_output"
 ):
-    """What a custom tool returned."""
+    """The output of a custom tool."""
 
     id: str
     status: ItemStatus = "completed"

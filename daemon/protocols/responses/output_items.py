@@ -64,7 +64,7 @@ class CustomToolInput:
     def __init__(self) -> None:
         self._arguments = ""
         self._at: int | None = None
-        """Where the text begins that was not returned yet; None before the string begins."""
+        """Start of the text that was not returned yet; None before the string begins."""
 
     def push(self, piece: str) -> str:
         """The text that became certain."""

@@ -68,7 +68,7 @@ class Truncation:
 
 
 def _cuts(messages: list[ChatMessage]) -> list[int]:
-    """Where a conversation may begin behind its instructions: no result loses its call."""
+    """The messages that may follow the instructions without separating a result from its call."""
     start = next((i for i, message in enumerate(messages) if message.role != "system"), 0)
     later = [i for i in range(start + 1, len(messages)) if messages[i].role == "user"]
     return [start, *later]

@@ -24,7 +24,7 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
 class ReasoningRequest(msgspec.Struct, omit_defaults=True):
-    """How much the model reasons, and whether the reasoning comes as a summary."""
+    """The effort of reasoning, and whether the answer has it as a summary."""
 
     effort: Effort | None = None
     summary: Summary | None = None
@@ -39,7 +39,7 @@ class TextOptions(msgspec.Struct):
 
 
 class TextFormat(msgspec.Struct):
-    """What the text must be; a `schema` is enforced, with `strict` false as far as it can be."""
+    """The format of the text; if `strict` is false, a `schema` is enforced as far as possible."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -99,7 +99,7 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
 
     @property
     def includes(self) -> frozenset[str]:
-        """What the response has in addition to the answer."""
+        """The optional parts of the response that the request asks for."""
         return frozenset(self.include or ())
 
 
@@ -141,14 +141,14 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseError(msgspec.Struct, frozen=True):
-    """Why a response failed after it began."""
+    """The reason why a response failed after it began."""
 
     code: str
     message: str
 
 
 class IncompleteDetails(msgspec.Struct, frozen=True):
-    """Why an answer is incomplete."""
+    """The reason why an answer is incomplete."""
 
     reason: Literal["max_output_tokens"]
 

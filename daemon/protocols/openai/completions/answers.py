@@ -81,7 +81,7 @@ class ChatStream(ChunkStream):
         return None if delta is None else self._chunk(event.index, delta)
 
     def _delta(self, event: Piece | ToolCallStarted) -> ChoiceDelta | None:
-        """What the event adds; None if the answer leaves that out."""
+        """The delta of an event; None if the answer leaves it out."""
         match event:
             case Delta():
                 return ChoiceDelta(content=event.text)
@@ -268,6 +268,6 @@ def _prompt_text(job: Job, number: int) -> str:
 
 
 def _mean_logprob(answer: CollectedAnswer) -> float:
-    """How likely the answer is, whatever its length."""
+    """The mean log-probability of the tokens, which does not depend on the length."""
     scores = [token.logprob for token in answer.logprobs]
     return sum(scores) / len(scores) if scores else 0.0

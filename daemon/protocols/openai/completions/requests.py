@@ -143,7 +143,7 @@ def _continues(body: ChatCompletionRequest) -> bool:
 
 
 def _candidates(body: PlainCompletionRequest) -> int:
-    """How many answers are generated for each prompt; the `n` likeliest are returned."""
+    """The number of answers generated for each prompt; the `n` likeliest are returned."""
     wanted = body.n or 1
     candidates = body.best_of or wanted
     if candidates < wanted:
