@@ -72,9 +72,9 @@ class LineMaker(ABC):
     def line(self, piece: Piece) -> msgspec.Struct:
         """A line of an unfinished answer."""
 
-    def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The line as the end of an answer with these tokens."""
-        return structs.replace(line, done=True, **structs.asdict(metrics))
+    def last(self, piece: Piece, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
+        """The last line of an answer with these tokens."""
+        return structs.replace(self.line(piece), done=True, **structs.asdict(metrics))
 
     def _common(self, piece: Piece) -> dict[str, Any]:
         return {
@@ -111,11 +111,11 @@ class GenerateLines(LineMaker):
         thinking = piece.thinking or UNSET
         return GenerateLine(**self._common(piece), response=piece.text, thinking=thinking)
 
-    def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The end, with the conversation's tokens."""
+    def last(self, piece: Piece, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
+        """The last line, with the tokens of the prompt and the answer."""
         prompt = self._prompt()
         context = [*prompt, *tokens] if prompt else UNSET
-        return structs.replace(super().last(line, metrics, tokens), context=context)
+        return structs.replace(super().last(piece, metrics, tokens), context=context)
 
 
 class AnswerLines:
@@ -156,8 +156,7 @@ class AnswerLines:
     def end(self) -> bytes:
         """The last line."""
         metrics = metrics_of(self._collected, self._began)
-        line = self._maker.last(self._maker.line(Piece()), metrics, self._tokens)
-        return self._encoder.encode(line) + b"\n"
+        return self._encoder.encode(self._maker.last(Piece(), metrics, self._tokens)) + b"\n"
 
     def _ended_calls(self, *, is_end: bool) -> list[msgspec.Struct]:
         calls = self._collected.answers[0].calls
@@ -180,7 +179,7 @@ def whole_answer(collected: AnswerBuilder, maker: LineMaker, began: float) -> ms
         [_message_call(call, number) for number, call in enumerate(answer.calls)],
         token_logprobs(answer.logprobs, answer.token_bytes),
     )
-    return maker.last(maker.line(piece), metrics_of(collected, began), answer.token_ids)
+    return maker.last(piece, metrics_of(collected, began), answer.token_ids)
 
 
 def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:

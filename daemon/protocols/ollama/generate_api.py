@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
@@ -135,9 +134,11 @@ class OllamaGenerateApi:
         """Load or unload the model for a request without a prompt."""
         if job.keep_alive == 0:
             await self._services.manager.unload(job.model)
-            return JSONResponse(_done(maker, "unload"))
-        await run_until_disconnect(request.receive, self._load(job))
-        return JSONResponse(_done(maker, "load"))
+            reason = "unload"
+        else:
+            await run_until_disconnect(request.receive, self._load(job))
+            reason = "load"
+        return JSONResponse(maker.last(Piece(), Metrics(done_reason=reason), []))
 
     async def _load(self, job: Job) -> None:
         async with self._runner.lease(job, routed=False):
@@ -160,10 +161,6 @@ class OllamaGenerateApi:
         if run is not None and run.info is not None and run.info.reasons:
             return True
         return (await asyncio.to_thread(self._facts.read, model)).capabilities.reasons
-
-
-def _done(maker: LineMaker, reason: str) -> msgspec.Struct:
-    return maker.last(maker.line(Piece()), Metrics(done_reason=reason), [])
 
 
 class ContextTokens:

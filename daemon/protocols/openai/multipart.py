@@ -41,15 +41,15 @@ async def read_form(
         async for chunk in read_chunks(request, limit, setting="max_upload_bytes"):
             await asyncio.to_thread(reader.write, chunk)
         reader.end()
-    except MultipartParseError as error:
-        reader.discard()
+    except BaseException as error:
+        if reader.form.file is not None:
+            reader.form.file.discard()
+        if not isinstance(error, MultipartParseError):
+            raise
         raise InvalidBody(
             "The body is not a form: its parts cannot be told apart.",
             hint="Send multipart/form-data.",
         ) from error
-    except BaseException:
-        reader.discard()
-        raise
     return reader.form
 
 
@@ -99,11 +99,6 @@ class _FormReader:
         self._parser.finalize()
         if not self._complete:
             raise InvalidBody("The form breaks off.", hint="Send it again.")
-
-    def discard(self) -> None:
-        """Remove the file."""
-        if self.form.file is not None:
-            self.form.file.discard()
 
     def _begin_part(self) -> None:
         if len(self.form.fields) >= MAX_FIELDS:
