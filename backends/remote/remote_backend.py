@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 from ..base.errors import RequestRejected
 from ..base.event_stream import stream_events
@@ -19,7 +20,7 @@ from .http_client import HttpResponse, HttpTimeouts, post, tls_context
 from .metered_connection import CouldNotConnect, Meter
 from .provider_refusal import refusal_from, streamed_error
 from .providers import Provider, ProviderKind
-from .receipt import Outcome, Receipt, TokenUsage
+from .receipt import Outcome, Receipt
 from .retry_backoff import LONGEST_WAIT, RETRIED, backoff, retry_after
 from .sse_reader import SseReader
 from .wire_formats.anthropic_wire import AnthropicWire
@@ -210,13 +211,12 @@ class RemoteBackend:
         if events := reader.close():
             sink(events)
 
-    def _deliver(
-        self, reader: AnswerReader, found: list[tuple[str, bytes]], sink: EventSink
-    ) -> None:
+    def _deliver(self, reader: AnswerReader, found: list[bytes], sink: EventSink) -> None:
         events: list[Event] = []
         try:
-            for name, data in found:
-                events += reader.feed(name, data)
+            for data in found:
+                if not reader.ended:
+                    events += reader.feed(data)
         except ProviderRefused as error:
             raise streamed_error(self.provider, error, self._key) from None
         finally:
@@ -234,11 +234,8 @@ class RemoteBackend:
 
     def _receipt(self, seconds: float, outcome: Outcome) -> Receipt:
         counted = [reader.usage for reader in self._readers if reader.usage is not None]
-        usage: TokenUsage | None = None
-        for one in counted:
-            usage = one if usage is None else usage + one
-        if len(counted) < len(self._readers):
-            usage = None  # a partial sum would look like the total
+        # A partial sum would look like the total.
+        whole = bool(counted) and len(counted) == len(self._readers)
         return Receipt(
             bytes_sent=sum(meter.sent for meter in self._meters),
             bytes_received=sum(meter.received for meter in self._meters),
@@ -247,7 +244,7 @@ class RemoteBackend:
             status=self._status,
             attempts=len(self._meters),
             digests=tuple(meter.digest.hexdigest() for meter in self._meters if meter.sent),
-            usage=usage,
+            usage=reduce(add, counted) if whole else None,
         )
 
 
