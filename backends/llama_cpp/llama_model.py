@@ -37,9 +37,10 @@ class LlamaModel:
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
-        experts = ExpertPlacement(cpu_experts) if cpu_experts else None
-        if experts is not None:
-            params.tensor_buft_overrides = cast("Any", experts.address)  # actually an address
+        overrides = _expert_overrides(cpu_experts) if cpu_experts else None
+        if overrides is not None:
+            address: Any = ctypes.addressof(overrides)
+            params.tensor_buft_overrides = address
         params.load_mode = _load_mode(mmap=mmap, mlock=mlock)
         params.vocab_only = vocab_only
 
@@ -164,19 +165,17 @@ def experts_pattern(blocks: int) -> str:
     return rf"^blk\.({numbers})\.ffn_.*_exps\."
 
 
-class ExpertPlacement:
-    """Keeps the experts of the first `blocks` blocks in host memory.
+def load_ggml_base() -> ctypes.CDLL:
+    """Return the library ggml-base, which importing llama_cpp has already loaded."""
+    return load_shared_library("ggml-base", Path(llama_cpp.__file__).parent / "lib")
 
-    It must live until the model is loaded.
+
+def _expert_overrides(blocks: int) -> ctypes.Array[_Override]:
+    """Return the entries that keep the experts of the first `blocks` blocks in host memory.
+
+    They must live until the model is loaded.
     """
-
-    def __init__(self, blocks: int) -> None:
-        ggml = load_shared_library("ggml-base", Path(llama_cpp.__file__).parent / "lib")
-        ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
-        entry = _Override(experts_pattern(blocks).encode(), ggml.ggml_backend_cpu_buffer_type())
-        self._entries = (_Override * 2)(entry)  # the second ends the list
-
-    @property
-    def address(self) -> int:
-        """Return the value of `llama_model_params.tensor_buft_overrides`."""
-        return ctypes.addressof(self._entries)
+    ggml = load_ggml_base()
+    ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
+    entry = _Override(experts_pattern(blocks).encode(), ggml.ggml_backend_cpu_buffer_type())
+    return (_Override * 2)(entry)  # the second ends the list

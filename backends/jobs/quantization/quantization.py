@@ -8,6 +8,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import cast
@@ -25,7 +27,7 @@ from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from .ggml_library import GGMLLibrary, Raw
 from .gguf_source import FLOATS, GGUFSource
-from .messages import QuantizationTarget, QuantizeProgress, QuantizeReport, QuantizeSpec
+from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 from .resumable_file import ResumableFile
 from .tensor_source import TensorSource
 from .type_mixture import choose_types
@@ -64,7 +66,8 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
         raise QuantizeFailed(
             f"{output} is the model itself, which is only read.", hint="Choose another --output."
         )
-    planned = _plan(source, spec.target)
+    types = choose_types(source.tensors, spec.target, source.shape)
+    planned = [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
     pairs = [
         *source.pairs(),
         encode_pair("general.file_type", _FILE_TYPES[spec.target]),
@@ -98,11 +101,6 @@ def _open(spec: QuantizeSpec) -> TensorSource:
     from .folder_source import FolderSource  # imports PyTorch
 
     return FolderSource(path)
-
-
-def _plan(source: TensorSource, target: QuantizationTarget) -> Sequence[PlannedTensor]:
-    types = choose_types(source.tensors, target, source.shape)
-    return [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
 
 
 def _write_and_check(
@@ -142,7 +140,9 @@ def _write(
     _check_room(file)
     total = sum(math.prod(tensor.shape) for tensor in planned)
     done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
-    with GGMLLibrary(spec.threads or plan_threads(read_inventory()).threads) as library:
+    count = spec.threads or plan_threads(read_inventory()).threads
+    with ThreadPoolExecutor(count, thread_name_prefix="quantize") as threads:
+        library = GGMLLibrary(threads)
         for number, tensor in enumerate(planned[file.done :], start=file.done):
             if number == source.num_metadata_tensors:
                 _check_header(source, file)
@@ -209,8 +209,7 @@ def _check_loads(path: Path, header: GGUFHeader) -> None:
     """Load the file with llama.cpp and compute a few tokens."""
     from ..verification.llama_scorer import LlamaScorer
 
-    scorer = LlamaScorer(path, context=512, chunk=_PROBE)
-    try:
+    with closing(LlamaScorer(path, context=512, chunk=_PROBE)) as scorer:
         scorer.begin()
         tokens = [token % header.vocab_size for token in range(_PROBE)]
         if not np.isfinite(scorer.read(tokens, 0, _PROBE)).all():
@@ -218,8 +217,6 @@ def _check_loads(path: Path, header: GGUFHeader) -> None:
                 f"llama.cpp computes no numbers with {path.name}.",
                 hint="Keep the source, and report this as a bug.",
             )
-    finally:
-        scorer.close()
 
 
 def _disk_failure(error: OSError, output: Path) -> QuantizeFailed:

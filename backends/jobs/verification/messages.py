@@ -7,9 +7,6 @@ import msgspec
 from .logit_comparison import Statistics
 from .tolerances import ReferenceEngine, Tolerances
 
-MAX_TEXT_BYTES = 1 << 26
-"""Bytes of the longest text to send along."""
-
 
 class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Verify the model at `path` on the first `tokens` of `text` (None: all).
@@ -50,6 +47,3 @@ class VerificationReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"
     reference_seconds: float
     limits: Tolerances
     failures: list[str]
-
-
-Message = VerificationProgress | VerificationReport

@@ -13,7 +13,6 @@ from ingle.backends.base.errors import BackendError
 from ingle.backends.jobs.verification.engine_scorer import EngineScorer
 from ingle.backends.jobs.verification.llama_scorer import LlamaScorer
 from ingle.backends.jobs.verification.messages import (
-    Message,
     VerificationProgress,
     VerificationSpec,
 )
@@ -43,7 +42,7 @@ def test_the_same_file_in_both_engines(
     kind: str, tmp_path: Path, write_small_llama: WriteSmallLlama
 ) -> None:
     path = write_small_llama(tmp_path / "small.gguf", kind=kind)
-    sent: list[Message] = []
+    sent: list[VerificationProgress] = []
     report = verify(spec(path), sent.append)
     assert report.failures == []
     assert (report.architecture, report.against) == ("llama", "llama.cpp")
