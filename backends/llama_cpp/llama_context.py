@@ -92,7 +92,6 @@ class LlamaContext(ABC):
         params.kv_unified = True
         params.no_perf = True
         self._configure(spec, params)
-        assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
         if context:
             return context
@@ -114,10 +113,7 @@ class LlamaContext(ABC):
         gpus = f"{'+'.join(self._log.gpus) or 'GPU'}, {on_gpu} of {layers + 1} layers"
         return ModelInfo(
             engine="llama.cpp",
-            # The output counts as a layer as well.
-            device=f"{gpus}, {on_gpu} of {layers + 1} layers"
-            if on_gpu
-            else f"CPU, {self._threads}",
+            device=gpus if on_gpu else f"CPU, {self._threads}",
             architecture=self.model.architecture,
             parameters=self.model.parameters,
             vocab_size=self.tokenizer.vocab_size,
