@@ -71,11 +71,6 @@ def texts(schema: object) -> list[str]:
     return found if len(found) == len(listed) else []
 
 
-def is_text(allowed: frozenset[str]) -> bool:
-    """Return whether every value is a text, so that it can be streamed."""
-    return allowed == frozenset({"string"})
-
-
 def typed(text: str, allowed: frozenset[str]) -> str:
     """Return the JSON of a value written without quotes.
 

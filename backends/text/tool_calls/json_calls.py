@@ -131,7 +131,7 @@ class _ObjectReader:
         """Read a value; return False if this is not a call, or nothing more can be read."""
         if key in _NAMES or key == "function":
             return (yield from self._read_name())
-        if key in _ARGUMENTS and not self._begun_with_arguments:
+        if key in _ARGUMENTS and not (self._begun or self._early):
             yield from self._read_arguments()
             return True
         if name_is_key and self._name is None and key not in _OTHERS:
@@ -148,10 +148,6 @@ class _ObjectReader:
             # Numeric ids count within an answer, and repeat in the next one.
             self._call_id = said if said and not said.isdigit() else None
         return True
-
-    @property
-    def _begun_with_arguments(self) -> bool:
-        return self._begun or bool(self._early)
 
     def _read_name(self) -> Steps[bool]:
         char = yield from self._source.peek()

@@ -48,11 +48,7 @@ class NamedCalls:
         yield from source.accept("```json", "```")
         yield from source.skip_space()
         sink.begin(name, call_id)
-        sole = sink.sole_parameter(name)
-        if (yield from source.peek()) and not (yield from source.at(ends)):
-            yield from read_arguments(source, sink.arguments, ends, sole=sole)
-        else:
-            sink.arguments("{}")
+        yield from read_arguments(source, sink.arguments, ends, sole=sink.sole_parameter(name))
         return True
 
     def _parts(self, head: str) -> tuple[str, str | None]:

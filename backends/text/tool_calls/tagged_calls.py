@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from ..streaming.json_repair import escaped, quoted
 from ..streaming.text_source import Steps, TextSource, pass_until
-from .argument_types import alternatives, is_text, kinds, typed
+from .argument_types import alternatives, kinds, typed
 from .call_format import CallContext
 from .json_calls import LONGEST_NAME, read_arguments
 
@@ -97,7 +97,7 @@ class TaggedCalls:
             yield from source.accept("\n")
             closes = [f"\n{close}", close]
         allowed = value.allowed
-        if is_text(allowed):
+        if allowed == _STRING:  # then it can be streamed
             emit('"')
             yield from pass_until(source, closes, lambda text: emit(escaped(text)))
             emit('"')
