@@ -234,7 +234,8 @@ def _loads(
     must, engine = costs.shape is None, DEFAULT_ENGINE
     if must or own:
         engine = next(each.name for each in all_engines() if each.knows(costs))
-    contexts, kv_types, quantizes = [costs.context], [KVType.F16], list[Quantize](["none"])
+    contexts, kv_types = [costs.context], [KVType.F16]
+    quantizes: list[Quantize] = ["none"]
     if request.task != "embed":
         shorter = sorted({min(context, costs.context) for context in _CONTEXTS}, reverse=True)
         contexts = [request.context] if request.context else shorter

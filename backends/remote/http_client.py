@@ -21,6 +21,7 @@ LARGEST_HEAD = 64 * 2**10
 """Bytes of a response's status line and headers."""
 
 _LONGEST_QUOTE = 200
+_HttpEvent = h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,7 @@ class _Connection:
             if not isinstance(event, h11.InformationalResponse):
                 raise ProviderMisbehaved("The provider's answer is not HTTP.")
 
-    async def next_event(
-        self,
-    ) -> h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage:
+    async def next_event(self) -> _HttpEvent:
         while True:
             try:
                 event = self._http.next_event()
@@ -153,9 +152,7 @@ class _Connection:
                 raise ProviderMisbehaved(f"The provider's answer is not HTTP: {what}.") from None
             if event is h11.NEED_DATA:
                 self._http.receive_data(await self._receive())
-            elif isinstance(
-                event, h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage
-            ):
+            elif isinstance(event, _HttpEvent):
                 return event
             else:
                 raise ProviderUnreachable("The provider closed the connection without an answer.")

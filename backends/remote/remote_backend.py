@@ -133,14 +133,13 @@ class RemoteBackend:
     async def _ask_all(
         self, request: GenerateRequest, bodies: list[bytes], sink: EventSink
     ) -> None:
-        started = _StartedOnce(sink)
         if len(bodies) == 1:
-            await self._ask(request, 0, bodies[0], started.take)
+            await self._ask(request, 0, bodies[0], sink)
             return
         try:
             async with asyncio.TaskGroup() as group:
                 for index, body in enumerate(bodies):
-                    group.create_task(self._ask(request, index, body, started.take))
+                    group.create_task(self._ask(request, index, body, sink))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
@@ -196,9 +195,10 @@ class RemoteBackend:
         if kind != "text/event-stream" or "content-encoding" in answer.headers:
             raise ProviderMisbehaved("The provider did not answer with a stream of events.")
         reader = self._wire.reader(request, index)
+        if not self._readers:  # one start for all sequences
+            sink([Started(request.id, 0)])
         self._readers.append(reader)
         lines, size = SseReader(), 0
-        sink([Started(request.id, 0)])
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 size += len(chunk)
@@ -246,21 +246,6 @@ class RemoteBackend:
             digests=tuple(meter.digest.hexdigest() for meter in self._meters if meter.sent),
             usage=reduce(add, counted) if whole else None,
         )
-
-
-class _StartedOnce:
-    """Passes only the first `Started` of several sequences to the sink."""
-
-    def __init__(self, sink: EventSink) -> None:
-        self._sink = sink
-        self._started = False
-
-    def take(self, events: list[Event]) -> None:
-        """Pass on the events but repeated `Started`."""
-        fresh = [event for event in events if not (self._started and isinstance(event, Started))]
-        self._started = True
-        if fresh:
-            self._sink(fresh)
 
 
 def remote_info(provider: Provider, model: str) -> ModelInfo:

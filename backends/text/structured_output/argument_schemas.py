@@ -10,6 +10,7 @@ import msgspec
 
 from ...base.conversation import Tool
 from ...base.errors import RequestRejected
+from ..tool_calls.argument_types import json_fields
 from .json_schema_check import check_schema
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def parameter_schema(tool: Tool, name: str) -> str:
     """Return the JSON of the schema of one parameter."""
     whole = json.loads(argument_schema(tool))
     shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
-    value = whole["properties"][name]
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    fields = json_fields(whole["properties"][name])
     return json.dumps({**fields, **shared, "x-guidance": whole["x-guidance"]})
 
 

@@ -41,30 +41,41 @@ class JsonCalls:
             elif there[1:] == "{":
                 source.take(1)
             if there == "[{":
-                return (yield from self._read_array(call))
+                return (yield from _read_several(call, self._read_one, _next_in_array))
         return (yield from read_pythonic(call))
-
-    def _read_array(self, call: CallContext) -> Steps[bool]:
-        """Read the elements of an array after its bracket."""
-        source, sink = call.source, call.sink
-        some = False
-        while True:
-            if some:
-                source.keep()
-            if not (yield from self._read_one(call)):
-                if some:
-                    sink.text(source.kept())
-                return some
-            some = True
-            yield from source.skip_space()
-            if (yield from source.accept(",", ";")):
-                yield from source.skip_space()
-            if (yield from source.peek()) != "{":
-                yield from source.accept("]")
-                return True
 
     def _read_one(self, call: CallContext) -> Steps[bool]:
         return (yield from _ObjectReader(call).read(name_is_key=self.name_is_key))
+
+
+def _read_several(
+    call: CallContext,
+    read_one: Callable[[CallContext], Steps[bool]],
+    go_on: Callable[[TextSource], Steps[bool]],
+) -> Steps[bool]:
+    """Read calls as long as `go_on` finds another one; what follows them is text if it is no call.
+
+    Returns whether there was any call.
+    """
+    if not (yield from read_one(call)):
+        return False
+    while (yield from go_on(call.source)):
+        call.source.keep()
+        if not (yield from read_one(call)):
+            call.sink.text(call.source.kept())
+            break
+    return True
+
+
+def _next_in_array(source: TextSource) -> Steps[bool]:
+    """Read what separates two objects in an array, or its end; return whether another follows."""
+    yield from source.skip_space()
+    if (yield from source.accept(",", ";")):
+        yield from source.skip_space()
+    if (yield from source.peek()) == "{":
+        return True
+    yield from source.accept("]")
+    return False
 
 
 class _ObjectReader:
@@ -237,29 +248,23 @@ _KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 def read_pythonic(call: CallContext) -> Steps[bool]:
     """Read calls; return False if there is none, whatever was consumed."""
-    source, sink = call.source, call.sink
-    in_array = bool((yield from source.accept("[")))
-    some = False
-    while True:
-        yield from source.skip_space()
-        if some:
-            source.keep()
-        if not (yield from _read_one(call)):
-            if some:
-                sink.text(source.kept())
-            return some
-        some = True
-        char = yield from source.ahead()
-        if char not in (",", ";", "]") or not in_array:
-            return True
-        yield from source.skip_space()
-        source.take(1)
-        if char == "]":
-            return True
-        if (yield from source.ahead()) == "]":  # a trailing comma
-            yield from source.skip_space()
-            source.take(1)
-            return True
+    in_list = yield from call.source.accept("[")
+    yield from call.source.skip_space()
+    if not in_list:
+        return (yield from _read_one(call))
+    return (yield from _read_several(call, _read_one, _next_in_list))
+
+
+def _next_in_list(source: TextSource) -> Steps[bool]:
+    """Read what separates two calls in brackets, or their end; return whether another follows."""
+    char = yield from source.ahead()
+    if char not in (",", ";", "]"):
+        return False
+    yield from source.skip_space()
+    source.take(1)
+    yield from source.skip_space()
+    # The list may end with a comma.
+    return char != "]" and not (yield from source.accept("]"))
 
 
 def _read_one(call: CallContext, *, wrapped: bool = False) -> Steps[bool]:

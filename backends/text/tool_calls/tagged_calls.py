@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ..streaming.json_repair import escaped, quoted
 from ..streaming.text_source import Steps, TextSource, pass_until
-from .argument_types import alternatives, kinds, typed
+from .argument_types import alternatives, json_fields, kinds, typed
 from .call_format import CallContext
 from .json_calls import LONGEST_NAME, read_arguments
 
@@ -173,10 +173,10 @@ def _node_value(node: _Node, schema: object, root: dict[str, Any]) -> str:
 def _part(schema: object, root: dict[str, Any], name: str | None) -> object:
     """Return the schema of a member or of the items; None if it does not say."""
     for each in alternatives(schema, root):
-        fields = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
-        properties = fields.get("properties")
+        fields = json_fields(each)
+        properties = json_fields(fields.get("properties"))
         if name is None and "items" in fields:
             return fields["items"]
-        if name is not None and isinstance(properties, dict) and name in properties:
-            return cast("dict[str, Any]", properties)[name]
+        if name is not None and name in properties:
+            return properties[name]
     return None
