@@ -74,7 +74,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """The best option (null if nothing fits), the alternatives, and why they come second."""
+    """The best option (null if nothing fits), and alternatives with the reasons against them."""
 
     best: Option | None
     alternatives: list[Option] = []
@@ -240,7 +240,8 @@ def _loads(
         shorter = sorted({min(context, costs.context) for context in _CONTEXTS}, reverse=True)
         contexts = [request.context] if request.context else shorter
         kv_types = [KVType.F16, KVType.Q8_0]
-        quantizes += ["nf4"] if candidate.plain and capacity.has_own else []
+        if candidate.plain and capacity.has_own:
+            quantizes.append("nf4")
     for context, kv_type, quantize in product(contexts, kv_types, quantizes):
         yield PlacementRequest(
             engine=engine, must=must, context=context, kv_type=kv_type, quantize=quantize

@@ -14,7 +14,9 @@ from .speed_prediction import PredictedSpeed, bytes_per_token
 _LOSS_AT_FOUR_BITS = 0.12
 _FOUR_BITS = 4.85
 _BITS_A_DOUBLING = 0.75
-"""Bits per weight less that double the loss from quantisation: small above five, large below three.
+"""Each reduction by so many bits per weight doubles the loss from quantisation.
+
+It is small above five bits, and large below three.
 """
 _NF4_BITS = 4.6
 _KV_LOSS = {KVType.Q8_0: 0.05, KVType.Q4_0: 0.4}

@@ -1,4 +1,4 @@
-"""A llama.cpp context on a loaded model: what the generating and the encoding runner share."""
+"""A llama.cpp context on a loaded model, the base of the generating and the encoding runner."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LlamaContext(ABC):
 
     @abstractmethod
     def _measure(self, spec: LoadSpec) -> None:
-        """Read the sizes that the context really got, and allocate what depends on them."""
+        """Read the actual sizes of the context, and allocate the buffers that depend on them."""
 
     @abstractmethod
     def _compute_one_token(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,14 @@ class GGMLLibrary:
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._library = load_ggml_base()
+        library: Any = load_ggml_base()
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self._quantize = library.ggml_quantize_chunk
+        self._quantize.argtypes = (ctypes.c_int, pointer, pointer, *(number,) * 3, pointer)
+        self._quantize.restype = ctypes.c_size_t
+        self._traits = library.ggml_get_type_traits
+        self._traits.argtypes = (ctypes.c_int,)
+        self._traits.restype = ctypes.POINTER(_TypeTraits)
 
     def encode(self, rows: Floats, kind: str) -> Raw:
         """Quantise (rows, columns) to this type; columns must be a multiple of its block size."""
@@ -53,7 +59,7 @@ class GGMLLibrary:
         def convert(start: int, end: int) -> None:
             source, target = rows.ctypes.data, out.ctypes.data
             first, height = start * columns, end - start
-            self._quantize_chunk(number, source, target, first, height, columns, None)
+            self._quantize(number, source, target, first, height, columns, None)
 
         self._in_pieces(convert, count, max(1, _PIECE // columns))
         return out
@@ -82,18 +88,3 @@ class GGMLLibrary:
         starts = list(range(0, count, step))
         ends = [*starts[1:], count]
         list(self._threads.map(convert, starts, ends))
-
-    @cached_property
-    def _quantize_chunk(self) -> Any:
-        function = self._library.ggml_quantize_chunk
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        function.argtypes = (ctypes.c_int, pointer, pointer, number, number, number, pointer)
-        function.restype = ctypes.c_size_t
-        return function
-
-    @cached_property
-    def _traits(self) -> Any:
-        function = self._library.ggml_get_type_traits
-        function.argtypes = (ctypes.c_int,)
-        function.restype = ctypes.POINTER(_TypeTraits)
-        return function

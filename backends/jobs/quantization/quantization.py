@@ -41,7 +41,7 @@ _PROBE = 32
 
 
 class QuantizeFailed(BackendError):
-    """Why no file was written."""
+    """No file was written; the message says why."""
 
     code = "quantize_failed"
 
@@ -113,7 +113,19 @@ def _write_and_check(
 ) -> GGUFHeader:
     """Write the file and return its header; it gets its final name only once it is checked."""
     try:
-        _write(source, planned, file, spec, send)
+        _check_room(file)
+        total = sum(math.prod(tensor.shape) for tensor in planned)
+        done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
+        count = spec.threads or plan_threads(read_inventory()).threads
+        with ThreadPoolExecutor(count, thread_name_prefix="quantize") as threads:
+            library = GGMLLibrary(threads)
+            for number, tensor in enumerate(planned[file.done :], start=file.done):
+                if number == source.num_metadata_tensors:
+                    _check_header(source, file)
+                send(QuantizeProgress(tensor.name, done, total, resumed))
+                file.append(_convert(source, tensor, library))
+                done += math.prod(tensor.shape)
+        send(QuantizeProgress("writing", done, total, resumed))
         if source.stamp != stamp:
             raise QuantizeFailed(
                 f"{source.path} changed while it was read.", hint="Start again once it is complete."
@@ -128,28 +140,6 @@ def _write_and_check(
         raise
     finally:
         file.close()
-
-
-def _write(
-    source: TensorSource,
-    planned: Sequence[PlannedTensor],
-    file: ResumableFile,
-    spec: QuantizeSpec,
-    send: Send,
-) -> None:
-    _check_room(file)
-    total = sum(math.prod(tensor.shape) for tensor in planned)
-    done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
-    count = spec.threads or plan_threads(read_inventory()).threads
-    with ThreadPoolExecutor(count, thread_name_prefix="quantize") as threads:
-        library = GGMLLibrary(threads)
-        for number, tensor in enumerate(planned[file.done :], start=file.done):
-            if number == source.num_metadata_tensors:
-                _check_header(source, file)
-            send(QuantizeProgress(tensor.name, done, total, resumed))
-            file.append(_convert(source, tensor, library))
-            done += math.prod(tensor.shape)
-    send(QuantizeProgress("writing", done, total, resumed))
 
 
 def _convert(source: TensorSource, tensor: PlannedTensor, library: GGMLLibrary) -> Raw:

@@ -21,7 +21,7 @@ class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerificationProgress(msgspec.Struct, frozen=True, tag="progress"):
-    """What is being loaded, else how many of `total` tokens are compared."""
+    """The engine that is being loaded, else the number of tokens compared of `total`."""
 
     loading: str | None = None
     compared: int = 0

@@ -204,8 +204,8 @@ class AnthropicWire(Wire):
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         """Return the headers with the API key and the protocol version."""
-        who = [("x-api-key", key)] if key else []
-        return [*who, ("anthropic-version", VERSION)]
+        key_header = [("x-api-key", key)] if key else []
+        return [*key_header, ("anthropic-version", VERSION)]
 
     def fields(
         self, provider: Provider, model: str, request: GenerateRequest, index: int

@@ -52,7 +52,7 @@ class AnswerReader(ABC):
         self.stop: str | None = None
         self.chunks = 0
         self.calls: dict[int, int] = {}
-        """The number of each tool call in the answer, by the provider's."""
+        """Maps the provider's number of each tool call to ours, which counts from 0."""
 
     @abstractmethod
     def feed(self, data: bytes) -> list[Event]:
@@ -187,7 +187,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 
 def _check_expressible(provider: Provider, request: GenerateRequest) -> None:
     """Raise `CannotExpress` for options that no provider's protocol has."""
-    # Options whose omission would change the answer; others that clouds lack only shade it.
+    # Options that would change the answer if they were left out; others have little effect.
     lacking = {
         "raw prompts": request.messages is None,
         "continued answers": request.continues,

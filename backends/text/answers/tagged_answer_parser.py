@@ -112,7 +112,7 @@ class TaggedAnswerParser(AnswerParser):
             yield
 
     def _opener(self) -> Steps[Opener | None]:
-        """Return what opens a call here, tagged or untagged."""
+        """Return the opener of a call that begins here, tagged or untagged; None without one."""
         tag = yield from self._source.at(list(self._openers))
         if tag:
             return self._openers[tag]

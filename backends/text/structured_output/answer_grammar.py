@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from ...base.conversation import Tool
-from ...base.sampling_params import Grammar, GrammarKind
+from ...base.sampling_params import Grammar
 from ..streaming.json_repair import escaped, quoted
 from ..templates.reasoning_tags import ReasoningTags
 from ..tokenization.tokenizer import Tokenizer
@@ -45,11 +45,6 @@ class AnswerGrammar:
     lark: str
     content: Grammar | None = None
     optional: bool = False
-
-    @property
-    def as_lark(self) -> Grammar:
-        """Return it as a plain grammar, for error messages."""
-        return Grammar(GrammarKind.LARK, self.lark, param="tools")
 
 
 class AnswerRules:

@@ -1,4 +1,4 @@
-"""Argument schemas of tools, reduced to what a grammar can enforce."""
+"""Argument schemas of tools, as far as a grammar can enforce them."""
 
 from __future__ import annotations
 

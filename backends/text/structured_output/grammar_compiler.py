@@ -55,8 +55,9 @@ class GrammarCompiler:
         if isinstance(grammar, Grammar):
             return self._start(grammar, _source(grammar))
         content = None if grammar.content is None else _source(grammar.content)
+        plain = Grammar(GrammarKind.LARK, grammar.lark, param="tools")  # for error messages
         try:
-            return self._start(grammar.as_lark, _with_content(grammar.lark, content))
+            return self._start(plain, _with_content(grammar.lark, content))
         except RequestRejected:
             if grammar.content is not None:
                 self._compile(grammar.content)  # which reports what is wrong with it

@@ -20,7 +20,7 @@ _OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
 
 @dataclass(frozen=True)
 class JsonCalls:
-    """An object or an array of them, or a call in Python; see `Body`."""
+    """Parses an object, an array of objects, or calls in Python syntax; see `Body`."""
 
     name_is_key: bool = False
     """Whether an object has the name as its only key, and the arguments as its value."""
@@ -247,7 +247,10 @@ _KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 
 def read_pythonic(call: CallContext) -> Steps[bool]:
-    """Read calls; return False if there is none, whatever was consumed."""
+    """Read one call, or several in brackets; return False if there is none.
+
+    Text may have been consumed in either case.
+    """
     in_list = yield from call.source.accept("[")
     yield from call.source.skip_space()
     if not in_list:

@@ -12,7 +12,7 @@ from .call_format import CallContext
 from .json_calls import LONGEST_NAME, JsonCalls, read_arguments
 
 QUOTE = '<|"|>'
-"""What Gemma 4 writes before and after a string."""
+"""Gemma 4's mark before and after a string."""
 
 _JSON = JsonCalls()
 _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
 
 @dataclass(frozen=True)
 class NamedCalls:
-    """A name and what follows one of the `marks`; see `Body`.
+    """Parses a name, one of the `marks`, and the arguments; see `Body`.
 
     An id may stand before or after the name, separated by an `id_mark`. JSON in place of a name is
     a call, or an array of them.
@@ -73,7 +73,7 @@ def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
 
 @dataclass(frozen=True)
 class GemmaCalls:
-    """Calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
+    """Parses calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
 
     def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""

@@ -22,7 +22,7 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class TaggedCalls:
-    """A name up to one of `name_ends`, then arguments, then `close`; see `Body`.
+    """Parses a name up to one of `name_ends`, then arguments, then `close`; see `Body`.
 
     Each argument is `member_open`, a key, `key_end`, perhaps `value_open`, the value, and
     `member_close`, in which «key» stands for the key. If `on_lines`, a line break on either side is
@@ -110,7 +110,7 @@ class TaggedCalls:
 
 
 class _Value(NamedTuple):
-    """What is known of a value before it is read."""
+    """The key and schema of a value that is about to be read."""
 
     key: str
     schema: object
