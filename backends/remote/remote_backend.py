@@ -16,7 +16,7 @@ from ..base.model_info import ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
-from .http_client import HttpResponse, HttpTimeouts, post, tls_context
+from .http_client import HttpResponse, post
 from .metered_connection import CouldNotConnect, Meter
 from .provider_refusal import refusal_from, streamed_error
 from .providers import Provider, ProviderKind
@@ -167,24 +167,13 @@ class RemoteBackend:
         """
         meter = Meter()
         self._meters.append(meter)
-        provider = self.provider
-        tls = await asyncio.to_thread(tls_context, provider.base_url, provider.ca_file)
-        async with post(
-            provider.base_url.rstrip("/") + self._wire.path,
-            self._headers(),
-            body,
-            timeouts=HttpTimeouts(
-                provider.connect_timeout, provider.first_byte_timeout, provider.idle_timeout
-            ),
-            meter=meter,
-            tls=tls,
-        ) as answer:
+        async with post(self.provider, self._wire.path, self._headers(), body, meter) as answer:
             self._status = answer.status
             if answer.status != 200:
                 wait = retry_after(answer.headers.get("retry-after", ""), time.time())
                 if answer.status in RETRIED and not last and wait <= LONGEST_WAIT:
                     return wait
-                raise await refusal_from(answer, provider, self._key)
+                raise await refusal_from(answer, self.provider, self._key)
             await self._read(request, index, answer, sink)
         return None
 
