@@ -93,7 +93,7 @@ def advise(
     ranked = sorted(options, key=lambda option: (-option.worth, option.host_bytes, option.model))
     fitting = [option for option in ranked if option.fits]
     usable = [option for option in fitting if _fast_enough(option, request)]
-    best = next(iter(usable or sorted(fitting, key=_slowness)), None)
+    best = usable[0] if usable else max(fitting, key=_decode_speed, default=None)
     if best is None:
         smallest = _each_model(sorted(options, key=_memory), [])
         return Advice(best=None, alternatives=smallest[:_ALTERNATIVES])
@@ -207,8 +207,8 @@ def _fast_enough(option: Option, request: AdviceRequest) -> bool:
     return option.speed.decode >= READING_SPEED
 
 
-def _slowness(option: Option) -> float:
-    return -option.speed.decode if option.speed else 0.0
+def _decode_speed(option: Option) -> float:
+    return option.speed.decode if option.speed else 0.0
 
 
 def _memory(option: Option) -> int:

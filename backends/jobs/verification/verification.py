@@ -151,19 +151,16 @@ class PairedReading:
             self._reference.begin()
             for start in range(0, len(window) - 1, self._chunk):
                 end = min(start + self._chunk, len(window) - 1)
-                self._compare(comparison, window, start, end)
+                began = time.monotonic()
+                reference = self._reference.read(window, start, end)
+                turned = time.monotonic()
+                logits = self._engine.read(window, start, end)
+                self.reference_seconds += turned - began
+                self.seconds += time.monotonic() - turned
+                comparison.add(logits, reference, np.array(window[start + 1 : end + 1]))
                 compared += end - start
                 on_progress(compared)
         return comparison.statistics()
-
-    def _compare(self, comparison: Comparison, window: Sequence[int], start: int, end: int) -> None:
-        began = time.monotonic()
-        reference = self._reference.read(window, start, end)
-        turned = time.monotonic()
-        logits = self._engine.read(window, start, end)
-        self.reference_seconds += turned - began
-        self.seconds += time.monotonic() - turned
-        comparison.add(logits, reference, np.array(window[start + 1 : end + 1]))
 
 
 @dataclass(frozen=True)

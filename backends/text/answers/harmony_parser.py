@@ -24,7 +24,6 @@ _HEADS = (_START, "<|channel|>", _MESSAGE, "<|constrain|>", " to=", "to=", "assi
 _LONGEST_HEADER = 512
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*([a-z]+)")
-_BLANK = re.compile(r"\s+")
 
 
 class HarmonyParser(AnswerParser):

@@ -49,10 +49,9 @@ def test_the_same_file_in_both_engines(
     assert report.statistics.tokens > 300
     assert report.limits.mean_kl == (5e-3 if kind.startswith("Q") else 1e-4)
     assert report.statistics.perplexity > 10  # random weights know nothing of the text
-    loading = [m.loading for m in sent if isinstance(m, VerificationProgress) and m.loading]
+    loading = [progress.loading for progress in sent if progress.loading]
     assert loading == ["ingle", "llama.cpp"]
     last = sent[-1]
-    assert isinstance(last, VerificationProgress)
     assert last.compared == last.total == report.statistics.tokens
 
 
