@@ -46,10 +46,12 @@ async def secure_sink(
     server.close()
 
 
-async def ask(asker: Asker, question: GenerateRequest, **fields: Any) -> tuple[str, int]:
+async def ask(
+    asker: Asker, question: GenerateRequest, *, scheme: str = "https", **fields: Any
+) -> tuple[str, int]:
     asked = asker.nothing_yet()
     provider = structs.replace(
-        asker.provider(**fields), base_url=f"https://localhost:{asker.sink.port}/v1"
+        asker.provider(**fields), base_url=f"{scheme}://localhost:{asker.sink.port}/v1"
     )
     await asker.backend(question, asked, provider).run(question, asked.events.extend)
     return asked.text(), asked.receipt.bytes_sent
@@ -59,6 +61,13 @@ async def test_a_certificate_of_ones_own(
     asker: Asker, secure_sink: Sink, question: GenerateRequest, ca_file: str
 ) -> None:
     assert await ask(asker, question, ca_file=ca_file) == ("Hello", secure_sink.received)
+
+
+async def test_the_scheme_may_be_in_capitals(
+    asker: Asker, secure_sink: Sink, question: GenerateRequest, ca_file: str
+) -> None:
+    answer = await ask(asker, question, scheme="HTTPS", ca_file=ca_file)
+    assert answer == ("Hello", secure_sink.received)
 
 
 async def test_a_long_request_is_counted_as_well(
