@@ -6,11 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-<<<<<<< HEAD
-=======
-from functools import partial, reduce
+from functools import reduce
 from operator import add
->>>>>>> a5
 
 from ..base.errors import RequestRejected
 from ..base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
