@@ -12,13 +12,13 @@ from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
 from ..errors import RouteRefused
-from .detectors.finding import Sensitivity
+from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
 from .egress.outbound_request import OutboundRequest, make_outbound_request
 from .egress.placeholders import PlaceholderMemories
 from .escalation import high_value_reason
-from .inspection.privacy_judge import Generate, judge
+from .inspection.privacy_judge import Generate, is_judged_private
 from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
@@ -122,19 +122,22 @@ class Router:
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
-        """Add a loaded model's opinion about what would leave, if the route asks for one.
+        """Let a loaded model judge what would leave, if the route wants that.
 
-        It can keep a request local, and never releases one.
+        The model can keep a request local, but never release one.
         """
         parts = [part for one in considered.inspected for part in one.parts]
         free = considered.decision.verdict is Verdict.CLOUD
         generate = self.find_judge() if considered.target.route.judge and free else None
         if generate is None or not parts:
             return considered
-        opinion = await judge(generate, "\n\n".join(part.text for part in parts))
-        found = opinion.findings(parts[0].text)
+        if not await is_judged_private(generate, "\n\n".join(part.text for part in parts)):
+            return considered
+        found = SensitiveFinding(
+            FindingKind.PERSONAL, 0, len(parts[0].text), "personal", detector="judge"
+        )
         decision = considered.policy.decide(
-            [*considered.decision.findings, *found], route=considered.target.route
+            [*considered.decision.findings, found], route=considered.target.route
         )
         return replace(considered, decision=decision)
 

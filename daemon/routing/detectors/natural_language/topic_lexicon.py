@@ -32,7 +32,7 @@ class Lexicon:
     left out.
     """
 
-    def __init__(self, sections: Mapping[str, Sequence[str]], least: int = 0) -> None:
+    def __init__(self, sections: Mapping[str, Sequence[str]], least: int) -> None:
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._stems: dict[str, list[tuple[str, str, int]]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str, int]]] = {}
@@ -48,7 +48,7 @@ class Lexicon:
         """The number of each word's entry; 0 for none."""
 
     @classmethod
-    def shipped(cls, language: str, least: int = 0) -> Lexicon:
+    def shipped(cls, language: str, least: int) -> Lexicon:
         """Return the shipped lexicon of this language."""
         return cls(read_sections(f"topics.{language}.txt"), least)
 
