@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.requests import GenerateRequest
@@ -251,10 +252,7 @@ class Router:
         """Return the plan if nothing could leave in any case; None if the request has to be
         inspected.
         """
-
-        def here(rule: str, reason: str) -> RoutingPlan:
-            return RoutingPlan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
-
+        here = partial(_local_plan, target, None)
         if preference.route == "local":
             return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
         if not target.provider:
@@ -285,16 +283,8 @@ class Router:
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
+        here = partial(_local_plan, target, considered)
         yes = self._consented_verdict(considered, requests, preference)
-
-        def here(rule: str, reason: str) -> RoutingPlan:
-            return RoutingPlan(
-                target=target,
-                verdict=Verdict.LOCAL,
-                rule=rule,
-                reason=reason,
-                considered=considered,
-            )
 
         def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(
@@ -377,6 +367,14 @@ class Router:
         ]
         await self._marks.mark(requests, sensitivity, places=places)
         return replace(plan, taints=sensitivity)
+
+
+def _local_plan(
+    target: RouteTarget, considered: InspectedDecision | None, rule: str, reason: str
+) -> RoutingPlan:
+    return RoutingPlan(
+        target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
+    )
 
 
 def refused(remote: str, plan: RoutingPlan) -> RouteRefused:

@@ -21,7 +21,7 @@ _IS_WORD = matching(lambda word: word[0].isalpha())
 _IS_CAPITALISED = matching(lambda word: word[0].isalpha() and word[0].isupper())
 
 
-_USES = WordTableColumn(np.uint8, lambda words, small, folded: shipped_gazetteer().flags(folded))
+_USES = WordTableColumn(np.uint8, lambda words: shipped_gazetteer().flags(words))
 """Uses of each word, as in `Gazetteer.flags`."""
 _STRONG = 3  # weight of the least ambiguous topic words
 

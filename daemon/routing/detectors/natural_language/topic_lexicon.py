@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -42,9 +43,7 @@ class Lexicon:
         self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
         self._found: list[_Entry] = [((), None)]
         self._known: dict[_Entry, int] = {self._found[0]: 0}
-        self.entries = WordTableColumn(
-            np.intp, lambda words, small, folded: map(self._entry, folded)
-        )
+        self.entries = WordTableColumn(np.intp, partial(map, self._entry))
         """The number of each word's entry; 0 for none."""
 
     @classmethod
