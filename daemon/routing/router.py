@@ -80,8 +80,12 @@ class Router:
         return [p for p in self.providers() if p.models and not self.egress.trouble(p)]
 
     def stand_in(self, name: str) -> str | None:
-        """Return the local model behind the name of a route; safe in any thread."""
-        return self.names.stand_in(name, self.providers())
+        """Return the local model behind the name of a route or of a provider's model.
+
+        None for other names. Thread-safe.
+        """
+        target = self.names.find(name, self.providers())
+        return target.local if target is not None else None
 
     def concerns(self, name: str, preference: RoutingPreference = NO_PREFERENCE) -> bool:
         """Whether a request for this model has to be routed at all; scans nothing."""

@@ -72,11 +72,6 @@ class RouteResolver:
         self._policy = policy
         self._local_default = local_default
 
-    def stand_in(self, name: str, providers: Sequence[Provider] = ()) -> str | None:
-        """Return the local model behind a route's or a provider's name; None for other names."""
-        target = self.find(name, providers)
-        return target.local if target is not None else None
-
     def find(self, name: str, providers: Sequence[Provider]) -> RouteTarget | None:
         """Return the target of a name; None if it is neither a route's nor a provider's model.
 
