@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_float, c_int
-from types import MappingProxyType
 
 import torch
 
@@ -34,9 +33,7 @@ _PROGRAMS_A_PROCESSOR = 2
 _FEW_KEYS = 1024
 _NO_WINDOW = 2**31 - 1
 
-_TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
-    {torch.float16: "f16", torch.bfloat16: "bf16"}
-)
+_TYPES: Mapping[torch.dtype, QueryType] = {torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
 class TritonAttention:

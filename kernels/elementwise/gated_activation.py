@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int
-from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -29,7 +28,7 @@ def gated_activation_reference(
     return (active * up.float()).to(gate.dtype)
 
 
-GATES: Mapping[GateActivation, int] = MappingProxyType({"silu": 0, "gelu_tanh": 1})
+GATES: Mapping[GateActivation, int] = {"silu": 0, "gelu_tanh": 1}
 """The numbers of the activations in csrc/gate.cuh."""
 
 

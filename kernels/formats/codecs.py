@@ -8,7 +8,6 @@ the kernels are drawn in docs/kernels.md, and csrc/weight_group.cuh describes ho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import torch
 
@@ -209,33 +208,29 @@ def _pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 Convert = Callable[[torch.Tensor], torch.Tensor]
 
-DEQUANTIZERS: Mapping[str, Convert] = MappingProxyType(
-    {
-        "F32": _dequantize_f32,
-        "F16": _half_precision,
-        "BF16": _dequantize_bf16,
-        "Q4_0": _dequantize_q4_0,
-        "Q4_1": _dequantize_q4_1,
-        "Q5_0": _dequantize_q5_0,
-        "Q5_1": _dequantize_q5_1,
-        "Q8_0": _dequantize_q8_0,
-        "Q4_K": _dequantize_q4_k,
-        "Q5_K": _dequantize_q5_k,
-        "Q6_K": _dequantize_q6_k,
-    }
-)
+DEQUANTIZERS: Mapping[str, Convert] = {
+    "F32": _dequantize_f32,
+    "F16": _half_precision,
+    "BF16": _dequantize_bf16,
+    "Q4_0": _dequantize_q4_0,
+    "Q4_1": _dequantize_q4_1,
+    "Q5_0": _dequantize_q5_0,
+    "Q5_1": _dequantize_q5_1,
+    "Q8_0": _dequantize_q8_0,
+    "Q4_K": _dequantize_q4_k,
+    "Q5_K": _dequantize_q5_k,
+    "Q6_K": _dequantize_q6_k,
+}
 """By format: from blocks (blocks, bytes) uint8 to weights (blocks, elements) float32."""
 
-PACKERS: Mapping[str, Convert] = MappingProxyType(
-    {
-        "Q4_0": _pack_four_bits,
-        "Q4_1": _pack_four_bits,
-        "Q5_0": _pack_q5,
-        "Q5_1": _pack_q5,
-        "Q8_0": _pack_q8_0,
-        "Q4_K": _pack_q4_k,
-        "Q5_K": _pack_q5_k,
-        "Q6_K": _pack_q6_k,
-    }
-)
+PACKERS: Mapping[str, Convert] = {
+    "Q4_0": _pack_four_bits,
+    "Q4_1": _pack_four_bits,
+    "Q5_0": _pack_q5,
+    "Q5_1": _pack_q5,
+    "Q8_0": _pack_q8_0,
+    "Q4_K": _pack_q4_k,
+    "Q5_K": _pack_q5_k,
+    "Q6_K": _pack_q6_k,
+}
 """By format: from rows of blocks (rows, blocks, bytes) uint8 to rows of the kernels' bytes."""

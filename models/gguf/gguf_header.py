@@ -18,13 +18,12 @@ from ..file_stamp import FileStamp
 from ..model_file import open_model_file
 from .ggml_types import FILE_TYPES, TENSOR_TYPES
 from .gguf_hyperparameters import check_hyperparameters
-from .gguf_reader import SCALARS, HeaderFile, HeaderReader, ValueType
+from .gguf_reader import MAX_KEYS, SCALARS, HeaderFile, HeaderReader, ValueType
 from .gguf_shards import join_shards
 
 _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
 _MAX_ALIGNMENT = 1 << 16
-_MAX_KEYS = 1 << 16
 _MAX_TENSORS = 1 << 18
 _MAX_DIMENSIONS = 4
 _MAX_TENSOR_NAME = 63  # GGML_MAX_NAME less its NUL
@@ -230,7 +229,7 @@ def _parse(reader: HeaderReader, path: Path) -> GGUFHeader:
     # 24 bytes is the least a tensor's entry takes, 13 the least of a key with its value.
     if tensor_count * 24 + key_count * 13 > reader.remaining:
         reader.truncated()
-    if tensor_count > _MAX_TENSORS or key_count > _MAX_KEYS:
+    if tensor_count > _MAX_TENSORS or key_count > MAX_KEYS:
         reader.fail(f"claims {tensor_count} tensors and {key_count} metadata keys")
     metadata = _read_metadata(reader, key_count)
     alignment = _alignment(reader, metadata.scalars)

@@ -7,7 +7,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -52,12 +51,7 @@ class PartialFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._fd >= 0 and self.size == 0:
             self.discard()
         self.close()
@@ -96,12 +90,7 @@ class PartialFile:
 
     def sha256(self, on_progress: Callable[[int], None]) -> str:
         """The digest of the whole file, as it is read back from disk."""
-        digest = hashlib.sha256()
-        with self.path.open("rb", buffering=0) as file:
-            while data := file.read(_CHUNK):
-                digest.update(data)
-                on_progress(file.tell())
-        return digest.hexdigest()
+        return hash_file(self.path, on_progress)
 
     def publish(self, target: Path) -> None:
         """Make the file durable under its final name; the notes are gone afterwards."""
@@ -132,6 +121,16 @@ class PartialFile:
     def failure(self, error: OSError) -> PullFailed:
         """The error of the operating system in words for people."""
         return disk_failure(error, self.path.parent)
+
+
+def hash_file(path: Path, on_progress: Callable[[int], None]) -> str:
+    """The SHA-256 of a file in hexadecimal digits; `on_progress` gets the bytes read so far."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(_CHUNK):
+            digest.update(data)
+            on_progress(file.tell())
+    return digest.hexdigest()
 
 
 def disk_failure(error: OSError, folder: Path) -> PullFailed:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 
@@ -14,11 +13,7 @@ from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..gguf.gguf_header import GGUFHeader, TensorInfo, read_header
-from .mapped_file import map_file
-
-_PLAIN: Mapping[str, torch.dtype] = MappingProxyType(
-    {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-)
+from .mapped_file import FLOAT_DTYPES, map_file
 
 
 class GGUFWeights:
@@ -52,7 +47,7 @@ class GGUFWeights:
                 hint="The file is incomplete, or of another architecture than it says.",
             )
         raw = self._bytes[tensor.file][tensor.offset : tensor.offset + tensor.bytes]
-        if (dtype := _PLAIN.get(tensor.type)) is not None:
+        if (dtype := FLOAT_DTYPES.get(tensor.type)) is not None:
             return raw.view(dtype).view(tensor.shape[::-1])
         columns, *rows = tensor.shape
         return QuantizedTensor(tensor.type, raw.view(prod(rows), -1), columns)
@@ -64,7 +59,7 @@ class GGUFWeights:
                 " computes with.",
                 hint=f"Run it with llama.cpp, or choose one of {', '.join(GGML_FORMATS)}.",
             )
-        if tensor.type not in _PLAIN and len(tensor.shape) > 2:
+        if tensor.type not in FLOAT_DTYPES and len(tensor.shape) > 2:
             raise UnsupportedModel(
                 f"{self.header.path} stores {tensor.name!r} as {len(tensor.shape)} dimensions of"
                 f" {tensor.type}, which only llama.cpp computes with.",

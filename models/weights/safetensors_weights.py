@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..safetensors.safetensors_index import find_tensors
-from .mapped_file import map_file
+from .mapped_file import FLOAT_DTYPES, map_file
 
-_WEIGHTS: Mapping[str, torch.dtype] = MappingProxyType(
-    {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-)
-_ALL: Mapping[str, torch.dtype] = MappingProxyType({**_WEIGHTS, "U8": torch.uint8})
+_ALL: Mapping[str, torch.dtype] = {**FLOAT_DTYPES, "U8": torch.uint8}
 
 
 class SafetensorsWeights:
@@ -46,7 +42,7 @@ class SafetensorsWeights:
         Raises `InvalidModel` where there is none, `UnsupportedModel` for one that holds no floats
         of 16 or 32 bits.
         """
-        return self._view(name, _WEIGHTS)
+        return self._view(name, FLOAT_DTYPES)
 
     def get_bytes(self, name: str) -> torch.Tensor:
         """The same, but for tensors of bytes, which quantised checkpoints have."""
