@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from ..elementwise.activations import ActivationForms, Activations
-from ..elementwise.gated_activation import GateActivation, GateQuantize
+from ..elementwise.gated_activation import GateActivation, launch_gated_activation
 from ..formats.weight import RepackedTensor
 from ..launch.kernel_library import KernelLibrary
 from .dense_gemv import DenseGated, DenseGemv, can_gate_dense, can_multiply_dense
@@ -30,6 +30,7 @@ class MatmulDispatch:
         table: MatmulTuning,
     ) -> None:
         self.dtype = dtype
+        self._library = library
         self._device = device
         self._table = table
         self._gemv = QuantizedGemv(library)
@@ -37,7 +38,6 @@ class MatmulDispatch:
         self._dense = DenseGemv(library)
         self._dense_gated = DenseGated(library)
         self._gated = GatedGemv(library, device)
-        self._gate = GateQuantize(library)
         self._large = DequantizedGemm(library, dtype, device)
 
     def uses_int8_activations(self, kind: str, tokens: int) -> bool:
@@ -106,7 +106,9 @@ class MatmulDispatch:
         both = torch.empty(x.tokens, 2 * width, dtype=self.dtype, device=self._device)
         self.multiply(x, gate, both[:, :width])
         self.multiply(x, up, both[:, width:])
-        return self._gate(both[:, :width], both[:, width:], activation, wanted)
+        return launch_gated_activation(
+            self._library, both[:, :width], both[:, width:], activation, wanted
+        )
 
     def _multiply_in_place(
         self, x: Activations, layer: LinearLayer, out: torch.Tensor, add: float | None = None
