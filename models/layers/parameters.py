@@ -73,6 +73,8 @@ class Parameters:
         self._device = device
         self.operations = operations
         self._progress = on_progress
+        self.bytes = 0
+        """Bytes of the loaded tensors, as `weights` returned them."""
 
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
@@ -125,6 +127,7 @@ class Parameters:
                 f"settings ask for {shape}.",
                 hint="Download it again, or use another conversion.",
             )
+        self.bytes += weight.nbytes
         self._left.discard(name)
         if self._progress is not None:
             self._progress(1 - len(self._left) / self._count)

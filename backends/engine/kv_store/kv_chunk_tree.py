@@ -148,6 +148,12 @@ def _may_lead(chunk: KVChunk) -> bool:
     return chunk.parent is None or chunk.is_whole
 
 
+def common_length(left: Tokens, right: Tokens) -> int:
+    """How many leading tokens two arrays of one length have in common."""
+    different = np.flatnonzero(left != right)
+    return int(different[0]) if len(different) else len(left)
+
+
 def _most_alike(chunks: Iterable[KVChunk], tokens: Tokens) -> tuple[KVChunk | None, int]:
     """The chunk that begins with most of the tokens; None where none begins with any."""
     best, best_length = None, 0
@@ -155,8 +161,7 @@ def _most_alike(chunks: Iterable[KVChunk], tokens: Tokens) -> tuple[KVChunk | No
         most = min(len(chunk.tokens), len(tokens))
         if most <= best_length:
             continue
-        different = np.flatnonzero(chunk.tokens[:most] != tokens[:most])
-        length = int(different[0]) if len(different) else most
+        length = common_length(chunk.tokens[:most], tokens[:most])
         if length > best_length:
             best, best_length = chunk, length
     return best, best_length

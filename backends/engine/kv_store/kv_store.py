@@ -49,15 +49,18 @@ class KVStore:
         self._tree = ChunkTree(hashlib.sha256(text.encode()).digest())
         self._memory = MemoryTier(spec.memory_bytes, spare=spare)
         self._disk = KVDisk(Path(spec.folder), spec.model, spec.disk_bytes)
-        self._writable = spec.disk_bytes > 0
+        self.writes_disk = spec.disk_bytes > 0
+        """Whether there is a disk to save to."""
         self._lock = threading.Lock()
         self._indexed = threading.Event()
         self._writes: queue.SimpleQueue[KVChunk | bytes | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[Tokens, int, OnRead] | None] = queue.SimpleQueue()
         self._backlog = 0
         self._token_bytes = 0.0
-        self._disk_bytes = 0
-        self._disk_tokens = 0
+        self.disk_bytes = 0
+        """Bytes of this model's files."""
+        self.disk_tokens = 0
+        """Tokens in this model's files."""
         self.hurry = False
         """Whether files are written that a power cut may tear."""
         self._closed = False
@@ -74,19 +77,9 @@ class KVStore:
         return self._memory.used
 
     @property
-    def disk_bytes(self) -> int:
-        """Bytes of this model's files."""
-        return self._disk_bytes
-
-    @property
     def memory_tokens(self) -> int:
         """Tokens of chunks in memory."""
         return self._memory.tokens
-
-    @property
-    def disk_tokens(self) -> int:
-        """Tokens in this model's files."""
-        return self._disk_tokens
 
     def may_hold(self, tokens: int) -> bool:
         """Whether memory is large enough for so many tokens beside others, and can be spared."""
@@ -96,17 +89,12 @@ class KVStore:
     @property
     def accepts_saves(self) -> bool:
         """Whether there is a disk that keeps up."""
-        return self._writable and self._backlog <= _MOST_BACKLOG
-
-    @property
-    def writes_disk(self) -> bool:
-        """Whether there is a disk to save to."""
-        return self._writable
+        return self.writes_disk and self._backlog <= _MOST_BACKLOG
 
     @property
     def unsaved(self) -> bool:
         """Whether something in memory is not on disk, or on its way."""
-        if not self._writable:
+        if not self.writes_disk:
             return False
         with self._lock:
             unsaved = any(map(_waits_for_disk, self._memory))
@@ -230,14 +218,14 @@ class KVStore:
             if not gone.queued:
                 gone.data = None
             if gone.on_disk:
-                self._disk_bytes -= gone.file_size
-                self._disk_tokens -= len(gone.tokens)
+                self.disk_bytes -= gone.file_size
+                self.disk_tokens -= len(gone.tokens)
                 self._writes.put(gone.key)
 
     def _write_all(self) -> None:
         """The writer thread."""
         try:
-            if self._writable:
+            if self.writes_disk:
                 self._load_index()
         except Exception as error:  # whatever it is, it must not cost a request
             self._stop_writing(error)
@@ -255,8 +243,8 @@ class KVStore:
         headers = self._disk.open(self._tree.identity)
         with self._lock:
             orphans = self._tree.load(headers)
-            self._disk_bytes = sum(chunk.file_size for chunk in self._tree)
-            self._disk_tokens = sum(len(chunk.tokens) for chunk in self._tree)
+            self.disk_bytes = sum(chunk.file_size for chunk in self._tree)
+            self.disk_tokens = sum(len(chunk.tokens) for chunk in self._tree)
         for orphan in orphans:
             self._disk.remove(orphan.key)
 
@@ -267,7 +255,7 @@ class KVStore:
         written = False
         header = ChunkHeader(self._tree.identity, parent.key, chunk.tokens, len(data))
         try:
-            if self._writable and not chunk.removed and self._has_room(header.file_size, parent):
+            if self.writes_disk and not chunk.removed and self._has_room(header.file_size, parent):
                 written = self._disk.write(header, data, durable=not self.hurry)
                 self._disk.touch([part.key for part in chunk.path()])
         except Exception as error:  # as above
@@ -289,8 +277,8 @@ class KVStore:
             return
         chunk.on_disk = False
         chunk.refused = True  # or chunks in memory would evict one another from a full disk forever
-        self._disk_bytes -= chunk.file_size
-        self._disk_tokens -= len(chunk.tokens)
+        self.disk_bytes -= chunk.file_size
+        self.disk_tokens -= len(chunk.tokens)
         if chunk.data is None:
             self._forget(chunk)
 
@@ -306,8 +294,8 @@ class KVStore:
         if file_size:
             chunk.on_disk = True
             chunk.file_size = file_size
-            self._disk_bytes += file_size
-            self._disk_tokens += len(chunk.tokens)
+            self.disk_bytes += file_size
+            self.disk_tokens += len(chunk.tokens)
             for other in self._tree.superseded_by(chunk):
                 self._forget(other)
         chunk.refused = not file_size
@@ -318,8 +306,8 @@ class KVStore:
                 self._forget(chunk)
 
     def _stop_writing(self, error: Exception) -> None:
-        if self._writable:
-            self._writable = False
+        if self.writes_disk:
+            self.writes_disk = False
             logger.warning("Conversations are not saved to %s: %r", self._disk.folder, error)
 
     def _read_all(self) -> None:

@@ -69,7 +69,7 @@ class _History:
         self._source = 0
         self._match = 0
         self._known = 0
-        self._index_all_but(1)
+        self._index_prompt()
 
     def advance(self) -> None:
         """Process the tokens that were sampled since."""
@@ -147,9 +147,9 @@ class _History:
             length += 1
         return length
 
-    def _index_all_but(self, last: int) -> None:
-        """Index a prompt at once; later tokens are looked up one by one."""
-        end = max(len(self._tokens) - last, 0)
+    def _index_prompt(self) -> None:
+        """Index all tokens but the last at once; later ones are looked up one by one."""
+        end = max(len(self._tokens) - 1, 0)
         array = np.asarray(self._tokens[:end], np.int64)
         for size, table in zip(_SIZES, self._tables, strict=True):
             if end < size:
