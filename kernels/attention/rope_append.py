@@ -122,7 +122,8 @@ def launch_rope_append(
         c_int(kv_heads),
         c_int(size),
         pointer(slot_mapping),
-        *_page_arguments(key_pages, value_pages),
+        *map(pointer, (*page_planes(key_pages), *page_planes(value_pages))),
+        c_int(_type_of(key_pages)),
         pointer(x.key_bias),
         c_int(bias_query is not None),
         pointer(bias_query),
@@ -148,11 +149,6 @@ def _inputs(x: AttentionInput) -> Sequence[Argument]:
         pointer(x.sine),
         c_int(0 if x.cosine is None else x.cosine.shape[1]),
     ]
-
-
-def _page_arguments(key_pages: KVPages, value_pages: KVPages) -> Sequence[Argument]:
-    planes = (*page_planes(key_pages), *page_planes(value_pages))
-    return [*map(pointer, planes), c_int(_type_of(key_pages))]
 
 
 def _type_of(pages: KVPages) -> int:

@@ -10,7 +10,7 @@ from ..elementwise.activations import ActivationForms, Activations
 from ..elementwise.gated_activation import GateActivation, launch_gated_activation
 from ..formats.weight import RepackedTensor
 from ..launch.kernel_library import KernelLibrary
-from .dense_gemv import DenseGated, DenseGemv, can_gate_dense, can_multiply_dense
+from .dense_gemv import DenseGemv, can_gate_dense, can_multiply_dense, launch_dense_gated
 from .dequantize_rows import DequantizedGemm
 from .gated_gemv import GatedGemv, can_fuse
 from .linear import GatedLayer, LinearLayer, linear_reference
@@ -36,7 +36,6 @@ class MatmulDispatch:
         self._gemv = QuantizedGemv(library)
         self._gemm = QuantizedGemm(library, device)
         self._dense = DenseGemv(library)
-        self._dense_gated = DenseGated(library)
         self._gated = GatedGemv(library, device)
         self._large = DequantizedGemm(library, dtype, device)
 
@@ -100,7 +99,8 @@ class MatmulDispatch:
             and can_gate_dense(first, second, rows)
         ):
             out = rows.new_empty(x.tokens, gate.outputs, dtype=wanted.dense)
-            self._dense_gated.multiply(GatedLayer(first, second, activation, *biases), rows, out)
+            layer = GatedLayer(first, second, activation, *biases)
+            launch_dense_gated(self._library, layer, rows, out)
             return Activations(gate.outputs, out)
         width = gate.outputs
         both = torch.empty(x.tokens, 2 * width, dtype=self.dtype, device=self._device)

@@ -211,17 +211,7 @@ def read_file_header(path: Path) -> GGUFHeader:
 
 def parse_file_header(file: HeaderFile, path: Path, size: int) -> GGUFHeader:
     """The header that `file`, of so many bytes, begins with; `path` names it in errors."""
-    return _parse(HeaderReader(file, path, size), path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Metadata:
-    scalars: dict[str, int | float | bool | str]
-    arrays: dict[str, tuple[ValueType, int]]
-    per_layer: dict[str, tuple[int, ...]]
-
-
-def _parse(reader: HeaderReader, path: Path) -> GGUFHeader:
+    reader = HeaderReader(file, path, size)
     if reader.size == 0:
         reader.fail("is empty")
     version = _read_version(reader)
@@ -235,6 +225,13 @@ def _parse(reader: HeaderReader, path: Path) -> GGUFHeader:
     alignment = _alignment(reader, metadata.scalars)
     tensors = _read_tensors(reader, tensor_count, alignment)
     return GGUFHeader(path, version, metadata.scalars, metadata.arrays, metadata.per_layer, tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    scalars: dict[str, int | float | bool | str]
+    arrays: dict[str, tuple[ValueType, int]]
+    per_layer: dict[str, tuple[int, ...]]
 
 
 def _read_version(reader: HeaderReader) -> int:

@@ -96,13 +96,9 @@ class DescriptionCache:
 
     def _known(self) -> dict[str, _Seen]:
         if self._seen is None:
-            self._seen = _read(self._cache) if self._cache is not None else {}
+            kept = None if self._cache is None else read_json_cache(self._cache, _Kept, _decode)
+            self._seen = kept.seen if kept is not None and kept.format == _FORMAT else {}
         return self._seen
-
-
-def _read(cache: Path) -> dict[str, _Seen]:
-    kept = read_json_cache(cache, _Kept, _decode)
-    return kept.seen if kept is not None and kept.format == _FORMAT else {}
 
 
 def _decode(kind: type, value: object) -> object:

@@ -30,23 +30,20 @@ _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "IQ4_XS", "Q8_0", "BF16", "F
 _PICKLE = re.compile(r".+\.(bin|pt|pth|ckpt)")
 
 
+@dataclass
 class HubSource:
     """One file of one repository; without `endpoint` the one that HF_ENDPOINT names."""
 
+    repo: str
+    file: str
+    revision: str = "main"
+    endpoint: str | None = None
     scratch_fraction = 0.0
-
-    def __init__(
-        self, repo: str, file: str, *, revision: str = "main", endpoint: str | None = None
-    ) -> None:
-        self._repo = repo
-        self._file = file
-        self._revision = revision
-        self._endpoint = endpoint
 
     @property
     def label(self) -> str:
         """The repository as in references."""
-        return f"hf.co/{self._repo}"
+        return f"hf.co/{self.repo}"
 
     def fetch(self, transfer: Transfer) -> None:
         """Bring the file to its end; see `Source.fetch`."""
@@ -59,15 +56,15 @@ class HubSource:
     def _http(self) -> HTTPSource:
         import huggingface_hub
 
-        endpoint = _reachable_endpoint(self._endpoint)
+        endpoint = _reachable_endpoint(self.endpoint)
         token = huggingface_hub.get_token()  # from HF_TOKEN or where `hf auth login` put it
         return HTTPSource(
             huggingface_hub.hf_hub_url(
-                self._repo, self._file, revision=self._revision, endpoint=endpoint
+                self.repo, self.file, revision=self.revision, endpoint=endpoint
             ),
             headers={"Authorization": f"Bearer {token}"} if token else None,
             label=self.label,
-            refusals=_refusals(self._repo, with_token=bool(token)),
+            refusals=_refusals(self.repo, with_token=bool(token)),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
@@ -27,16 +26,13 @@ class GGUFWeights:
         """Check the file; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
         self.header: GGUFHeader = read_header(path)
         self._tensors = {tensor.name: tensor for tensor in self.header.tensors}
+        self.names = self._tensors.keys()
+        """Every tensor there is."""
         for tensor in self.header.tensors:
             self._check_type(tensor)
         self._bytes = [map_file(file) for file in self.header.files]
         if any(t.offset + t.bytes > len(self._bytes[t.file]) for t in self.header.tensors):
             raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor there is."""
-        return self._tensors.keys()
 
     def get(self, name: str) -> torch.Tensor | QuantizedTensor:
         """The tensor, a view of the file; raises `InvalidModel` where there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -24,17 +24,14 @@ class SafetensorsWeights:
         """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
         self.folder = folder
         self._tensors = find_tensors(folder)
+        self.names = self._tensors.keys()
+        """Every tensor there is."""
         self._files = {
             path: map_file(path) for path in {path for path, _ in self._tensors.values()}
         }
         for path, tensor in self._tensors.values():
             if tensor.offset + tensor.bytes > len(self._files[path]):
                 raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor there is."""
-        return self._tensors.keys()
 
     def get(self, name: str) -> torch.Tensor:
         """The tensor, where possible a view of its file.

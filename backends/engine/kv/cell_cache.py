@@ -272,7 +272,6 @@ class CellCache(KVCache):
             PAGE_TOKENS,
             store=self._store,
             evicted=self._evicted_cells // PAGE_TOKENS,
-            now=time.monotonic(),
         )
 
     def _store_slot(self, slot: _Slot, deadline: float, *, to_disk: bool) -> bool:

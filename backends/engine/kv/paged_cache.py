@@ -285,7 +285,6 @@ class PagedCache(KVCache):
             self._size,
             store=self._store,
             evicted=self.pages.num_evicted,
-            now=time.monotonic(),
         )
 
     def _spill(self, page: Block) -> None:

@@ -35,11 +35,6 @@ class KVChunk:
         """Tokens up to here."""
         return self.start + len(self.tokens)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether others can follow."""
-        return len(self.tokens) == CHUNK_TOKENS
-
     def path(self) -> list[KVChunk]:
         """The chunks up to this one, the first one first; the root is none of them."""
         path: list[KVChunk] = []
@@ -145,7 +140,8 @@ class ChunkTree:
 
 
 def _may_lead(chunk: KVChunk) -> bool:
-    return chunk.parent is None or chunk.is_whole
+    """Whether others can follow it: only the root and whole chunks have successors."""
+    return chunk.parent is None or len(chunk.tokens) == CHUNK_TOKENS
 
 
 def common_length(left: Tokens, right: Tokens) -> int:
