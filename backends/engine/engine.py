@@ -139,7 +139,7 @@ class Engine:
             kv_used=self.scheduler.kv.used,
             kv_kept=self.scheduler.kv.kept,
             kv_capacity=self.scheduler.kv.capacity,
-            kv_memory_bytes=self._store.memory_bytes if self._store is not None else 0,
+            kv_memory_bytes=self._store.memory.used if self._store is not None else 0,
             kv_disk_bytes=self._store.disk_bytes if self._store is not None else 0,
             prompt_tokens_total=self._prompt_tokens,
             completion_tokens_total=self._completion_tokens,

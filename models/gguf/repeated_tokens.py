@@ -1,4 +1,4 @@
-"""Whether a GGUF file's tokens differ, checked before native code reads them."""
+"""Find duplicate tokens of a GGUF file before native code reads them."""
 
 from __future__ import annotations
 

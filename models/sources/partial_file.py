@@ -69,12 +69,12 @@ class PartialFile:
             raise self.failure(error) from error
 
     def truncate(self, size: int) -> None:
-        """Give up what lies behind `size`."""
+        """Cut the file to `size` bytes."""
         os.ftruncate(self._fd, size)
         self.size = os.lseek(self._fd, 0, os.SEEK_END)
 
     def restart(self) -> None:
-        """Give up everything that arrived."""
+        """Discard all received bytes, and the notes."""
         self.truncate(0)
         self.notes = PartialNotes()
         self.save_notes()

@@ -75,7 +75,7 @@ class PageGroups:
             pages=len(owners),
             groups=groups,
             runs=_runs(owners),
-            memory_tokens=store.memory_tokens if store is not None else 0,
+            memory_tokens=store.memory.tokens if store is not None else 0,
             disk_tokens=store.disk_tokens if store is not None else 0,
             evicted_pages_total=evicted,
         )

@@ -1,4 +1,4 @@
-"""Which chunks of which conversations are stored, and how they follow one another."""
+"""The tree of stored chunks: tokens of conversations, with common prefixes stored once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KVChunk:
 
 
 class ChunkTree:
-    """Prefixes that conversations have in common are stored once.
+    """The stored chunks by their tokens; common prefixes of conversations are stored once.
 
     Conversations are cut every `CHUNK_TOKENS` tokens, so that one that grows adds chunks and
     changes none; what is left at its end is a shorter chunk. The key of a chunk covers all tokens
@@ -115,7 +115,7 @@ class ChunkTree:
         return removed
 
     def superseded_by(self, chunk: KVChunk) -> list[KVChunk]:
-        """Shorter chunks in the same place with whose tokens this one begins."""
+        """Shorter chunks of the same parent whose tokens are a prefix of this one's."""
         assert chunk.parent is not None
         return [
             other
@@ -125,7 +125,7 @@ class ChunkTree:
         ]
 
     def load(self, headers: Iterable[ChunkHeader]) -> list[ChunkHeader]:
-        """Take in the chunks of files; returns those that nothing leads to."""
+        """Add the chunks of files; returns the headers whose parent is missing."""
         waiting: dict[bytes, list[ChunkHeader]] = {}
         for header in headers:
             waiting.setdefault(header.parent, []).append(header)

@@ -1,4 +1,4 @@
-"""Keys and values beyond the KV cache: in memory, and on disk for the next life of the worker."""
+"""The KV store: keys and values of ended sequences, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ OnRead = Callable[[list[StoredPart]], None]
 
 
 class KVStore:
-    """What ended sequences left, by their tokens; see `ChunkTree` for how it is cut.
+    """Stores keys and values of ended sequences by their tokens, in the chunks of a `ChunkTree`.
 
     Two threads do all that waits for the disk: one reads, one writes. A file that cannot be read
-    is as good as none; a disk that cannot be written is not tried again in this life. Methods may
-    be called from any thread, and none of them waits for the disk, but for the first, which waits
-    until it is known what is there.
+    counts as missing; after a failed write nothing more is written until the worker restarts.
+    Methods may be called from any thread, and none of them waits for the disk, except that `match`
+    waits until the index of the files is loaded.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class KVStore:
         """`state_key` names all but the weights that snapshots depend on; `spare`: `MemoryTier`."""
         text = f"{FORMAT_VERSION}\n{spec.model}\n{state_key}"
         self._tree = ChunkTree(hashlib.sha256(text.encode()).digest())
-        self._memory = MemoryTier(spec.memory_bytes, spare=spare)
+        self.memory = MemoryTier(spec.memory_bytes, spare=spare)
         self._disk = KVDisk(Path(spec.folder), spec.model, spec.disk_bytes)
         self.writes_disk = spec.disk_bytes > 0
         """Whether there is a disk to save to."""
@@ -71,20 +71,10 @@ class KVStore:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of chunks in memory."""
-        return self._memory.used
-
-    @property
-    def memory_tokens(self) -> int:
-        """Tokens of chunks in memory."""
-        return self._memory.tokens
-
     def may_hold(self, tokens: int) -> bool:
         """Whether memory is large enough for so many tokens beside others, and can be spared."""
         size = tokens * self._token_bytes
-        return size < self._memory.limit / 2 and size < self._memory.spare()
+        return size < self.memory.limit / 2 and size < self.memory.spare()
 
     @property
     def accepts_saves(self) -> bool:
@@ -97,7 +87,7 @@ class KVStore:
         if not self.writes_disk:
             return False
         with self._lock:
-            unsaved = any(map(_waits_for_disk, self._memory))
+            unsaved = any(map(_waits_for_disk, self.memory))
             return unsaved or self._backlog > 0
 
     def match(self, tokens: Tokens) -> int:
@@ -126,7 +116,7 @@ class KVStore:
     def put(self, tokens: Tokens, start: int, end: int, data: Data, *, to_disk: bool) -> bool:
         """Store a snapshot of one part, the parts before it first; False where it was not taken.
 
-        To the disk goes what the cache still holds; what it gives up goes into memory.
+        Tokens that the cache still holds go to disk, tokens that it evicts into memory.
         """
         self._token_bytes = len(data) / (end - start)
         with self._lock:
@@ -141,7 +131,7 @@ class KVStore:
                 if not self._queue(chunk):
                     self._forget(chunk)
             else:
-                for gone in self._memory.add(chunk):
+                for gone in self.memory.add(chunk):
                     self._give_up(gone)
             for other in self._tree.superseded_by(chunk) if not chunk.removed else ():
                 if not other.on_disk:  # else it goes once this one is there, too
@@ -166,14 +156,14 @@ class KVStore:
     def flush(self) -> None:
         """Write what is in memory only, as far as the disk keeps up."""
         with self._lock:
-            for chunk in list(self._memory):
+            for chunk in list(self.memory):
                 if _waits_for_disk(chunk) and not chunk.queued:
                     self._queue(chunk)
 
     def trim(self) -> None:
-        """Give the memory back, having written what is there only as far as the disk keeps up."""
+        """Free the memory; chunks that are only there are written as far as the disk keeps up."""
         with self._lock:
-            for chunk in self._memory.clear():
+            for chunk in self.memory.clear():
                 if not chunk.removed:
                     self._give_up(chunk)
 
@@ -203,7 +193,7 @@ class KVStore:
         return True
 
     def _give_up(self, chunk: KVChunk) -> None:
-        """Let go of a chunk that memory has no room for."""
+        """Evict the data of a chunk from memory; it is written, or else forgotten."""
         if chunk.on_disk:
             chunk.data = None
         elif not chunk.queued and not self._queue(chunk):
@@ -214,7 +204,7 @@ class KVStore:
         if chunk.removed:
             return
         for gone in self._tree.remove(chunk):
-            self._memory.discard(gone)
+            self.memory.discard(gone)
             if not gone.queued:
                 gone.data = None
             if gone.on_disk:
@@ -283,7 +273,7 @@ class KVStore:
             self._forget(chunk)
 
     def _wrote(self, chunk: KVChunk, file_size: int, data_size: int) -> None:
-        """Book the end of a write; `file_size` is 0 where nothing was written."""
+        """Record the end of a write; `file_size` is 0 if nothing was written."""
         chunk.queued = False
         self._backlog -= data_size
         if chunk.removed:
@@ -299,7 +289,7 @@ class KVStore:
             for other in self._tree.superseded_by(chunk):
                 self._forget(other)
         chunk.refused = not file_size
-        if chunk not in self._memory:
+        if chunk not in self.memory:
             if file_size:
                 chunk.data = None
             else:
@@ -335,7 +325,7 @@ class KVStore:
         used = [chunk for chunk, _ in found if parts and chunk.start <= parts[-1].start]
         if used:
             with self._lock:
-                self._memory.touch(used[-1])
+                self.memory.touch(used[-1])
             self._disk.touch([chunk.key for chunk in used if chunk.on_disk])
         return parts
 
