@@ -41,7 +41,7 @@ async def test_help_begins_with_where_the_reader_is(
         assert below[indent - 1] == " "
         assert below[indent] != " " or size[0] == 160
         await chat.pilot.press(*"attach")
-        await chat.until_shown("Send a file along")
+        await chat.until_shown("Attach a file to the prompt")
         assert "/attach FILE" in chat.screen_text
         assert "Send; while" not in chat.screen_text
         await chat.pilot.press(*"zzz")

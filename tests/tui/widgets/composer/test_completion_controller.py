@@ -36,7 +36,7 @@ async def test_commands_are_offered_with_what_they_take(open_desk: OpenDesk) -> 
         await desk.until_shown("▌ /compare NAME")
         await desk.press("down")
         await desk.until_shown("▌ /compact FOCUS")
-        assert "Sum up what was said earlier" in desk.screen_text
+        assert "Summarise earlier messages" in desk.screen_text
         await desk.press("tab")
         assert desk.text == "/compact "
         await desk.until(lambda: not desk.composer.completing.is_open)
