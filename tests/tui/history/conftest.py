@@ -1,4 +1,4 @@
-"""A store of chats in a folder of the test's own, and chats to put into it."""
+"""Fixtures for the history: stores in a temporary folder, and chats that are saved as they grow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MakeStore = Callable[[], HistoryStore]
 
 
 class Troubles(list[str]):
-    """What the store told the user."""
+    """The problems that the store reported to the user."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_store(folder: Path, troubles: Troubles) -> Iterator[MakeStore]:
-    """Each call is another program that opens the same chats."""
+    """Each call opens the same chats like another program."""
     stores: list[HistoryStore] = []
 
     def make() -> HistoryStore:
@@ -49,20 +49,20 @@ def store(make_store: MakeStore) -> HistoryStore:
 
 
 class Keeper:
-    """Holds a chat the way the screen does: in memory, and noted as it happens."""
+    """A chat that is kept in memory and saved as it grows, as the screen does."""
 
     def __init__(self, store: HistoryStore, chat: Chat | None = None) -> None:
         self.store = store
         self.chat = chat or Chat()
         self.is_kept = False
 
-    def say(self, text: str, parent: Message | None = None) -> Message:
-        """A prompt behind the last message, or behind `parent`."""
+    def add_prompt(self, text: str, parent: Message | None = None) -> Message:
+        """Add a prompt after the last message, or after `parent`."""
         leaf = parent or self.chat.leaf
         return self._add(Message(role="user", content=text, parent=leaf and leaf.id))
 
     def answer(self, *pieces: str, parent: Message | None = None, end: bool = True) -> Message:
-        """An answer that comes in pieces."""
+        """Add an answer that arrives in pieces."""
         leaf = parent or self.chat.leaf
         message = self._add(Message(role="assistant", parent=leaf and leaf.id, model="tiny"))
         for piece in pieces:
@@ -88,7 +88,7 @@ NewKeeper = Callable[[HistoryStore], Keeper]
 
 @pytest.fixture
 def new_keeper() -> NewKeeper:
-    """Begins a chat in a store."""
+    """Starts a chat in a store."""
     return Keeper
 
 
@@ -98,7 +98,7 @@ def keeper(store: HistoryStore) -> Keeper:
 
 
 def chat_state(chat: Chat | None) -> object:
-    """Everything a chat is, to compare."""
+    """The whole state of a chat, for comparisons."""
     assert chat is not None
     return (
         chat.id,
@@ -119,7 +119,7 @@ def state_of() -> Callable[[Chat | None], object]:
 
 @pytest.fixture
 def bytes_on_disk(folder: Path) -> Callable[[], bytes]:
-    """Every byte of every file under the data folder."""
+    """Reads the content of every file in the data folder."""
 
     def read() -> bytes:
         files = [path for path in folder.parent.rglob("*") if path.is_file()]
@@ -130,7 +130,7 @@ def bytes_on_disk(folder: Path) -> Callable[[], bytes]:
 
 @pytest.fixture
 def raw(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection of somebody else's."""
+    """A separate SQLite connection to the database."""
     folder.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(folder / "history.db", isolation_level=None, timeout=0)
     yield connection

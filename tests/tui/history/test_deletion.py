@@ -1,4 +1,4 @@
-"""What the owner deletes is gone from the files."""
+"""Deletion: deleted chats and messages are gone from the files and the index."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 StateOf = Callable[[Chat | None], object]
 
 
-def test_a_deleted_chat_leaves_no_byte(
+def test_deleted_chat_is_gone_from_all_files(
     make_store: MakeStore, new_keeper: NewKeeper, bytes_on_disk: Callable[[], bytes]
 ) -> None:
     store = make_store()
     kept, gone = new_keeper(store), new_keeper(store)
     for index in range(30):
         for keeper, word in ((kept, "marigold"), (gone, "xylophone")):
-            keeper.say(f"{word} prompt {index}")
+            keeper.add_prompt(f"{word} prompt {index}")
             keeper.answer(f"{word} ", f"answer {index}")
         store.flush()
     gone.chat.settings.title = "about the xylophone"
@@ -37,13 +37,13 @@ def test_a_deleted_chat_leaves_no_byte(
     assert store.load(gone.chat.id) is None
 
 
-def test_a_deleted_message_takes_what_is_behind_it(
+def test_deleting_a_message_deletes_its_descendants(
     keeper: Keeper, raw: sqlite3.Connection, state_of: StateOf
 ) -> None:
     chat, store = keeper.chat, keeper.store
-    root = keeper.say("root")
+    root = keeper.add_prompt("root")
     first = keeper.answer("the aardvark")
-    keeper.say("more of the aardvark")
+    keeper.add_prompt("more of the aardvark")
     keeper.answer("yes")
     keeper.answer("the badger", parent=root)
     chat.choose(first)
@@ -59,10 +59,10 @@ def test_a_deleted_message_takes_what_is_behind_it(
     assert raw.execute("SELECT count(*) FROM chores").fetchone()[0] == 0
 
 
-def test_the_index_of_a_continued_answer_stays_exact(
+def test_search_index_of_a_continued_answer_is_consistent(
     keeper: Keeper, raw: sqlite3.Connection
 ) -> None:
-    keeper.say("go")
+    keeper.add_prompt("go")
     answer = keeper.answer("first half")
     keeper.store.append(answer.id, " second half")
     keeper.store.end_message(answer.id, "answered", answer.facts)

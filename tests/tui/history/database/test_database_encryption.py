@@ -1,4 +1,4 @@
-"""Chats encrypted at rest: nothing readable on the disk, and no moment in which they are lost."""
+"""Encryption of the chats at rest: unlocking, conversion, concurrency, and interruption."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ needs_sqlcipher = pytest.mark.skipif(
 )
 
 
-def fill(keeper: Keeper) -> None:
+def add_messages(keeper: Keeper) -> None:
     for number in range(30):
-        keeper.say(f"a secret xylophone {number}")
+        keeper.add_prompt(f"a secret xylophone {number}")
         keeper.answer("zither ", f"answer {number}")
     keeper.store.save_draft(keeper.chat.id, "dulcimer draft")
 
 
 @needs_sqlcipher
-def test_no_word_is_readable_and_all_is_there(
+def test_encrypted_chats_are_unreadable_and_complete(
     keeper: Keeper, bytes_on_disk: Callable[[], bytes], make_store: MakeStore, state_of: StateOf
 ) -> None:
-    fill(keeper)
+    add_messages(keeper)
     store = keeper.store
     before = state_of(store.load(keeper.chat.id))
     assert b"xylophone" in bytes_on_disk()
     store.encrypt(PASSPHRASE)
-    keeper.say("one more harmonica")
+    keeper.add_prompt("one more harmonica")
     assert store.flush()
     assert [hit.snippet.text for hit in store.search("harmonica")] == ["one more harmonica"]
     store.close()
@@ -67,15 +67,15 @@ def test_no_word_is_readable_and_all_is_there(
 
 
 @needs_sqlcipher
-def test_what_is_said_before_unlocking_waits_in_memory(
+def test_messages_before_unlocking_are_held_in_memory(
     keeper: Keeper, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
 ) -> None:
-    fill(keeper)
+    add_messages(keeper)
     keeper.store.encrypt(PASSPHRASE)
     keeper.store.close()
     store = make_store()
     early = new_keeper(store)
-    early.say("before the passphrase")
+    early.add_prompt("before the passphrase")
     early.answer("still ", "in memory")
     assert not store.flush(0.2)
     store.unlock(PASSPHRASE)
@@ -88,10 +88,10 @@ def test_what_is_said_before_unlocking_waits_in_memory(
 
 
 @needs_sqlcipher
-def test_the_way_back(
+def test_decrypting_restores_the_chats(
     keeper: Keeper, bytes_on_disk: Callable[[], bytes], make_store: MakeStore, state_of: StateOf
 ) -> None:
-    fill(keeper)
+    add_messages(keeper)
     before = state_of(keeper.store.load(keeper.chat.id))
     keeper.store.encrypt(PASSPHRASE)
     keeper.store.decrypt()
@@ -103,8 +103,8 @@ def test_the_way_back(
 
 
 @needs_sqlcipher
-def test_another_program_with_the_chats_open_is_not_cut_off(keeper: Keeper, folder: Path) -> None:
-    fill(keeper)
+def test_encryption_is_refused_while_another_program_writes(keeper: Keeper, folder: Path) -> None:
+    add_messages(keeper)
     keeper.store.flush()
     code = (
         "import sys; from pathlib import Path;"
@@ -122,16 +122,16 @@ def test_another_program_with_the_chats_open_is_not_cut_off(keeper: Keeper, fold
         with pytest.raises(HistoryError, match="Another ingle"):
             keeper.store.encrypt(PASSPHRASE)
         other.kill()
-    keeper.say("still kept")
+    keeper.add_prompt("still kept")
     assert keeper.store.flush()
     keeper.store.encrypt(PASSPHRASE)
 
 
 @needs_sqlcipher
-def test_a_program_that_only_reads_is_not_cut_off_either(
+def test_encryption_is_refused_while_another_program_reads(
     keeper: Keeper, make_store: MakeStore
 ) -> None:
-    fill(keeper)
+    add_messages(keeper)
     assert keeper.store.flush()
     reader = make_store()
     assert reader.recent()
@@ -148,25 +148,25 @@ def test_a_program_that_only_reads_is_not_cut_off_either(
 
 @pytest.mark.slow
 @needs_sqlcipher
-def test_who_opens_the_chats_while_they_are_encrypted_waits_and_loses_nothing(
+def test_program_opening_during_encryption_waits_and_loses_nothing(
     keeper: Keeper,
     make_store: MakeStore,
     new_keeper: NewKeeper,
     troubles: Troubles,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fill(keeper)
+    add_messages(keeper)
     assert keeper.store.flush()
     other = new_keeper(make_store())
     replaced = database_encryption._put_in_place  # pyright: ignore[reportPrivateUsage]
 
-    def say_meanwhile(part: Path, target: Path) -> None:
-        # The copy is made: what is written into the old file from here on would be wiped with it.
-        other.say("in that very instant")
+    def prompt_meanwhile(part: Path, target: Path) -> None:
+        # The copy is complete: later writes to the old file would be lost with it.
+        other.add_prompt("in that very instant")
         assert not other.store.flush(0.5)
         replaced(part, target)
 
-    monkeypatch.setattr(database_encryption, "_put_in_place", say_meanwhile)
+    monkeypatch.setattr(database_encryption, "_put_in_place", prompt_meanwhile)
     keeper.store.encrypt(PASSPHRASE)
     deadline = time.monotonic() + 10
     while not troubles and time.monotonic() < deadline:
@@ -180,10 +180,10 @@ def test_who_opens_the_chats_while_they_are_encrypted_waits_and_loses_nothing(
 
 
 @needs_sqlcipher
-def test_a_passphrase_that_is_no_longer_needed_makes_no_empty_chats(
+def test_chats_decrypted_by_another_program_are_reopened(
     keeper: Keeper, make_store: MakeStore, state_of: StateOf
 ) -> None:
-    fill(keeper)
+    add_messages(keeper)
     keeper.store.encrypt(PASSPHRASE)
     before = state_of(keeper.store.load(keeper.chat.id))
     keeper.store.close()
@@ -218,11 +218,11 @@ print("done", flush=True)
         *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.05, 0.25, 0.35, 0.5)),
     ],
 )
-def test_a_conversion_cut_short_loses_nothing(
+def test_interrupted_conversion_loses_nothing(
     keeper: Keeper, folder: Path, make_store: MakeStore, state_of: StateOf, delay: float
 ) -> None:
     for _ in range(10):
-        fill(keeper)
+        add_messages(keeper)
     before = state_of(keeper.store.load(keeper.chat.id))
     keeper.store.close()
     with subprocess.Popen(
@@ -244,10 +244,10 @@ def test_a_conversion_cut_short_loses_nothing(
     assert b"xylophone" not in content
 
 
-def test_without_sqlcipher_a_sentence_says_how_to_get_it(
+def test_missing_sqlcipher_is_reported_with_a_hint(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper.say("hello")
+    keeper.add_prompt("hello")
     monkeypatch.setitem(sys.modules, "sqlcipher3", None)
     monkeypatch.setitem(sys.modules, "sqlcipher3.dbapi2", None)
     with pytest.raises(HistoryError) as caught:
@@ -256,6 +256,6 @@ def test_without_sqlcipher_a_sentence_says_how_to_get_it(
     assert len(keeper.store.recent()) == 1
 
 
-def test_short_passphrases_are_named() -> None:
+def test_short_passphrases_are_rejected() -> None:
     assert "8 characters" in (database_encryption.passphrase_problem("seven77") or "")
     assert database_encryption.passphrase_problem("eight888") is None
