@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..widgets.composer.test_routes import CLOUD, FREE, PRIVATE, asked
+from ..widgets.composer.test_routes import CLOUD, FREE, PRIVATE, last_generation
 from .test_plain_session import needs_terminal
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def test_prompt_needing_consent_stays_local_in_a_pipe(
     assert "Route: auto." in out
     assert "Answered here: no user can be asked. A name is asked about" in out
     assert [request["content"] for request in cloud.prompts[0]] == ["John Smith was here"]
-    assert asked(cloud)["route"] == "local"
+    assert last_generation(cloud)["route"] == "local"
 
 
 async def test_answering_provider_is_shown(piped: Piped, cloud: FakeDaemon) -> None:
@@ -76,4 +76,4 @@ async def test_consent_is_asked_for_in_a_terminal(
             assert terminal.wait() == 0
 
     await asyncio.to_thread(drive)
-    assert asked(cloud)["consent"] == "token-r"
+    assert last_generation(cloud)["consent"] == "token-r"

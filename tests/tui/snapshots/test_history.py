@@ -1,4 +1,4 @@
-"""All chats: the list, the search, what is asked about one, importing, encrypting."""
+"""Snapshots of saved chats: list, search, dialogs, import, encryption."""
 
 from __future__ import annotations
 
@@ -25,19 +25,25 @@ DAY = 86_400.0
 SOUPS = ChatSettings(title="Soups & stews", pinned=True)
 
 
-def fill(store: HistoryStore, morning: float) -> None:
-    add(store, "tides", morning + 2 * DAY, ["Why are there tides?", "The moon pulls at the sea."])
-    add(store, "kyoto", morning + DAY, ["京都の車椅子 🙂", "Take the flat lane."], folder="travel")
-    add(store, "soup", morning - 40 * DAY, ["How long do lentils cook?", "A while."], SOUPS)
+def add_chats(store: HistoryStore, morning: float) -> None:
+    add_saved_chat(
+        store, "tides", morning + 2 * DAY, ["Why are there tides?", "The moon pulls at the sea."]
+    )
+    add_saved_chat(
+        store, "kyoto", morning + DAY, ["京都の車椅子 🙂", "Take the flat lane."], folder="travel"
+    )
+    add_saved_chat(
+        store, "soup", morning - 40 * DAY, ["How long do lentils cook?", "A while."], SOUPS
+    )
     long = "A question which is a good deal longer than any line of a list could ever be, " * 3
-    add(store, "long", morning - 400 * DAY, [long, "The moon, [bold]again[/bold]."])
+    add_saved_chat(store, "long", morning - 400 * DAY, [long, "The moon, [bold]again[/bold]."])
 
 
-def add(
+def add_saved_chat(
     store: HistoryStore,
     name: str,
     created: float,
-    said: list[str],
+    texts: list[str],
     settings: ChatSettings | None = None,
     *,
     folder: str = "",
@@ -45,7 +51,7 @@ def add(
     chat = ChatTree(settings or ChatSettings(folder=folder), id=name, created=created)
     store.add_chat(chat)
     parent: str | None = None
-    for place, text in enumerate(said):
+    for place, text in enumerate(texts):
         message = Message(
             role="user", content=text, parent=parent, id=f"{name}-{place}", created=created + place
         )
@@ -57,25 +63,25 @@ def add(
 
 
 @pytest.fixture
-def kept(folders: ChatFolders, tree: ChatTree) -> ChatFolders:
-    """A place with chats in it."""
+def folders_with_chats(folders: ChatFolders, tree: ChatTree) -> ChatFolders:
+    """Folders with saved chats."""
     store = open_history(folders.chats, pytest.fail)
-    fill(store, tree.created)
+    add_chats(store, tree.created)
     assert store.flush(5)
     store.close()
     return folders
 
 
-async def back(chat: Chat) -> None:
+async def close_dialog(chat: Chat) -> None:
     await chat.pilot.press("escape")
     await chat.until(lambda: chat.app.screen is chat.screen)
 
 
 @pytest.mark.slow
 async def test_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
 ) -> None:
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Soups & stews")
@@ -92,9 +98,9 @@ async def test_chats(
 
 @pytest.mark.slow
 async def test_search(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
 ) -> None:
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.pilot.press("ctrl+r")
         await chat.until_shown("exactly so")
@@ -109,7 +115,7 @@ async def test_search(
 async def test_import(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    kept: ChatFolders,
+    folders_with_chats: ChatFolders,
     look: Look,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,12 +130,12 @@ async def test_import(
         return report
 
     monkeypatch.setattr(HistoryStore, "import_file", import_file)
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         chat.screen.run_command("import")
         await chat.until_shown("Import chats")
         await look(chat, "import")
-        await back(chat)
+        await close_dialog(chat)
         chat.screen.run_command("import", "conversations.json")
         await chat.until_shown("chats read")
         await look(chat, "import_progress")
@@ -144,9 +150,9 @@ needs_sqlcipher = pytest.mark.skipif(
 @pytest.mark.slow
 @needs_sqlcipher
 async def test_a_new_passphrase(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
 ) -> None:
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         chat.screen.run_command("encrypt")
         await chat.until_shown("New passphrase")
@@ -157,12 +163,12 @@ async def test_a_new_passphrase(
 @pytest.mark.slow
 @needs_sqlcipher
 async def test_locked_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
 ) -> None:
-    store = open_history(kept.chats, pytest.fail)
+    store = open_history(folders_with_chats.chats, pytest.fail)
     store.encrypt("open sesame")
     store.close()
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("Passphrase of your chats")
         await chat.until_shown("smollm2:135m on disk")
         await look(chat, "unlock")

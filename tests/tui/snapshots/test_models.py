@@ -1,4 +1,4 @@
-"""Choosing, deleting, downloading and comparing models."""
+"""Snapshots of the model picker, its dialogs, downloads, and the comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fit(state: str, needs: int) -> dict[str, Any]:
     }
 
 
-async def back(chat: Chat) -> None:
+async def close_dialog(chat: Chat) -> None:
     await chat.pilot.press("escape")
     await chat.until(lambda: chat.app.screen is chat.screen)
 
@@ -54,7 +54,7 @@ async def test_models(
         await chat.pilot.press("d")
         await chat.until_shown("Delete qwen3:8b?")
         await look(chat, "models_delete")
-        await back(chat)
+        await close_dialog(chat)
         await chat.pilot.press("ctrl+o")
         await chat.until(lambda: chat.app.screen.is_modal)
         await chat.pilot.press(*"big", "enter")

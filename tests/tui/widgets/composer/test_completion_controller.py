@@ -1,3 +1,5 @@
+"""Completion in the composer: commands, files, chats, templates, keys and mouse."""
+
 from __future__ import annotations
 
 import subprocess
@@ -30,7 +32,7 @@ def completer(desk: Desk) -> Completer:
     return found
 
 
-async def test_commands_are_offered_with_what_they_take(open_desk: OpenDesk) -> None:
+async def test_commands_are_completed_with_their_arguments(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("/comp")
         await desk.until_shown("▌ /compare NAME")
@@ -42,7 +44,7 @@ async def test_commands_are_offered_with_what_they_take(open_desk: OpenDesk) -> 
         await desk.until(lambda: not desk.composer.completing.is_open)
 
 
-async def test_enter_sends_a_command_that_needs_nothing(open_desk: OpenDesk) -> None:
+async def test_enter_sends_a_command_without_arguments(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("/doc")
         await desk.until_shown("▌ /doctor")
@@ -51,7 +53,7 @@ async def test_enter_sends_a_command_that_needs_nothing(open_desk: OpenDesk) -> 
         assert desk.app.submitted[0].text == "/doctor"
 
 
-async def test_enter_sends_what_was_typed_in_full(open_desk: OpenDesk) -> None:
+async def test_enter_sends_a_fully_typed_command(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("/model")
         await desk.until_shown("▌ /model NAME")
@@ -60,18 +62,18 @@ async def test_enter_sends_what_was_typed_in_full(open_desk: OpenDesk) -> None:
         assert desk.app.submitted[0].text == "/model"
 
 
-async def test_enter_sends_what_was_typed_faster_than_it_was_listed(open_desk: OpenDesk) -> None:
+async def test_enter_sends_type_ahead_not_the_outdated_item(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("/ke")
         await desk.until_shown("▌ /keep")
-        for key in ("y", "s", "enter"):  # at once, as terminals do with what was typed ahead
+        for key in ("y", "s", "enter"):  # at once, as terminals deliver type-ahead
             desk.composer.post_message(events.Key(key, key if len(key) == 1 else None))
         await desk.until(lambda: desk.app.submitted)
         assert desk.app.submitted[0].text == "/keys"
 
 
 @pytest.mark.slow
-async def test_a_file_is_found_by_some_of_its_letters(open_desk: OpenDesk, files: Path) -> None:
+async def test_file_is_found_by_fuzzy_match(open_desk: OpenDesk, files: Path) -> None:
     async with open_desk() as desk:
         await desk.type("explain @comp")
         await desk.until_shown("▌ src/composer.py")
@@ -83,7 +85,7 @@ async def test_a_file_is_found_by_some_of_its_letters(open_desk: OpenDesk, files
         assert [a.text for a in desk.app.submitted[0].attachments] == ["src/composer.py"]
 
 
-async def test_a_folder_is_gone_into(open_desk: OpenDesk, files: Path) -> None:
+async def test_completion_descends_into_folders(open_desk: OpenDesk, files: Path) -> None:
     async with open_desk() as desk:
         await desk.type("@docs/")
         await desk.until_shown("docs/two words.md")
@@ -91,14 +93,14 @@ async def test_a_folder_is_gone_into(open_desk: OpenDesk, files: Path) -> None:
         await desk.until(lambda: desk.text == '@"docs/two words.md" ')
 
 
-async def test_what_git_ignores_is_not_offered(open_desk: OpenDesk, files: Path) -> None:
+async def test_gitignored_files_are_not_completed(open_desk: OpenDesk, files: Path) -> None:
     async with open_desk() as desk:
         await desk.type("@app")
         await desk.until_shown("src/app.py")
         assert "app.log" not in desk.screen_text
 
 
-async def test_escape_closes_the_list_and_keeps_the_word(open_desk: OpenDesk, files: Path) -> None:
+async def test_escape_closes_the_list_and_keeps_the_text(open_desk: OpenDesk, files: Path) -> None:
     async with open_desk() as desk:
         await desk.type("@ap")
         await desk.until_shown("▌ src/app.py")
@@ -110,7 +112,7 @@ async def test_escape_closes_the_list_and_keeps_the_word(open_desk: OpenDesk, fi
         assert desk.text == "@app"
 
 
-async def test_a_click_chooses(open_desk: OpenDesk, files: Path) -> None:
+async def test_click_selects_an_item(open_desk: OpenDesk, files: Path) -> None:
     async with open_desk() as desk:
         await desk.type("@src/")
         await desk.until_shown("src/composer.py")
@@ -123,7 +125,7 @@ async def test_a_click_chooses(open_desk: OpenDesk, files: Path) -> None:
         await desk.until(lambda: desk.text == "@src/composer.py ")
 
 
-async def test_templates_are_commands(open_desk: OpenDesk) -> None:
+async def test_templates_are_completed_as_commands(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         completer(desk).templates = [Template("review", "# Review\nLook at {{file}}.")]
         await desk.type("/rev")
@@ -134,7 +136,7 @@ async def test_templates_are_commands(open_desk: OpenDesk) -> None:
 
 
 @pytest.mark.slow
-async def test_a_chat_is_put_in_only_by_choice(open_desk: OpenDesk) -> None:
+async def test_chat_is_attached_only_on_explicit_selection(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
 
         async def make() -> str | None:
@@ -156,7 +158,9 @@ async def test_a_chat_is_put_in_only_by_choice(open_desk: OpenDesk) -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
-async def test_the_list_fits_every_screen(open_desk: OpenDesk, size: tuple[int, int]) -> None:
+async def test_completion_list_fits_every_screen(
+    open_desk: OpenDesk, size: tuple[int, int]
+) -> None:
     async with open_desk(size=size) as desk:
         await desk.type("/")
         await desk.until_shown("▌ /")
@@ -168,7 +172,7 @@ async def test_the_list_fits_every_screen(open_desk: OpenDesk, size: tuple[int, 
         await desk.until(lambda: "▌ /" in desk.screen_text)
 
 
-async def test_a_chosen_command_runs_where_enter_breaks_lines(open_desk: OpenDesk) -> None:
+async def test_selected_command_runs_if_enter_inserts_newlines(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         desk.composer.enter_sends = False
         await desk.type("/doc")

@@ -1,3 +1,5 @@
+"""The composer: editing keys, chips, paste, attachments, prompt history, and token counts."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -15,7 +17,7 @@ LONG = "\n".join(f"line {number}" for number in range(120))
 
 
 @pytest.mark.slow
-async def test_it_grows_with_its_lines_to_a_third_of_the_screen(open_desk: OpenDesk) -> None:
+async def test_composer_grows_to_a_third_of_the_screen(open_desk: OpenDesk) -> None:
     async with open_desk(size=(80, 30)) as desk:
         await desk.type("one\ntwo\nthree")
         assert desk.text == "one\ntwo\nthree"
@@ -29,7 +31,7 @@ async def test_it_grows_with_its_lines_to_a_third_of_the_screen(open_desk: OpenD
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "alt+enter"])
-async def test_enter_sends_and_others_break_the_line(open_desk: OpenDesk, key: str) -> None:
+async def test_enter_sends_and_other_keys_insert_newlines(open_desk: OpenDesk, key: str) -> None:
     async with open_desk() as desk:
         await desk.press("a", key, "b", "enter")
         await desk.until(lambda: desk.app.submitted)
@@ -42,7 +44,7 @@ async def test_enter_sends_and_others_break_the_line(open_desk: OpenDesk, key: s
 
 
 @pytest.mark.slow
-async def test_keys_of_shells_edit(open_desk: OpenDesk) -> None:
+async def test_readline_keys_edit(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("one two three")
         await desk.press("ctrl+w")
@@ -61,7 +63,7 @@ async def test_keys_of_shells_edit(open_desk: OpenDesk) -> None:
         assert desk.text == ""
 
 
-async def test_alt_and_a_letter_that_nobody_bound_types_nothing(open_desk: OpenDesk) -> None:
+async def test_unbound_alt_key_types_nothing(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.press("a")
         desk.composer.post_message(events.Key("alt+q", "q"))  # as terminals send it
@@ -69,7 +71,7 @@ async def test_alt_and_a_letter_that_nobody_bound_types_nothing(open_desk: OpenD
         assert desk.text == "ab"
 
 
-async def test_escape_twice_clears_and_everything_comes_back(open_desk: OpenDesk) -> None:
+async def test_escape_twice_clears_and_undo_restores(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("precious")
         assert desk.composer.escape(clears=True)
@@ -84,7 +86,7 @@ async def test_escape_twice_clears_and_everything_comes_back(open_desk: OpenDesk
 
 
 @pytest.mark.slow
-async def test_escape_leaves_the_draft_alone_while_an_answer_runs(open_desk: OpenDesk) -> None:
+async def test_escape_keeps_the_draft_during_an_answer(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("precious")
         assert not desk.composer.escape(clears=False)
@@ -93,7 +95,7 @@ async def test_escape_leaves_the_draft_alone_while_an_answer_runs(open_desk: Ope
 
 
 @pytest.mark.slow
-async def test_a_long_paste_is_a_chip_that_is_one_character(open_desk: OpenDesk) -> None:
+async def test_long_paste_is_a_chip_edited_as_one_character(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("see ")
         await desk.paste(LONG)
@@ -111,7 +113,7 @@ async def test_a_long_paste_is_a_chip_that_is_one_character(open_desk: OpenDesk)
         assert desk.app.submitted[0].attachments == (Attachment("pasted 120 lines #1", LONG),)
 
 
-async def test_a_chip_is_expanded_in_its_place(open_desk: OpenDesk) -> None:
+async def test_chip_is_expanded_in_place(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("a ")
         await desk.paste(LONG)
@@ -122,21 +124,21 @@ async def test_a_chip_is_expanded_in_its_place(open_desk: OpenDesk) -> None:
         assert desk.text == "a [pasted 120 lines #1] b"
 
 
-async def test_a_mouse_in_a_chip_falls_beside_it(open_desk: OpenDesk) -> None:
+async def test_click_in_a_chip_moves_the_cursor_beside_it(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.paste(LONG)
         await desk.pilot.click("#composer", offset=(8, 1))
         assert desk.composer.cursor_location in ((0, 0), (0, 21))
 
 
-async def test_a_short_paste_is_text_without_control_characters(open_desk: OpenDesk) -> None:
+async def test_short_paste_is_cleaned_text(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.paste("\x1b[31mred\x1b[0m\r\nnext\x1b[201~")
         assert desk.text == "red\nnext"
 
 
 @pytest.mark.slow
-async def test_a_dropped_file_is_attached_and_undo_leaves_its_path(
+async def test_dropped_file_is_attached_and_undo_restores_its_path(
     open_desk: OpenDesk, tmp_path: Path
 ) -> None:
     file = tmp_path / "two words.txt"
@@ -155,7 +157,7 @@ async def test_a_dropped_file_is_attached_and_undo_leaves_its_path(
         assert desk.text == f"'{file}'"
 
 
-async def test_files_are_read_when_they_are_sent(open_desk: OpenDesk, tmp_path: Path) -> None:
+async def test_files_are_read_when_the_prompt_is_sent(open_desk: OpenDesk, tmp_path: Path) -> None:
     file = tmp_path / "notes.md"
     file.write_text("old")
     async with open_desk() as desk:
@@ -169,7 +171,9 @@ async def test_files_are_read_when_they_are_sent(open_desk: OpenDesk, tmp_path: 
         await desk.until(lambda: desk.text == "more")
 
 
-async def test_a_file_that_vanished_is_asked_about(open_desk: OpenDesk, tmp_path: Path) -> None:
+async def test_vanished_file_is_confirmed_before_sending(
+    open_desk: OpenDesk, tmp_path: Path
+) -> None:
     file = tmp_path / "notes.md"
     file.write_text("old")
     async with open_desk(size=(100, 24)) as desk:
@@ -185,7 +189,7 @@ async def test_a_file_that_vanished_is_asked_about(open_desk: OpenDesk, tmp_path
 
 
 @pytest.mark.slow
-async def test_up_walks_prompts_that_contain_the_draft(open_desk: OpenDesk) -> None:
+async def test_up_recalls_prompts_that_contain_the_draft(open_desk: OpenDesk) -> None:
     async def earlier() -> list[str]:
         return ["run docker", "bake bread", "build docker"]
 
@@ -203,7 +207,7 @@ async def test_up_walks_prompts_that_contain_the_draft(open_desk: OpenDesk) -> N
         assert desk.text == "docker"
 
 
-async def test_up_takes_back_a_waiting_prompt_first(open_desk: OpenDesk) -> None:
+async def test_up_recalls_a_queued_prompt_first(open_desk: OpenDesk) -> None:
     async def earlier() -> list[str]:
         return ["earlier"]
 
@@ -217,16 +221,16 @@ async def test_up_takes_back_a_waiting_prompt_first(open_desk: OpenDesk) -> None
         assert desk.text == "earlier"
 
 
-async def test_ctrl_d_leaves_only_where_nothing_is_typed(open_desk: OpenDesk) -> None:
+async def test_ctrl_d_quits_only_with_an_empty_draft(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.press("a", "left", "ctrl+d")
         assert desk.text == ""
-        assert desk.app.commanded.commands == []
+        assert desk.app.command_screen.commands == []
         await desk.press("ctrl+d")
-        await desk.until(lambda: desk.app.commanded.commands == ["quit"])
+        await desk.until(lambda: desk.app.command_screen.commands == ["quit"])
 
 
-async def test_the_draft_is_kept_with_what_its_chips_stand_for(open_desk: OpenDesk) -> None:
+async def test_saved_draft_includes_its_chips(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         await desk.type("see ")
         await desk.paste(LONG)
@@ -239,7 +243,7 @@ async def test_the_draft_is_kept_with_what_its_chips_stand_for(open_desk: OpenDe
         assert desk.app.submitted[0].attachments[0].text == LONG
 
 
-async def test_a_prompt_is_loaded_with_its_attachments(open_desk: OpenDesk) -> None:
+async def test_prompt_is_loaded_with_its_attachments(open_desk: OpenDesk) -> None:
     sent = (Attachment("pasted 3 lines #1", "a\nb\nc"), Attachment("gone.py", "print()"))
     async with open_desk() as desk:
         desk.composer.load("[pasted 3 lines #1] in @gone.py", sent)
@@ -249,7 +253,7 @@ async def test_a_prompt_is_loaded_with_its_attachments(open_desk: OpenDesk) -> N
 
 
 @pytest.mark.slow
-async def test_tab_walks_the_places_of_a_template(open_desk: OpenDesk) -> None:
+async def test_tab_moves_through_template_places(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         desk.composer.replace_text("Review {{file}}\nfor {{goal}}.")
         await desk.press("tab")
@@ -262,7 +266,7 @@ async def test_tab_walks_the_places_of_a_template(open_desk: OpenDesk) -> None:
 
 
 @pytest.mark.slow
-async def test_tokens_are_guessed_until_they_are_counted(open_desk: OpenDesk) -> None:
+async def test_tokens_are_estimated_until_they_are_counted(open_desk: OpenDesk) -> None:
     async with open_desk() as desk:
         desk.composer.hints = "enter send"
         await desk.type("hello world")
@@ -273,7 +277,7 @@ async def test_tokens_are_guessed_until_they_are_counted(open_desk: OpenDesk) ->
         await desk.until_shown("≈ 3 tok")
 
 
-async def test_the_cursor_stays_in_sight(open_desk: OpenDesk) -> None:
+async def test_cursor_stays_visible(open_desk: OpenDesk) -> None:
     async with open_desk(size=(80, 30)) as desk:
         desk.composer.replace_text(LONG)
         await desk.until_shown("line 119")
