@@ -15,13 +15,13 @@ from ingle.tui.history.history_store import HistoryStore, open_history
 MakeStore = Callable[[], HistoryStore]
 
 
-class Troubles(list[str]):
+class Problems(list[str]):
     """The problems that the store reported to the user."""
 
 
 @pytest.fixture
-def troubles() -> Troubles:
-    return Troubles()
+def problems() -> Problems:
+    return Problems()
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_store(folder: Path, troubles: Troubles) -> Iterator[MakeStore]:
+def make_store(folder: Path, problems: Problems) -> Iterator[MakeStore]:
     """Each call opens the same chats like another program."""
     stores: list[HistoryStore] = []
 
     def make() -> HistoryStore:
-        stores.append(open_history(folder, troubles.append))
+        stores.append(open_history(folder, problems.append))
         return stores[-1]
 
     yield make
@@ -48,7 +48,7 @@ def store(make_store: MakeStore) -> HistoryStore:
     return make_store()
 
 
-class Keeper:
+class SavedChat:
     """A chat that is kept in memory and saved as it grows, as the screen does."""
 
     def __init__(self, store: HistoryStore, chat: Chat | None = None) -> None:
@@ -83,18 +83,18 @@ class Keeper:
         return message
 
 
-NewKeeper = Callable[[HistoryStore], Keeper]
+NewSavedChat = Callable[[HistoryStore], SavedChat]
 
 
 @pytest.fixture
-def new_keeper() -> NewKeeper:
+def new_saved_chat() -> NewSavedChat:
     """Starts a chat in a store."""
-    return Keeper
+    return SavedChat
 
 
 @pytest.fixture
-def keeper(store: HistoryStore) -> Keeper:
-    return Keeper(store)
+def saved_chat(store: HistoryStore) -> SavedChat:
+    return SavedChat(store)
 
 
 def chat_state(chat: Chat | None) -> object:

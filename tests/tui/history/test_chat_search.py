@@ -18,27 +18,27 @@ from ingle.tui.history.search_query import parse_query
 pytestmark = pytest.mark.quick
 
 if TYPE_CHECKING:
-    from .conftest import Keeper, NewKeeper
+    from .conftest import NewSavedChat, SavedChat
 
 
 def snippets(store: HistoryStore, text: str) -> list[str]:
     return [hit.snippet.text for hit in store.search(text)]
 
 
-def test_messages_are_searchable_immediately(keeper: Keeper) -> None:
-    keeper.add_prompt("Plan a trip to Kyoto")
-    keeper.answer("Take the ", "Shinkansen.")
-    hits = keeper.store.search("kyo")
+def test_messages_are_searchable_immediately(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("Plan a trip to Kyoto")
+    saved_chat.answer("Take the ", "Shinkansen.")
+    hits = saved_chat.store.search("kyo")
     assert [hit.snippet.text for hit in hits] == ["Plan a trip to Kyoto"]
     assert [hit.snippet.text[slice(*span)] for hit in hits for span in hit.snippet.hits] == [
         "Kyoto"
     ]
     assert (hits[0].role, hits[0].title) == ("user", "Plan a trip to Kyoto")
-    answer = keeper.store.search("shinkansen")[0]
+    answer = saved_chat.store.search("shinkansen")[0]
     assert (answer.role, answer.model, answer.message) == (
         "assistant",
         "tiny",
-        keeper.chat.path[1].id,
+        saved_chat.chat.path[1].id,
     )
 
 
@@ -61,12 +61,12 @@ def test_messages_are_searchable_immediately(keeper: Keeper) -> None:
     ],
 )
 def test_search_handles_scripts_diacritics_and_phrases(
-    keeper: Keeper, query: str, hits: int
+    saved_chat: SavedChat, query: str, hits: int
 ) -> None:
-    keeper.add_prompt("京都の車椅子 서울에서 ไทยแลนด์")
-    keeper.add_prompt("Un Café au lait, bitte")
-    keeper.answer("Gern.")
-    assert len(keeper.store.search(query)) == hits
+    saved_chat.add_prompt("京都の車椅子 서울에서 ไทยแลนด์")
+    saved_chat.add_prompt("Un Café au lait, bitte")
+    saved_chat.answer("Gern.")
+    assert len(saved_chat.store.search(query)) == hits
 
 
 def test_search_filters(store: HistoryStore) -> None:
@@ -100,9 +100,9 @@ def test_search_filters(store: HistoryStore) -> None:
 
 
 def test_titles_rank_first_and_hits_per_chat_are_limited(
-    store: HistoryStore, new_keeper: NewKeeper
+    store: HistoryStore, new_saved_chat: NewSavedChat
 ) -> None:
-    loud, quiet = new_keeper(store), new_keeper(store)
+    loud, quiet = new_saved_chat(store), new_saved_chat(store)
     quiet.add_prompt("one word about tides")
     for _ in range(10):
         loud.add_prompt("tides tides tides")
@@ -122,9 +122,9 @@ def test_attachments_are_searched(store: HistoryStore) -> None:
     assert "segfault" in snippets(store, "segfault")[0]
 
 
-def test_newer_search_supersedes_older_ones(keeper: Keeper) -> None:
-    keeper.add_prompt("tides")
-    store = keeper.store
+def test_newer_search_supersedes_older_ones(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("tides")
+    store = saved_chat.store
     store.search("tides")
     held = store._searching  # pyright: ignore[reportPrivateUsage]
     outcome: list[str] = []

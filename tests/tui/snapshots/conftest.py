@@ -213,12 +213,12 @@ def scenes() -> dict[str, str]:
     return {name: SHOWN.get(name, "ChatScreen") for name in names}
 
 
-Look = Callable[..., Awaitable[None]]
+AssertSnapshot = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
-def look() -> Look:
-    """`await look(chat, name)` compares the screen with its snapshots at every size."""
+def assert_snapshot() -> AssertSnapshot:
+    """`await assert_snapshot(chat, name)` compares the screen with its snapshots at every size."""
     return compare_with_snapshots
 
 
@@ -318,11 +318,11 @@ def capture(chat: Chat, theme: str) -> Picture:
         text.append(strip.text.rstrip())
         cells = ""
         for segment in strip:
-            look = describe_style(segment.style)
-            letter = letters.setdefault(look, LETTERS[min(len(letters), len(LETTERS) - 1)])
+            style = describe_style(segment.style)
+            letter = letters.setdefault(style, LETTERS[min(len(letters), len(LETTERS) - 1)])
             cells += letter * segment.cell_length
         grid.append(run_lengths(cells))
-    legend = [f"{letter} {look}" for look, letter in letters.items()]
+    legend = [f"{letter} {style}" for style, letter in letters.items()]
     return "\n".join(text), "\n".join(grid), f"{theme}:\n" + "\n".join(legend)
 
 

@@ -16,7 +16,7 @@ from ..widgets.composer.test_routes import CLOUD, PRIVATE
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Look
+    from .conftest import AssertSnapshot
 
 Scene = Callable[["Chat", "FakeDaemon", ChatTree], Awaitable[None]]
 
@@ -259,9 +259,9 @@ async def test_screen(
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
     tree: ChatTree,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     name: str,
 ) -> None:
     async with open_chat(size=(80, 24), folders=folders) as chat:
         await SCENES[name](chat, fake_daemon, tree)
-        await look(chat, name)
+        await assert_snapshot(chat, name)

@@ -13,7 +13,7 @@ from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Clock, Look
+    from .conftest import AssertSnapshot, Clock
 
 GIB = 2**30
 
@@ -90,34 +90,34 @@ async def test_gauges(
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
     tree: ChatTree,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     clock: Clock,
 ) -> None:
     async with open_chat(size=(160, 45), folders=folders) as chat:
         feature = await wait_for_gauges(chat, fake_daemon, tree, clock)
         await chat.until(lambda: feature.state.pages is not None)
-        await look(chat, "gauges_beside")
+        await assert_snapshot(chat, "gauges_beside")
         await chat.pilot.resize_terminal(160, 45)
         for name in ("kv", "context", "stats"):
             chat.screen.run_command(name)
             await chat.until(lambda: len(chat.app.screen_stack) == 2)
             if name == "kv":
                 await chat.pilot.press("right", "right")
-            await look(chat, name)
+            await assert_snapshot(chat, name)
             await chat.pilot.press("escape")
             await chat.until(lambda: chat.app.screen is chat.screen)
         chat.screen.run_command("ctx", "16384")
         await chat.until_shown("Load smollm2:135m again")
-        await look(chat, "price")
+        await assert_snapshot(chat, "price")
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.app.screen is chat.screen)
         await chat.pilot.resize_terminal(160, 45)
         await chat.pilot.press("f4")
         await chat.until_shown("Gauges")
-        await look(chat, "gauges")
+        await assert_snapshot(chat, "gauges")
         await chat.pilot.press("f4")
         await chat.until(lambda: chat.app.screen is chat.screen)
-        await look(chat, "gauges_off")
+        await assert_snapshot(chat, "gauges_off")
 
 
 def fixed_facts(facts: list[tuple[str, str]], *_: object) -> list[tuple[str, str]]:
@@ -130,7 +130,7 @@ async def test_doctor(
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
     tree: ChatTree,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,4 +158,4 @@ async def test_doctor(
         await wait_for_gauges(chat, fake_daemon, tree, clock)
         chat.screen.run_command("doctor")
         await chat.until_shown("process 4242")
-        await look(chat, "doctor")
+        await assert_snapshot(chat, "doctor")

@@ -19,7 +19,7 @@ from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Look
+    from .conftest import AssertSnapshot
 
 DAY = 86_400.0
 SOUPS = ChatSettings(title="Soups & stews", pinned=True)
@@ -79,36 +79,42 @@ async def close_dialog(chat: Chat) -> None:
 
 @pytest.mark.slow
 async def test_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Soups & stews")
-        await look(chat, "chats")
+        await assert_snapshot(chat, "chats")
         await chat.pilot.press("f2")
         await chat.until_shown("Title")
-        await look(chat, "rename")
+        await assert_snapshot(chat, "rename")
         await chat.pilot.press("escape")
         await chat.until_shown("Soups & stews")
         await chat.pilot.press("f8")
         await chat.until_shown("for good")
-        await look(chat, "delete")
+        await assert_snapshot(chat, "delete")
 
 
 @pytest.mark.slow
 async def test_search(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.pilot.press("ctrl+r")
         await chat.until_shown("exactly so")
-        await look(chat, "search_help")
+        await assert_snapshot(chat, "search_help")
         await chat.pilot.press(*"moon")
         await chat.until_shown("2 hits")
         await chat.until_shown("pulls at")
-        await look(chat, "search")
+        await assert_snapshot(chat, "search")
 
 
 @pytest.mark.slow
@@ -116,7 +122,7 @@ async def test_import(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
     folders_with_chats: ChatFolders,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     released = threading.Event()
@@ -134,11 +140,11 @@ async def test_import(
         await chat.until_shown("smollm2:135m on disk")
         chat.screen.run_command("import")
         await chat.until_shown("Import chats")
-        await look(chat, "import")
+        await assert_snapshot(chat, "import")
         await close_dialog(chat)
         chat.screen.run_command("import", "conversations.json")
         await chat.until_shown("chats read")
-        await look(chat, "import_progress")
+        await assert_snapshot(chat, "import_progress")
         released.set()
 
 
@@ -150,20 +156,26 @@ needs_sqlcipher = pytest.mark.skipif(
 @pytest.mark.slow
 @needs_sqlcipher
 async def test_a_new_passphrase(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         chat.screen.run_command("encrypt")
         await chat.until_shown("New passphrase")
         await chat.pilot.press(*"open")
-        await look(chat, "encrypt")
+        await assert_snapshot(chat, "encrypt")
 
 
 @pytest.mark.slow
 @needs_sqlcipher
 async def test_locked_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders_with_chats: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     store = open_history(folders_with_chats.chats, pytest.fail)
     store.encrypt("open sesame")
@@ -171,13 +183,13 @@ async def test_locked_chats(
     async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("Passphrase of your chats")
         await chat.until_shown("smollm2:135m on disk")
-        await look(chat, "unlock")
+        await assert_snapshot(chat, "unlock")
         await chat.pilot.press(*"open sesame", "enter")
         await chat.until(lambda: chat.app.screen is chat.screen)
         await chat.until(lambda: not store_of(chat).database.is_locked)
         chat.screen.run_command("encrypt", "off")
         await chat.until_shown("Keep the chats in the clear?")
-        await look(chat, "encrypt_off")
+        await assert_snapshot(chat, "encrypt_off")
 
 
 def store_of(chat: Chat) -> HistoryStore:

@@ -67,7 +67,7 @@ class ComposerApp(App[None]):
         composer.clear_sent(event.text)
 
 
-class Desk:
+class ComposerHarness:
     """The app and its keyboard."""
 
     def __init__(self, app: ComposerApp, pilot: Pilot[None]) -> None:
@@ -111,17 +111,17 @@ class Desk:
         await self.pilot.pause()
 
 
-OpenDesk = Callable[..., AbstractAsyncContextManager[Desk]]
+OpenComposer = Callable[..., AbstractAsyncContextManager[ComposerHarness]]
 
 
 @pytest.fixture
-def open_desk(tmp_path: Path) -> OpenDesk:
-    """`async with open_desk(size=(80, 24)) as desk`; files are in `tmp_path`."""
+def open_composer(tmp_path: Path) -> OpenComposer:
+    """`async with open_composer(size=(80, 24)) as harness`; files are in `tmp_path`."""
 
     @asynccontextmanager
-    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncGenerator[Desk]:
+    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncGenerator[ComposerHarness]:
         app = ComposerApp(tmp_path)
         async with app.run_test(size=size, notifications=True) as pilot:
-            yield Desk(app, pilot)
+            yield ComposerHarness(app, pilot)
 
     return opened

@@ -22,7 +22,7 @@ from ingle.tui.history.database.history_errors import HistoryError, WrongPassphr
 from ingle.tui.history.history_store import HistoryStore
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper, MakeStore, NewKeeper, Troubles
+    from ..conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
 PAGE = 4096
 PASSPHRASE = "it's a 'long' one"
@@ -94,20 +94,20 @@ def database_file(folder: Path, passphrase: str | None) -> Path:
 
 @pytest.fixture
 def backed_up_chat(
-    make_store: MakeStore, new_keeper: NewKeeper, folder: Path, passphrase: str | None
+    make_store: MakeStore, new_saved_chat: NewSavedChat, folder: Path, passphrase: str | None
 ) -> str:
     """The id of a chat with a backup of 200 messages and ten newer messages."""
-    keeper = new_keeper(make_store())
+    saved_chat = new_saved_chat(make_store())
     if passphrase is not None:
-        keeper.store.encrypt(passphrase)
+        saved_chat.store.encrypt(passphrase)
     for number in range(200):
-        keeper.add_prompt(f"number {number} " * 20)
-    assert keeper.store.flush(10)
+        saved_chat.add_prompt(f"number {number} " * 20)
+    assert saved_chat.store.flush(10)
     assert make_copy(folder, passphrase)
     for number in range(10):
-        keeper.add_prompt(f"later {number}")
-    assert keeper.store.close()
-    return keeper.chat.id
+        saved_chat.add_prompt(f"later {number}")
+    assert saved_chat.store.close()
+    return saved_chat.chat.id
 
 
 @pytest.mark.slow
@@ -117,28 +117,28 @@ def test_damaged_database_is_restored_from_the_backup(
     backed_up_chat: str,
     folder: Path,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
-    troubles: Troubles,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
     passphrase: str | None,
     break_: Callable[[Path], None],
 ) -> None:
     database = database_file(folder, passphrase)
     break_(database)
     store = open_store(make_store, passphrase)
-    keeper = new_keeper(store)
-    keeper.add_prompt("a new beginning")
+    saved_chat = new_saved_chat(store)
+    saved_chat.add_prompt("a new beginning")
     assert store.flush(10)
     titles = [summary.title for summary in store.recent()]
     assert titles[0] == "A new beginning"
     chat = store.load(backed_up_chat)
     assert chat is not None
     assert len(chat.messages) == 200
-    assert len(troubles) == 1
-    assert "are back in their place" in troubles[0]
+    assert len(problems) == 1
+    assert "are back in their place" in problems[0]
     aside = [path.name for path in folder.glob("history.*damaged-*.db")]
     assert len(aside) == 1
-    assert aside[0] in troubles[0]
-    assert len(store.load(keeper.chat.id).messages) == 1  # pyright: ignore[reportOptionalMemberAccess]
+    assert aside[0] in problems[0]
+    assert len(store.load(saved_chat.chat.id).messages) == 1  # pyright: ignore[reportOptionalMemberAccess]
     with closing(store.database.connect()) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     assert store.close()
@@ -189,34 +189,34 @@ def test_backup_is_deleted_when_the_passphrase_changes(
 
 
 def test_deleted_wal_loses_only_its_messages(
-    keeper: Keeper, folder: Path, make_store: MakeStore, tmp_path: Path, troubles: Troubles
+    saved_chat: SavedChat, folder: Path, make_store: MakeStore, tmp_path: Path, problems: Problems
 ) -> None:
-    keeper.add_prompt("first")
-    assert keeper.store.flush()
+    saved_chat.add_prompt("first")
+    assert saved_chat.store.flush()
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "history.db").write_bytes((folder / "history.db").read_bytes())  # without its WAL
-    assert keeper.store.close()
+    assert saved_chat.store.close()
     (folder / "history.db").write_bytes((copy / "history.db").read_bytes())
     store = make_store()
     assert store.recent() == [] or len(store.recent()) == 1
-    assert troubles == []
+    assert problems == []
 
 
 def test_damaged_backup_is_not_restored(
     backed_up_chat: str,
     folder: Path,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
-    troubles: Troubles,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
 ) -> None:
     overwrite_header(folder / "history.db")
     flip_bits(folder / BACKUP)
     store = make_store()
-    new_keeper(store).add_prompt("a new beginning")
+    new_saved_chat(store).add_prompt("a new beginning")
     assert store.flush(10)
     assert [summary.title for summary in store.recent()] == ["A new beginning"]
-    assert "new ones are kept" in troubles[0]
+    assert "new ones are kept" in problems[0]
     assert restore(folder) is None
 
 
@@ -230,10 +230,13 @@ def test_damaged_chats_do_not_overwrite_the_backup(backed_up_chat: str, folder: 
 
 
 def test_deleting_a_chat_deletes_it_from_the_backup(
-    make_store: MakeStore, new_keeper: NewKeeper, folder: Path, bytes_on_disk: Callable[[], bytes]
+    make_store: MakeStore,
+    new_saved_chat: NewSavedChat,
+    folder: Path,
+    bytes_on_disk: Callable[[], bytes],
 ) -> None:
     store = make_store()
-    gone, kept = new_keeper(store), new_keeper(store)
+    gone, kept = new_saved_chat(store), new_saved_chat(store)
     gone.add_prompt("xylophone " * 50)
     kept.add_prompt("marigold")
     assert store.flush()
@@ -250,25 +253,25 @@ def test_deleting_a_chat_deletes_it_from_the_backup(
 def test_backup_is_made_once_a_day_while_chatting(
     monkeypatch: pytest.MonkeyPatch,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
+    new_saved_chat: NewSavedChat,
     folder: Path,
     passphrase: str | None,
 ) -> None:
     copy = copy_of(folder, passphrase)
     monkeypatch.setattr(history_writer, "BACKUP_AFTER", 0.0)
     monkeypatch.setattr(history_writer, "BACKUP_PAUSE", 0.0)
-    keeper = new_keeper(make_store())
+    saved_chat = new_saved_chat(make_store())
     if passphrase is not None:
-        keeper.store.encrypt(passphrase)
-    keeper.add_prompt("hello")
-    assert keeper.store.flush()
+        saved_chat.store.encrypt(passphrase)
+    saved_chat.add_prompt("hello")
+    assert saved_chat.store.flush()
     deadline = time.monotonic() + 10
     while not copy.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     made = copy.stat()
-    keeper.add_prompt("more")
-    assert keeper.store.close()
+    saved_chat.add_prompt("more")
+    assert saved_chat.store.close()
     assert copy.stat().st_ino == made.st_ino
     assert made.st_mode & 0o077 == 0
     assert not is_due(copy, made.st_mtime + DAY - 1)
@@ -280,20 +283,20 @@ def test_read_only_folder_is_reported_and_readable(
     backed_up_chat: str,
     folder: Path,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
-    troubles: Troubles,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
 ) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     folder.chmod(0o500)
     try:
         store = make_store()
-        new_keeper(store).add_prompt("held in memory")
+        new_saved_chat(store).add_prompt("held in memory")
         store.flush()
-        assert "cannot be written" in troubles[0]
+        assert "cannot be written" in problems[0]
         try:
             assert store.load(backed_up_chat) is not None
         except HistoryError:
-            assert "cannot be" in troubles[0]
+            assert "cannot be" in problems[0]
     finally:
         folder.chmod(0o700)

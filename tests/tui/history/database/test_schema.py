@@ -12,7 +12,7 @@ from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.database.schema import STEPS, migrate
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper
+    from ..conftest import SavedChat
 
 
 def add_column(connection: sqlite3.Connection) -> None:
@@ -24,10 +24,10 @@ def fail(connection: sqlite3.Connection) -> None:
     raise sqlite3.OperationalError("no room")
 
 
-def test_older_database_is_migrated(keeper: Keeper) -> None:
-    keeper.add_prompt("from the old days")
-    keeper.store.close()
-    path = keeper.store.database.path
+def test_older_database_is_migrated(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("from the old days")
+    saved_chat.store.close()
+    path = saved_chat.store.database.path
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with pytest.raises(sqlite3.OperationalError, match="no room"):
             migrate(connection, (*STEPS, fail))
@@ -40,8 +40,8 @@ def test_older_database_is_migrated(keeper: Keeper) -> None:
             migrate(connection, STEPS)
 
 
-def test_repeated_migration_is_harmless(keeper: Keeper) -> None:
-    connection = keeper.store.database.connect()
+def test_repeated_migration_is_harmless(saved_chat: SavedChat) -> None:
+    connection = saved_chat.store.database.connect()
     with closing(connection):
         migrate(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -22,7 +22,7 @@ from ingle.tui.history.imports.imported_chat import seconds
 from ingle.tui.history.ingle_json import export_json
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper, MakeStore
+    from ..conftest import MakeStore, SavedChat
 
 Json = dict[str, Any]
 
@@ -314,14 +314,14 @@ def test_import_from_elia(store: HistoryStore, tmp_path: Path) -> None:
     assert chat.path[1].model == "gpt-4o"
 
 
-def test_exported_json_round_trips(keeper: Keeper, make_store: MakeStore) -> None:
-    chat, store = keeper.chat, keeper.store
-    root = keeper.add_prompt("root")
-    keeper.answer("first", parent=root)
-    keeper.add_prompt("below the first")
-    second = keeper.answer("second", parent=root)
-    below = [keeper.add_prompt(text, parent=second) for text in ("left", "right")]
-    keeper.answer("third", parent=root)
+def test_exported_json_round_trips(saved_chat: SavedChat, make_store: MakeStore) -> None:
+    chat, store = saved_chat.chat, saved_chat.store
+    root = saved_chat.add_prompt("root")
+    saved_chat.answer("first", parent=root)
+    saved_chat.add_prompt("below the first")
+    second = saved_chat.answer("second", parent=root)
+    below = [saved_chat.add_prompt(text, parent=second) for text in ("left", "right")]
+    saved_chat.answer("third", parent=root)
     for message in (below[0], chat.children(root.id)[0]):
         chat.choose(message)
     text = export_json(chat)
