@@ -36,38 +36,34 @@ class LogitEntries:
     drawn: torch.Tensor | None = None
 
 
-class AdjustLogits:
-    """`LogitEntries` applied by a kernel of the library."""
+def launch_adjust_logits(
+    library: KernelLibrary, logits: torch.Tensor, entries: LogitEntries
+) -> None:
+    """Apply `entries` to `logits` (rows, vocab) float32 in place, by a kernel of the library.
 
-    def __init__(self, library: KernelLibrary) -> None:
-        self._library = library
-
-    def apply(self, logits: torch.Tensor, entries: LogitEntries) -> None:
-        """Change `logits` (rows, vocab) float32 in place.
-
-        Raises `ValueError` if shapes do not fit.
-        """
-        rows = len(logits)
-        if entries.offsets.shape != (ENTRY_KINDS, rows + 1):
-            shape = tuple(entries.offsets.shape)
-            raise ValueError(f"Entries {shape} are not those of {rows} rows.")
-        if entries.awaited is not None and (entries.first is None or entries.drawn is None):
-            raise ValueError("Tokens are awaited, but it is not said from where.")
-        if logits.dtype != torch.float32 or logits.stride(-1) != 1:
-            raise ValueError(f"Logits cannot be changed as {logits.dtype}.")
-        self._library.launch(
-            "adjust_logits.cuh",
-            "adjust_logits",
-            (rows, 1, 1),
-            (128, 1, 1),
-            (
-                pointer(logits),
-                pointer(entries.offsets),
-                pointer(entries.tokens),
-                pointer(entries.values),
-                pointer(entries.awaited),
-                pointer(entries.first),
-                pointer(entries.drawn),
-                c_int(logits.stride(0)),
-            ),
-        )
+    Raises `ValueError` if shapes do not fit.
+    """
+    rows = len(logits)
+    if entries.offsets.shape != (ENTRY_KINDS, rows + 1):
+        shape = tuple(entries.offsets.shape)
+        raise ValueError(f"Entries {shape} are not those of {rows} rows.")
+    if entries.awaited is not None and (entries.first is None or entries.drawn is None):
+        raise ValueError("Tokens are awaited, but it is not said from where.")
+    if logits.dtype != torch.float32 or logits.stride(-1) != 1:
+        raise ValueError(f"Logits cannot be changed as {logits.dtype}.")
+    library.launch(
+        "adjust_logits.cuh",
+        "adjust_logits",
+        (rows, 1, 1),
+        (128, 1, 1),
+        (
+            pointer(logits),
+            pointer(entries.offsets),
+            pointer(entries.tokens),
+            pointer(entries.values),
+            pointer(entries.awaited),
+            pointer(entries.first),
+            pointer(entries.drawn),
+            c_int(logits.stride(0)),
+        ),
+    )

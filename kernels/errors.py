@@ -1,4 +1,4 @@
-"""What can go wrong between a kernel's source and its result.
+"""Errors of compiling, loading and launching kernels.
 
 KernelError
 ├── CompileFailed      a compiler refused a source, or none is there

@@ -6,14 +6,14 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from .attention.attention_combine import AttentionCombine
+from .attention.attention_combine import launch_attention_combine
 from .attention.attention_input import AttentionInput, AttentionMetadata
-from .attention.rope_append import RopeAppend
+from .attention.rope_append import launch_rope_append
 from .attention.triton_attention import TritonAttention
 from .elementwise.activations import ActivationForms, Activations
 from .elementwise.gated_activation import GateActivation
 from .elementwise.rms_norm import NormQuantize
-from .elementwise.rope import RotaryTables
+from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
 from .formats.repack import can_repack, repack
 from .formats.weight import PreparedWeight, RepackedTensor, Weight, format_name
@@ -48,16 +48,14 @@ class KernelOperations(Operations):
         table: MatmulTuning | None = None,
     ) -> None:
         super().__init__(dtype)
+        self._library = library
         self._device = device
         table = table or MatmulTuning.usual(library.architecture)
         self._products = MatmulDispatch(library, dtype, device, table)
         self._norms = NormQuantize(library)
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
-        self._tables = RotaryTables(library)
-        self._append = RopeAppend(library)
         self._attention = TritonAttention(compiled, device)
-        self._combine = AttentionCombine(library)
         self._kinds: set[str] = set()
         self._needs_dense = False
         self._examples: dict[str, Weight] = {}
@@ -145,7 +143,7 @@ class KernelOperations(Operations):
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `Operations`."""
-        return self._tables(positions, frequencies, scale)
+        return launch_rotary_tables(self._library, positions, frequencies, scale)
 
     def attend(
         self,
@@ -160,7 +158,7 @@ class KernelOperations(Operations):
     ) -> Activations:
         """See `Operations`."""
         wanted = self._wanted(len(x.query))
-        bias_query = self._append(x, key_pages, value_pages, step.slot_mapping)
+        bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(
             x.query,
             bias_query,
@@ -171,7 +169,8 @@ class KernelOperations(Operations):
             window=window,
             soft_cap=soft_cap,
         )
-        return self._combine(
+        return launch_attention_combine(
+            self._library,
             partials,
             rotated=isinstance(value_pages, QuantizedKVPages),
             dense=wanted.dense is not None,

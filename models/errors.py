@@ -6,7 +6,7 @@ ModelError
 ├── UnsupportedModel      the file is sound, but nothing here can run it
 ├── UnusableName          no model can be given this name
 ├── ModelInUse            the file is in use
-├── NotOurs               the file belongs to another program or a person
+├── NotInStore            the file belongs to another program or to the user
 └── PullFailed            the download failed
     ├── SourceUnavailable no source could be reached, or none has the file
     ├── Offline           the settings allow no connection

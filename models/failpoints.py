@@ -19,32 +19,29 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 VARIABLE = "INGLE_TEST_FAILPOINTS"
 
-POINTS = MappingProxyType(
-    {
-        "atomic.write": "a small file is about to be written beside its place",
-        "atomic.sync": "its bytes are about to be brought to the disk",
-        "atomic.rename": "it is about to take its place",
-        "pull.write": "a piece of a download is about to be written",
-        "pull.sync": "a download is about to be brought to the disk",
-        "pull.rename": "a whole download is about to take its place",
-        "responses.write": "a response is about to be stored",
-        "files.write": "a piece of an uploaded file is about to be written",
-        "files.commit": "a whole file is about to be named",
-        "ledger.append": "a line of the ledger is about to be written",
-        "batch.result": "the result of one request of a batch is about to be written",
-        "worker.load": "a worker has loaded another part of its model",
-        "worker.prefill": "a worker is about to compute a step with prefill",
-        "worker.decode": "a worker is about to compute a step of decoding only",
-    }
-)
+POINTS: Mapping[str, str] = {
+    "atomic.write": "a small file is about to be written beside its place",
+    "atomic.sync": "its bytes are about to be brought to the disk",
+    "atomic.rename": "it is about to take its place",
+    "pull.write": "a piece of a download is about to be written",
+    "pull.sync": "a download is about to be brought to the disk",
+    "pull.rename": "a whole download is about to take its place",
+    "responses.write": "a response is about to be stored",
+    "files.write": "a piece of an uploaded file is about to be written",
+    "files.commit": "a whole file is about to be named",
+    "ledger.append": "a line of the ledger is about to be written",
+    "batch.result": "the result of one request of a batch is about to be written",
+    "worker.load": "a worker has loaded another part of its model",
+    "worker.prefill": "a worker is about to compute a step with prefill",
+    "worker.decode": "a worker is about to compute a step of decoding only",
+}
 """Every failpoint, and where it is."""
 
 

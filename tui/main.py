@@ -51,18 +51,18 @@ def run_chat(
     try:
         with _first_frame(theme) as first_frame:
             from .app.chat_app import ChatApp
+            from .app.chat_screen import ChatScreen
             from .session.chat_client import chat_client
 
-            app = ChatApp(
+            chat = ChatScreen(
                 chat_client(socket_path, address),
                 folders=folders,
                 model=model,
                 temporary=temporary,
-                theme=theme,
                 preferences=preferences,
                 start_daemon=start_daemon,
-                on_live=partial(_live, first_frame),
             )
+            app = ChatApp(chat, theme=theme, on_live=partial(_live, first_frame))
             app.run()
             return app.return_code or 0
     except KeyboardInterrupt:
@@ -83,7 +83,7 @@ def _live(first_frame: FirstFrame | None) -> None:
 
 
 def _set_up_textual(*, motion: bool) -> None:
-    """Tell Textual, which looks into the environment when it is imported, how to be."""
+    """Configure Textual, which reads the environment when it is imported."""
     # A shell that exports its size does not know of the next one.
     for stale in ("COLUMNS", "LINES"):
         os.environ.pop(stale, None)
@@ -100,7 +100,7 @@ def _set_up_textual(*, motion: bool) -> None:
 
 
 def unusable_terminal() -> str | None:
-    """Why the chat cannot be shown here, None where it can."""
+    """The reason why the chat cannot run in this terminal, or None."""
     if os.environ.get("TERM") == "dumb":
         return "The chat needs a terminal that can move its cursor, and TERM is `dumb`."
     streams = {"input": sys.stdin, "output": sys.stdout, "error output": sys.stderr}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from itertools import product
 from statistics import median
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ingle.models.fit.llama_cpp_fit import DEFAULT_SLOTS
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -28,7 +30,7 @@ READING_SPEED = 5.0
 _CONTEXTS = (16384, 8192, 4096, 2048)
 _LEAST_BATCH = 10.0
 """Least total tokens per second for the need "many requests at once"."""
-_KV_TYPES = (KVType.F16, KVType.Q8_0)
+
 _ALTERNATIVES = 3
 
 
@@ -72,19 +74,10 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """The best option (null if nothing fits), the alternatives, and why they come second."""
+    """The best option (null if nothing fits), and alternatives with the reasons against them."""
 
     best: Option | None
     alternatives: list[Option] = []
-
-
-@dataclass(frozen=True)
-class _LoadOptions:
-    """Parameters with which a candidate would be loaded."""
-
-    context: int
-    kv_type: KVType
-    quantize: Quantize
 
 
 def advise(
@@ -100,14 +93,10 @@ def advise(
     ranked = sorted(options, key=lambda option: (-option.worth, option.host_bytes, option.model))
     fitting = [option for option in ranked if option.fits]
     usable = [option for option in fitting if _fast_enough(option, request)]
-    best = next(
-        iter(usable or sorted(fitting, key=_slowness)),
-        None,
-    )
+    best = usable[0] if usable else max(fitting, key=_decode_speed, default=None)
     if best is None:
-        return Advice(
-            best=None, alternatives=_each_model(sorted(options, key=_memory), [])[:_ALTERNATIVES]
-        )
+        smallest = _each_model(sorted(options, key=_memory), [])
+        return Advice(best=None, alternatives=smallest[:_ALTERNATIVES])
     others = _each_model([*usable, *fitting], [best.model])[: _ALTERNATIVES - 1]
     known = [best.model, *(option.model for option in others)]
     larger = [
@@ -116,33 +105,23 @@ def advise(
         if not option.fits and option.quality > best.quality
     ]
     others += _each_model(larger, known)[: _ALTERNATIVES - len(others)]
-    return Advice(
-        best=best,
-        alternatives=[
-            msgspec.structs.replace(option, why_not=why_not(option, best, capacity))
-            for option in others
-        ],
-    )
+    explained = (replace(option, why_not=why_not(option, best, capacity)) for option in others)
+    return Advice(best=best, alternatives=list(explained))
 
 
 def options_for(
     capacity: MachineCapacity, candidate: Candidate, request: AdviceRequest
 ) -> Iterator[Option]:
     """Yield every sensible way to load one model."""
-    if candidate.costs.shape is None and not capacity.has_torch:
+    is_gguf = candidate.costs.shape is not None
+    can_run = (capacity.llama_works or capacity.has_own) if is_gguf else capacity.has_torch
+    if not can_run:
         return
-    if candidate.costs.shape is not None and not capacity.llama_works and not capacity.has_own:
-        return
-    if (
-        request.need == "memory"
-        and capacity.budget.llama_offloads
-        and candidate.costs.shape is not None
-    ):
-        capacity = replace(
-            capacity, has_own=False
-        )  # PyTorch alone takes more memory than many models
-    for way in _load_options(capacity, candidate, request):
-        yield _option(capacity, candidate, way, request)
+    if request.need == "memory" and capacity.budget.llama_offloads and is_gguf:
+        # PyTorch alone takes more memory than many models.
+        capacity = dataclasses.replace(capacity, has_own=False)
+    for load in _loads(capacity, candidate, request):
+        yield _option(capacity, candidate, load, request)
 
 
 def calibrate(
@@ -228,8 +207,8 @@ def _fast_enough(option: Option, request: AdviceRequest) -> bool:
     return option.speed.decode >= READING_SPEED
 
 
-def _slowness(option: Option) -> float:
-    return -option.speed.decode if option.speed else 0.0
+def _decode_speed(option: Option) -> float:
+    return option.speed.decode if option.speed else 0.0
 
 
 def _memory(option: Option) -> int:
@@ -246,38 +225,40 @@ def _each_model(options: Iterable[Option], taken: Iterable[str]) -> list[Option]
     return found
 
 
-def _load_options(
+def _loads(
     capacity: MachineCapacity, candidate: Candidate, request: AdviceRequest
-) -> Iterator[_LoadOptions]:
-    trained = candidate.costs.context
-    if request.task == "embed":
-        yield _LoadOptions(trained, KVType.F16, "none")
-        return
-    contexts = (
-        [request.context]
-        if request.context
-        else sorted({min(context, trained) for context in _CONTEXTS}, reverse=True)
-    )
+) -> Iterator[PlacementRequest]:
+    """Yield the loads of a candidate that are compared."""
+    costs = candidate.costs
+    own = capacity.has_own and candidate.runs_on_own and costs.config is not None
+    must, engine = costs.shape is None, DEFAULT_ENGINE
+    if must or own:
+        engine = next(each.name for each in all_engines() if each.knows(costs))
+    contexts, kv_types = [costs.context], [KVType.F16]
     quantizes: list[Quantize] = ["none"]
-    if candidate.plain and capacity.has_own:
-        quantizes.append("nf4")
-    for context in contexts:
-        for kv_type in _KV_TYPES:
-            for quantize in quantizes:
-                yield _LoadOptions(context, kv_type, quantize)
+    if request.task != "embed":
+        shorter = sorted({min(context, costs.context) for context in _CONTEXTS}, reverse=True)
+        contexts = [request.context] if request.context else shorter
+        kv_types = [KVType.F16, KVType.Q8_0]
+        if candidate.plain and capacity.has_own:
+            quantizes.append("nf4")
+    for context, kv_type, quantize in product(contexts, kv_types, quantizes):
+        yield PlacementRequest(
+            engine=engine, must=must, context=context, kv_type=kv_type, quantize=quantize
+        )
 
 
 def _option(
-    capacity: MachineCapacity, candidate: Candidate, way: _LoadOptions, request: AdviceRequest
+    capacity: MachineCapacity, candidate: Candidate, load: PlacementRequest, request: AdviceRequest
 ) -> Option:
     costs, budget = candidate.costs, capacity.budget
-    found = select(costs, budget, _wanted(capacity, candidate, way))
+    found = select(costs, budget, load)
     needs, filled = found.needs, min(FILLED, found.context)
     rates = capacity.cpu, capacity.gpu
     speed = predict_speed(
-        costs, found, *rates, kv_type=way.kv_type, filled=filled, repacked=budget.repacked
+        costs, found, *rates, kv_type=load.kv_type, filled=filled, repacked=budget.repacked
     )
-    quality = quality_of(costs, way.quantize, way.kv_type, candidate, request)
+    quality = quality_of(candidate, load.quantize, load.kv_type, request.task)
     batch = batch_rate(speed, DEFAULT_SLOTS)
     return Option(
         model=candidate.name,
@@ -292,8 +273,8 @@ def _option(
         gpu_layers=_layers_on_gpu(found, costs.layers),
         layers=costs.layers,
         context=found.context,
-        kv_type=way.kv_type,
-        quantize=way.quantize,
+        kv_type=load.kv_type,
+        quantize=load.quantize,
         draft=candidate.draft,
         host_bytes=needs.host,
         gpu_bytes=needs.gpu,
@@ -304,21 +285,6 @@ def _option(
         worth=score_option(quality, speed, batch, needs.total, found.context, request.need),
         why=found.reason,
         memory=_memory_parts(found, budget.gpu_name),
-    )
-
-
-def _wanted(capacity: MachineCapacity, candidate: Candidate, way: _LoadOptions) -> PlacementRequest:
-    costs = candidate.costs
-    own = capacity.has_own and candidate.runs_on_own and costs.config is not None
-    must, engine = costs.shape is None, DEFAULT_ENGINE
-    if must or own:
-        engine = next(each.name for each in all_engines() if each.knows(costs))
-    return PlacementRequest(
-        engine=engine,
-        must=must,
-        context=way.context,
-        kv_type=way.kv_type,
-        quantize=way.quantize,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..hardware.machine import Cpu, Gpu
 
@@ -81,10 +81,6 @@ class DeviceRates:
     layer_seconds: float
     source: str
     factor: float = 1.0
-
-    def corrected(self, factor: float, source: str) -> DeviceRates:
-        """Return these rates scaled by `factor`, with the source of the measurement."""
-        return replace(self, factor=factor, source=f"{self.source}; {source}")
 
 
 def cpu_rates(cpu: Cpu) -> DeviceRates | None:

@@ -88,7 +88,7 @@ def corrected(
     rates = capacity.gpu if on_gpu else capacity.cpu
     if rates is None:
         return capacity
-    better = rates.corrected(factor, source)
+    better = replace(rates, factor=factor, source=f"{rates.source}; {source}")
     return replace(capacity, gpu=better) if on_gpu else replace(capacity, cpu=better)
 
 

@@ -7,15 +7,16 @@ from math import log2, sqrt
 from ingle.models.kv_type import KVType
 
 from ..base.load_spec import Quantize
-from ..registry.model_costs import ModelCosts
-from .advice_request import AdviceRequest, Candidate, Need
+from .advice_request import Candidate, Need, Task
 from .speed_prediction import PredictedSpeed, bytes_per_token
 
 # Everything is counted in doublings of a model's size, which is what people choose between.
 _LOSS_AT_FOUR_BITS = 0.12
 _FOUR_BITS = 4.85
 _BITS_A_DOUBLING = 0.75
-"""Bits per weight less that double the loss from quantisation: small above five, large below three.
+"""Each reduction by so many bits per weight doubles the loss from quantisation.
+
+It is small above five bits, and large below three.
 """
 _NF4_BITS = 4.6
 _KV_LOSS = {KVType.Q8_0: 0.05, KVType.Q4_0: 0.4}
@@ -37,16 +38,11 @@ SmolLM2 135M, 54 of 102 with Qwen2.5 Coder 1.5B, on 2 cores.
 _TASTE_FOR_TIME, _TASTE_FOR_CONTEXT = 0.5, 0.1
 
 
-def quality_of(
-    costs: ModelCosts,
-    quantize: Quantize,
-    kv_type: KVType,
-    candidate: Candidate,
-    request: AdviceRequest,
-) -> float:
+def quality_of(candidate: Candidate, quantize: Quantize, kv_type: KVType, task: Task) -> float:
     """Return doublings of a billion weights, less the quantisation loss, plus a bonus for
     the task.
     """
+    costs = candidate.costs
     parameters = max(1, costs.parameters)
     bits = _NF4_BITS if quantize == "nf4" else costs.stored * 8 / parameters
     loss = _LOSS_AT_FOUR_BITS * 2 ** ((_FOUR_BITS - min(bits, 16)) / _BITS_A_DOUBLING)
@@ -57,7 +53,7 @@ def quality_of(
         dense *= sqrt(bytes_per_token(costs) / max(1, costs.stored))
     quality = log2(dense / 1e9) - min(loss, 8.0) - _KV_LOSS.get(kv_type, 0.0)
     if candidate.codes:
-        quality += _CODER if request.task == "code" else -_CODER_AT_CHAT
+        quality += _CODER if task == "code" else -_CODER_AT_CHAT
     return quality
 
 

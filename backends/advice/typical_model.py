@@ -63,31 +63,13 @@ def typical_costs(
     size = sqrt(parameters * (active or parameters))
     like = min(_KNOWN, key=lambda known: abs(log(known.parameters * 1e9 / max(1, size))))
     busy = min(_MOST_BUSY, active / max(1, parameters) / 2) if active else 1.0
-    recorded = _shape(like, parameters, stored, active, busy, embeds=embeds)
-    task = ModelTask.EMBED if embeds else ModelTask.GENERATE
-    shape = recorded.shape(context=context, parameters=parameters, task=task)
-    matrices = {tensor_type: recorded.layer_bytes} if tensor_type else {}
-    experts = round(_EXPERTS_USED / busy) if active else 0
-    return ModelCosts(
-        shape=replace(shape, matrices=matrices, expert_count=experts),
-        config=None if embeds or active else recorded.config(context=context),
-        stored=stored,
-        parameters=parameters,
-        context=context,
-    )
-
-
-def _shape(
-    like: _Known, parameters: int, stored: int, active: int, busy: float, *, embeds: bool
-) -> CatalogShape:
-    """The record of a model like `like`; a token uses the share `busy` of its experts."""
+    idle = 1 - active / max(1, parameters) if active else 0.0
     # The embeddings are at most half of all weights.
     rows = like.vocabulary * like.width
     table = min(stored // 2, stored * rows // max(1, parameters))
     output = 0 if like.tied or embeds else table
     layer = max(0, stored - table - output) // like.layers
-    idle = 1 - active / max(1, parameters) if active else 0.0
-    return CatalogShape(
+    recorded = CatalogShape(
         architecture="llama",
         layers=like.layers,
         embedding_length=like.width,
@@ -106,4 +88,15 @@ def _shape(
         tied_bytes=table if like.tied and not embeds else 0,
         one_piece=embeds,
         has_cache=not embeds,
+    )
+    task = ModelTask.EMBED if embeds else ModelTask.GENERATE
+    shape = recorded.shape(context=context, parameters=parameters, task=task)
+    matrices = {tensor_type: recorded.layer_bytes} if tensor_type else {}
+    experts = round(_EXPERTS_USED / busy) if active else 0
+    return ModelCosts(
+        shape=replace(shape, matrices=matrices, expert_count=experts),
+        config=None if embeds or active else recorded.config(context=context),
+        stored=stored,
+        parameters=parameters,
+        context=context,
     )

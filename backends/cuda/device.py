@@ -25,11 +25,6 @@ class ComputeDevice:
         """Whether it has memory of its own."""
         return self.device.type == "cuda"
 
-    @property
-    def free_bytes(self) -> int:
-        """Free memory of a GPU, without what PyTorch caches."""
-        return torch.cuda.mem_get_info(self.device)[0]
-
 
 def choose_device(spec: LoadSpec, threads: str) -> ComputeDevice:
     """The GPU if there is one, unless the specification says the CPU; `threads` describes the CPU.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from ingle.kernels.attention.attention_variant import (
     AttentionVariant,
@@ -19,14 +18,12 @@ OLDEST_GPU = (8, 0)
 
 _WIDEST = 16384
 _MOST_HEADS_A_KEY = 16
-_PAGES: Mapping[KVType, PageType] = MappingProxyType(
-    {
-        KVType.F16: "f16",
-        KVType.BF16: "bf16",
-        KVType.Q8_0: "q8_0",
-        KVType.Q4_0: "q4_0",
-    }
-)
+_PAGES: Mapping[KVType, PageType] = {
+    KVType.F16: "f16",
+    KVType.BF16: "bf16",
+    KVType.Q8_0: "q8_0",
+    KVType.Q4_0: "q4_0",
+}
 
 
 def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:

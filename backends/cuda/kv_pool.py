@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Numbers
+from dataclasses import dataclass
 
 import torch
 
@@ -126,24 +127,22 @@ def _token_bytes(plane: torch.Tensor) -> int:
     return layers * 2 * kv_heads * width * plane.element_size()
 
 
+@dataclass(frozen=True, slots=True)
 class PagedContext:
     """An `AttentionContext` over a `KVPool`, for the step in `StepInputs`."""
 
-    def __init__(
-        self, config: ModelConfig, operations: Operations, pool: KVPool, inputs: StepInputs
-    ) -> None:
-        self._config = config
-        self._operations = operations
-        self._pool = pool
-        self._inputs = inputs
+    config: ModelConfig
+    operations: Operations
+    pool: KVPool
+    inputs: StepInputs
 
     def attend(self, layer: int, x: AttentionInput) -> Activations:
         """See `AttentionContext.attend`."""
-        config = self._config
-        return self._operations.attend(
+        config = self.config
+        return self.operations.attend(
             x,
-            *self._pool.layer(layer),
-            self._inputs.attention,
+            *self.pool.layer(layer),
+            self.inputs.attention,
             scale=config.attention_scale,
             window=config.layers[layer].window,
             soft_cap=config.attention_soft_cap,

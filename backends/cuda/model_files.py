@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,35 +21,10 @@ from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
-from ingle.models.weights.weights import Weight, Weights
+from ingle.models.weights.weights import Weights
 
 from ..base.load_spec import Quantize
 from ..text.tokenization.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class LoadedWeights:
-    """A model that can compute, and the bytes its weights take."""
-
-    model: Transformer
-    bytes: int
-
-
-class _CountedWeights:
-    """Adds up the bytes of what is taken from `source`."""
-
-    def __init__(self, source: Weights) -> None:
-        self._source = source
-        self.bytes = 0
-
-    @property
-    def names(self) -> Iterable[str]:
-        return self._source.names
-
-    def get(self, name: str) -> Weight:
-        weight = self._source.get(name)
-        self.bytes += weight.nbytes
-        return weight
 
 
 @dataclass(frozen=True)
@@ -68,7 +43,7 @@ class ModelFiles:
         on_progress: Callable[[float], None] | None = None,
         *,
         quantize: Quantize = "none",
-    ) -> LoadedWeights:
+    ) -> Transformer:
         """The model on a device, which computes with `operations`.
 
         With `quantize` dense matrices of linear layers become `NF4Tensor`s. On a CPU weights are
@@ -79,11 +54,9 @@ class ModelFiles:
             weights = NF4Weights(weights, device=device)
         if not operations.reads_blocks and device.type == "cpu" and self._becomes_floats():
             weights = DequantizedWeights(weights, operations.dtype)
-        counted = _CountedWeights(weights)
-        model = Transformer(
-            self.config, counted, device=device, operations=operations, on_progress=on_progress
+        return Transformer(
+            self.config, weights, device=device, operations=operations, on_progress=on_progress
         )
-        return LoadedWeights(model, counted.bytes)
 
     def _becomes_floats(self) -> bool:
         available = psutil.virtual_memory().available

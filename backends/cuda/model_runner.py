@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Numbers
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -46,14 +45,6 @@ _GRAPH_TOKENS = 64
 """Larger steps take long enough for their launches to be ready in time."""
 _LAYOUT = "ingle pages 1"
 """Changes whenever stored keys and values become incompatible."""
-
-
-@dataclass(frozen=True)
-class _Launched:
-    """A launched step; `done` marks its end if nothing was sampled in it."""
-
-    samples: PendingSamples | None
-    done: torch.cuda.Event | None = None
 
 
 class CudaModelRunner:
@@ -113,11 +104,6 @@ class CudaModelRunner:
         computed = f"{where.dtype} on {where.device.type} by {by}, quantize {weights}"
         return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
 
-    @property
-    def num_blocks(self) -> int:
-        """See `PagedRunner`."""
-        return self._pool.num_blocks
-
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         """The cache manager of the pages; in-flight batches belong to none any more."""
         self._launched.clear()
@@ -131,9 +117,9 @@ class CudaModelRunner:
         if chunks:
             samples = self._sampler.launch(chunks, self._logits, self._inputs.drawn)
             self._inputs.keep_drawn(samples.tokens)
-            self._launched.append(_Launched(samples))
+            self._launched.append(samples)
         else:
-            self._launched.append(_Launched(None, self._mark()))
+            self._launched.append(self._mark())
 
     @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
@@ -161,10 +147,10 @@ class CudaModelRunner:
     def collect(self) -> list[Sampled]:
         """See `ModelRunner`."""
         launched = self._launched.popleft()
-        if launched.samples is not None:
-            return self._sampler.finish(launched.samples)
-        if launched.done is not None:
-            launched.done.synchronize()
+        if isinstance(launched, PendingSamples):
+            return self._sampler.finish(launched)
+        if launched is not None:
+            launched.synchronize()
         return []
 
     def _mark(self) -> torch.cuda.Event | None:
@@ -251,10 +237,10 @@ class CudaModelRunner:
         check_paged_kv_type(Path(self._spec.path).name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
         self._backend = backend or open_compute_backend(self._where, files.config, self._spec)
-        loaded = files.load(
+        self._model = files.load(
             self._where.device, self._backend.operations, on_progress, quantize=self._spec.quantize
         )
-        self._model, self._weights_bytes = loaded.model, loaded.bytes
+        self._weights_bytes = self._model.weights_bytes
 
     def _make_room(self) -> None:
         """Inputs, sampler, and pages: as many as the largest step leaves room for."""
@@ -263,7 +249,8 @@ class CudaModelRunner:
         self.slots = spec.slots
         self.max_batch_tokens = spec.batch
         self._graphs: StepGraphs | None = None
-        self._launched: deque[_Launched] = deque()
+        self._launched: deque[PendingSamples | torch.cuda.Event | None] = deque()
+        """Launched steps: their samples, or else an event that marks their end on a GPU."""
         self.can_run_ahead = where.is_gpu
         self._inputs = StepInputs(
             tokens=max(spec.batch, self._graph_tokens),
@@ -338,6 +325,7 @@ class CudaModelRunner:
 
     def _make_pool(self, pages: int) -> None:
         config = self._config
+        self.num_blocks = pages
         self._pool = KVPool(
             layers=config.num_layers,
             kv_heads=config.num_kv_heads,

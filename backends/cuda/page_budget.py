@@ -47,7 +47,8 @@ class PageBudget:
     def fitting(self, wanted: int, page_bytes: int, workspace: int) -> int:
         """As many of the pages as are free beside the workspace; raises `OutOfMemory`."""
         torch.cuda.empty_cache()
-        room = self._where.free_bytes - workspace - _RESERVE
+        free, _ = torch.cuda.mem_get_info(self._where.device)
+        room = free - workspace - _RESERVE
         pages = min(wanted, room // page_bytes)
         if pages * PAGE_SIZE < self._context:
             raise OutOfMemory(

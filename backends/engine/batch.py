@@ -49,6 +49,10 @@ class Batch:
 
     chunks: list[ScheduledChunk] = field(default_factory=list[ScheduledChunk])
     num_tokens: int = 0
+    prompt_tokens: int = 0
+    """Prefill tokens."""
+    began: float = 0.0
+    """When its scheduling began (monotonic seconds)."""
 
     def add(self, sequence: Sequence, count: int, drafts: tuple[int, ...] = ()) -> None:
         """Append the sequence's next `count` tokens, and draft tokens if they are its last."""
@@ -57,6 +61,8 @@ class Batch:
         chunk = ScheduledChunk(sequence, count, samples, drafts, awaits)
         self.chunks.append(chunk)
         self.num_tokens += chunk.num_tokens
+        if not sequence.is_decoding:
+            self.prompt_tokens += count
 
     def mark_launched(self) -> None:
         """Record in the sequences that the batch was launched."""
@@ -71,11 +77,6 @@ class Batch:
         for chunk in self.chunks:
             chunk.sequence.num_in_flight -= chunk.count
             chunk.sequence.num_awaited -= chunk.samples
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Prefill tokens; valid until the batch is launched."""
-        return sum(chunk.count for chunk in self.chunks if not chunk.sequence.is_decoding)
 
     @property
     def has_drafts(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a sequence may say, token by token."""
+"""The interface of constraints: which tokens a sequence may generate."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 
 class Constraint(Protocol):
-    """Follows one sequence, and knows which tokens may come next."""
+    """The state of a grammar along one sequence: which tokens are allowed next."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing may follow any more, not even a token that ends the answer."""
+        """Whether no token may follow, not even one that ends the answer."""
         ...
 
     @property
     def error(self) -> str | None:
-        """Why it cannot go on, where something went wrong; final."""
+        """Why the grammar cannot be followed any further, or None; final."""
         ...
 
     def allows(self, token_id: int) -> bool:
@@ -34,5 +34,5 @@ class Constraint(Protocol):
         ...
 
     def fork(self) -> Constraint:
-        """Another one in the same state, which goes its own way."""
+        """An independent copy in the same state."""
         ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..base.events import FinishReason
 from ..base.kv_page_map import KVPageMap
@@ -16,15 +15,6 @@ from .scheduling.scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
 from .speculation.draft import Speculator
 from .throughput_meter import ThroughputMeter
-
-
-@dataclass(frozen=True)
-class InFlightBatch:
-    """A batch that was launched and not collected; its scheduling began at `began`."""
-
-    batch: Batch
-    began: float
-    prompt_tokens: int
 
 
 class Engine:
@@ -45,7 +35,8 @@ class Engine:
         self.runner = runner
         self._store = store
         self.scheduler = Scheduler(runner, speculator, store, wake)
-        self._in_flight: InFlightBatch | None = None
+        self._in_flight: Batch | None = None
+        """The batch that was launched and not collected."""
         self._collected_at = 0.0
         self._prompt_tokens = 0
         self._completion_tokens = 0
@@ -62,7 +53,7 @@ class Engine:
     @property
     def is_fetching(self) -> bool:
         """Whether sequences wait for the KV store, after which `has_work` becomes true."""
-        return self.scheduler.fetching > 0
+        return self.scheduler.admission.fetching > 0
 
     @property
     def reads_prompt(self) -> bool:
@@ -148,11 +139,11 @@ class Engine:
             kv_used=self.scheduler.kv.used,
             kv_kept=self.scheduler.kv.kept,
             kv_capacity=self.scheduler.kv.capacity,
-            kv_memory_bytes=self._store.memory_bytes if self._store is not None else 0,
+            kv_memory_bytes=self._store.memory.used if self._store is not None else 0,
             kv_disk_bytes=self._store.disk_bytes if self._store is not None else 0,
             prompt_tokens_total=self._prompt_tokens,
             completion_tokens_total=self._completion_tokens,
-            cached_tokens_total=self.scheduler.cached_tokens,
+            cached_tokens_total=self.scheduler.admission.cached_tokens,
             drafted_tokens_total=self._drafted,
             accepted_tokens_total=self._accepted,
             restored_tokens_total=self.scheduler.kv.restored,
@@ -166,12 +157,13 @@ class Engine:
         """Return what each block of the KV cache holds."""
         return self.scheduler.kv.page_map()
 
-    def _launch(self) -> InFlightBatch:
+    def _launch(self) -> Batch:
         began = time.monotonic()
         while True:
             batch = self.scheduler.schedule()
+            batch.began = began
             try:
-                return self._launch_batch(batch, began)
+                return self._launch_batch(batch)
             except KVCacheFull:
                 # The cache holds fewer tokens than its manager counts (some models have several
                 # kinds of cells). Nothing is admitted before the next step: a preempted one would
@@ -179,42 +171,39 @@ class Engine:
                 if not self.scheduler.evict_or_preempt():
                     raise
 
-    def _launch_ahead(self, previous: InFlightBatch) -> InFlightBatch | None:
+    def _launch_ahead(self, previous: Batch) -> Batch | None:
         """Launch the batch after the in-flight one, if its tokens are known."""
         began = time.monotonic()
-        batch = self.scheduler.schedule_ahead(previous.batch)
+        batch = self.scheduler.schedule_ahead(previous)
         if batch is None:
             return None
+        batch.began = began
         try:
-            return self._launch_batch(batch, began)
+            return self._launch_batch(batch)
         except KVCacheFull:
             return None
 
-    def _launch_batch(self, batch: Batch, began: float) -> InFlightBatch:
-        in_flight = InFlightBatch(batch, began, batch.prompt_tokens)
+    def _launch_batch(self, batch: Batch) -> Batch:
         self.runner.launch(batch)
         self.scheduler.mark_launched(batch)
-        return in_flight
+        return batch
 
-    def _complete(self, in_flight: InFlightBatch) -> list[SequenceOutput]:
+    def _complete(self, batch: Batch) -> list[SequenceOutput]:
         sampled = self.runner.collect()
         now = time.monotonic()
         # A batch that was launched ahead began when the previous one was complete.
-        seconds = now - max(in_flight.began, self._collected_at)
+        seconds = now - max(batch.began, self._collected_at)
         self._collected_at = now
-        outputs = self.scheduler.update(in_flight.batch, sampled, seconds)
-        self._count(in_flight, outputs, seconds)
+        outputs = self.scheduler.update(batch, sampled, seconds)
+        self._count(batch, outputs, seconds)
         return outputs
 
-    def _count(
-        self, in_flight: InFlightBatch, outputs: list[SequenceOutput], seconds: float
-    ) -> None:
-        batch = in_flight.batch
+    def _count(self, batch: Batch, outputs: list[SequenceOutput], seconds: float) -> None:
         self._steps += 1
-        self._prompt_tokens += in_flight.prompt_tokens
+        self._prompt_tokens += batch.prompt_tokens
         generated = sum(len(output.token_ids) for output in outputs)
         self._completion_tokens += generated
-        self._rates.observe(batch, in_flight.prompt_tokens, generated, seconds)
+        self._rates.observe(batch, batch.prompt_tokens, generated, seconds)
         if batch.has_drafts:
             self._drafted += sum(len(chunk.drafts) for chunk in batch.chunks)
             self._accepted += generated - len(outputs)

@@ -20,9 +20,5 @@ def token_logprobs(logits: NDArray[np.float32], token_id: int, count: int) -> To
         count = min(count, len(logits))
         ids = np.argpartition(logits, -count)[-count:]
         ids = ids[np.argsort(-logits[ids], kind="stable")]
-        top = [(int(i), _at_least(float(logits[i]) - total)) for i in ids]
-    return TokenLogprobs(token_id, _at_least(float(logits[token_id]) - total), top)
-
-
-def _at_least(logprob: float) -> float:
-    return max(logprob, LEAST)
+        top = [(int(i), max(float(logits[i]) - total, LEAST)) for i in ids]
+    return TokenLogprobs(token_id, max(float(logits[token_id]) - total, LEAST), top)

@@ -23,47 +23,27 @@ class ModelRunner(Protocol):
     that a preempted sequence goes on with the same random stream.
     """
 
-    @property
-    def context(self) -> int:
-        """Tokens one sequence may hold."""
-        ...
+    context: int
+    """Tokens one sequence may hold."""
+    kv_capacity: int
+    """Tokens all sequences may hold together."""
+    slots: int
+    """Sequences that may run at once."""
+    max_batch_tokens: int
+    """Tokens one step may compute."""
+    max_drafts: int
+    """Drafted tokens one step may verify, over all sequences."""
+    can_fork: bool
+    """Whether a sequence can be cut and shared at any token.
 
-    @property
-    def kv_capacity(self) -> int:
-        """Tokens all sequences may hold together."""
-        ...
+    Else, since a recurrent layer has one state for all tokens, only at its end, or where a
+    checkpoint was taken.
+    """
+    can_run_ahead: bool
+    """Whether a second batch may be launched before the first is collected.
 
-    @property
-    def slots(self) -> int:
-        """Sequences that may run at once."""
-        ...
-
-    @property
-    def max_batch_tokens(self) -> int:
-        """Tokens one step may compute."""
-        ...
-
-    @property
-    def max_drafts(self) -> int:
-        """Drafted tokens one step may verify, over all sequences."""
-        ...
-
-    @property
-    def can_fork(self) -> bool:
-        """Whether a sequence can be cut and shared at any token.
-
-        Else, since a recurrent layer has one state for all tokens, only at its end, or where a
-        checkpoint was taken.
-        """
-        ...
-
-    @property
-    def can_run_ahead(self) -> bool:
-        """Whether a second batch may be launched before the first is collected.
-
-        It begins when the first is done, and its chunks may await tokens that the first samples.
-        """
-        ...
+    It begins when the first is done, and its chunks may await tokens that the first samples.
+    """
 
     @property
     def state_key(self) -> str:
@@ -118,10 +98,8 @@ class SlotRunner(ModelRunner, Protocol):
     A slot is one sequence of the KV cache, numbered from 0 to `cache_slots` - 1.
     """
 
-    @property
-    def cache_slots(self) -> int:
-        """Sequences the cache can hold, running and ended ones; more than `slots`."""
-        ...
+    cache_slots: int
+    """Sequences the cache can hold, running and ended ones; more than `slots`."""
 
     def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
         """Let the empty slot `target` share the first `length` tokens of slot `source`.
@@ -165,15 +143,10 @@ class PagedRunner(ModelRunner, Protocol):
     whenever a batch is collected. `PagedCache` manages the pages.
     """
 
-    @property
-    def block_size(self) -> int:
-        """Tokens of a page; the chunks in which keys and values are stored are whole pages."""
-        ...
-
-    @property
-    def num_blocks(self) -> int:
-        """Pages of the pool, numbered from 0; together they hold at least one whole context."""
-        ...
+    block_size: int
+    """Tokens of a page; the chunks in which keys and values are stored are whole pages."""
+    num_blocks: int
+    """Pages of the pool, numbered from 0; together they hold at least one whole context."""
 
     def copy_page(self, source: int, target: int, count: int) -> None:
         """Copy the first `count` tokens of a page to another, after all batches launched so far."""

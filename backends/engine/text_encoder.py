@@ -17,25 +17,14 @@ from ..text.tokenization.encoder_inputs import EmbeddingInputs, TextPairs
 class TextEncoder(Protocol):
     """A loaded model that computes batches of texts; tokens in, one row of numbers each out."""
 
-    @property
-    def task(self) -> ModelTask:
-        """To embed or to rank."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row."""
-        ...
-
-    @property
-    def batch_tokens(self) -> int:
-        """Tokens of a batch of several texts; one text alone may have more."""
-        ...
-
-    @property
-    def batch_texts(self) -> int:
-        """Texts in a batch."""
-        ...
+    task: ModelTask
+    """To embed or to rank."""
+    width: int
+    """Numbers in a row."""
+    batch_tokens: int
+    """Tokens of a batch of several texts; one text alone may have more."""
+    batch_texts: int
+    """Texts in a batch."""
 
     def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
         """Rows for the texts, in order."""

@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 from ingle.models.errors import ModelError
 
 from ..base.child_process import die_with_parent
-from ..base.errors import BackendError
+from ..base.errors import BackendError, LoadFailed
 from ..confinement.access_policy import AccessPolicy
 from ..confinement.confine import confine
 from .child_task import TaskFailed
@@ -37,7 +38,26 @@ def run_task(
     """
     status = _BROKEN
     try:
-        status = _run(spec_type, work, policy)
+        die_with_parent(int(sys.argv[1]))
+        # Reserve fd 1 for messages: anything else that a library prints goes to stderr.
+        sink = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)
+        spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=spec_type)
+        confine(policy(spec).with_folder(Path.cwd()))
+        threading.Thread(target=_exit_at_stdin_end, name="reader", daemon=True).start()
+
+        def send(message: msgspec.Struct) -> None:
+            sink.write(msgspec.json.encode(message) + b"\n")
+            sink.flush()
+
+        try:
+            result, ended = work(spec, send), 0
+        except (BackendError, ModelError) as error:
+            result, ended = TaskFailed(error.code, error.message, error.hint), 1
+        send(result)
+        status = ended
+    except BrokenPipeError:
+        status = 0  # the parent has gone
     except Exception:
         traceback.print_exc()
     finally:
@@ -46,31 +66,13 @@ def run_task(
         os._exit(status)
 
 
-def _run(
-    spec_type: type[S],
-    work: Callable[[S, Send], msgspec.Struct],
-    policy: Callable[[S], AccessPolicy],
-) -> int:
-    die_with_parent(int(sys.argv[1]))
-    # Reserve fd 1 for messages: anything else that a library prints goes to stderr.
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=spec_type)
-    confine(policy(spec).with_folder(Path.cwd()))
-    threading.Thread(target=_exit_at_stdin_end, name="reader", daemon=True).start()
-
-    def send(message: msgspec.Struct) -> None:
-        sink.write(msgspec.json.encode(message) + b"\n")
-        sink.flush()
-
-    try:
-        send(work(spec, send))
-    except (BackendError, ModelError) as error:
-        send(TaskFailed(error.code, error.message, error.hint))
-        return 1
-    except BrokenPipeError:
-        return 0  # the parent has gone
-    return 0
+def require_torch(what: str) -> None:
+    """Raise `LoadFailed`, which says that `what` needs PyTorch, unless it is installed."""
+    if find_spec("torch") is None:
+        raise LoadFailed(
+            f"{what} needs PyTorch, which is not installed.",
+            hint="Install ingle with its extra `cuda`: pip install 'ingle[cuda]'.",
+        )
 
 
 def _exit_at_stdin_end() -> None:

@@ -22,7 +22,7 @@ _LAST_WORDS = 4096
 
 
 class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """Why there is no result."""
+    """The error that the job ended with."""
 
     code: str
     message: str

@@ -208,7 +208,7 @@ class SamplerChain:
         if params.has_penalties:
             yield llama_cpp.llama_sampler_init_penalties(
                 self._vocab_size,
-                self._window(params.repeat_last_n),
+                _look_back(params.repeat_last_n, self._context),
                 params.repeat_penalty,
                 params.frequency_penalty,
                 params.presence_penalty,
@@ -256,13 +256,14 @@ class SamplerChain:
 
     def _dry(self, params: SamplingParams, prompt: Prompt) -> Sampler:
         dry = self._dry_samplers.new(params)
-        for token_id in prompt[-self._window(params.dry_penalty_last_n) :]:
+        for token_id in prompt[-_look_back(params.dry_penalty_last_n, self._context) :]:
             llama_cpp.llama_sampler_accept(dry, token_id)
         return dry
 
-    def _window(self, tokens: int) -> int:
-        """Limit the look-back: llama.cpp allocates the whole window."""
-        return self._context if tokens < 0 else min(tokens, self._context)
+
+def _look_back(tokens: int, most: int) -> int:
+    """Return how many tokens to look back, since llama.cpp allocates all; negative means `most`."""
+    return most if tokens < 0 else min(tokens, most)
 
 
 def _possible() -> Sampler:
@@ -318,9 +319,7 @@ class DrySamplers:
 
     def _prototype(self, params: SamplingParams) -> Sampler:
         breakers = tuple(dict.fromkeys(params.dry_sequence_breakers))
-        # llama.cpp allocates the whole look-back window.
-        last_n = params.dry_penalty_last_n
-        window = self._max_window if last_n < 0 else min(last_n, self._max_window)
+        window = _look_back(params.dry_penalty_last_n, self._max_window)
         numbers = (params.dry_multiplier, params.dry_base, params.dry_allowed_length, window)
         key = (breakers, *numbers)
         sampler = self._made.get(key)

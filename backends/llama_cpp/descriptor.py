@@ -43,7 +43,7 @@ class LlamaCppEngine(EngineDescriptor):
     splits_layers = True
 
     def describe_installation(self, software: Software) -> str:
-        """Return its version, and what it was built for."""
+        """Return its version, and the devices that it was built for."""
         build = software.llama_cpp
         if build is None:
             return "not installed"

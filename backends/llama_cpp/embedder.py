@@ -42,7 +42,6 @@ class LlamaEmbedder(LlamaContext):
         self._memory = llama_cpp.llama_get_memory(self._ctx)
         self._splits = self._memory is not None and self._pools_last_token()
         self._batch = TextBatch(max(spec.context, spec.batch))
-        assert self.model.handle is not None
         ranks = self._pooling is Pooling.RANK
         width = llama_cpp.llama_model_n_cls_out if ranks else llama_cpp.llama_model_n_embd_out
         self.width = width(self.model.handle)
@@ -74,11 +73,9 @@ class LlamaEmbedder(LlamaContext):
 
     def info(self) -> ModelInfo:
         """Return the properties of the loaded model."""
+        kv_capacity = 0 if self._memory is None else llama_cpp.llama_n_ctx(self._ctx)
         return msgspec.structs.replace(
-            self._describe(
-                self.batch_texts,
-                0 if self._memory is None else llama_cpp.llama_n_ctx(self._ctx),
-            ),
+            self._describe(self.batch_texts, kv_capacity),
             task=self.task,
             dimensions=self.width if self.task is ModelTask.EMBED else 0,
         )

@@ -1,4 +1,4 @@
-"""A llama.cpp context on a loaded model: what the generating and the encoding runner share."""
+"""A llama.cpp context on a loaded model, the base of the generating and the encoding runner."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LlamaContext(ABC):
 
     @abstractmethod
     def _measure(self, spec: LoadSpec) -> None:
-        """Read the sizes that the context really got, and allocate what depends on them."""
+        """Read the actual sizes of the context, and allocate the buffers that depend on them."""
 
     @abstractmethod
     def _compute_one_token(self) -> None:
@@ -92,7 +92,6 @@ class LlamaContext(ABC):
         params.kv_unified = True
         params.no_perf = True
         self._configure(spec, params)
-        assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
         if context:
             return context
@@ -114,10 +113,7 @@ class LlamaContext(ABC):
         gpus = f"{'+'.join(self._log.gpus) or 'GPU'}, {on_gpu} of {layers + 1} layers"
         return ModelInfo(
             engine="llama.cpp",
-            # The output counts as a layer as well.
-            device=f"{gpus}, {on_gpu} of {layers + 1} layers"
-            if on_gpu
-            else f"CPU, {self._threads}",
+            device=gpus if on_gpu else f"CPU, {self._threads}",
             architecture=self.model.architecture,
             parameters=self.model.parameters,
             vocab_size=self.tokenizer.vocab_size,

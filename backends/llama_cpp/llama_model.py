@@ -37,9 +37,10 @@ class LlamaModel:
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
-        experts = ExpertPlacement(cpu_experts) if cpu_experts else None
-        if experts is not None:
-            params.tensor_buft_overrides = cast("Any", experts.address)  # actually an address
+        overrides = _expert_overrides(cpu_experts) if cpu_experts else None
+        if overrides is not None:
+            address: Any = ctypes.addressof(overrides)
+            params.tensor_buft_overrides = address
         params.load_mode = _load_mode(mmap=mmap, mlock=mlock)
         params.vocab_only = vocab_only
 
@@ -53,50 +54,54 @@ class LlamaModel:
         handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
             raise _load_error(path, log)
-        self.handle: llama_cpp.llama_model_p | None = handle
+        self._handle: llama_cpp.llama_model_p | None = handle
         vocab = llama_cpp.llama_model_get_vocab(handle)
         assert vocab is not None
         self.vocab: llama_cpp.llama_vocab_p = vocab
 
     @property
+    def handle(self) -> llama_cpp.llama_model_p:
+        """Return the pointer to the model, which must not be closed."""
+        assert self._handle is not None, "the model is closed"
+        return self._handle
+
+    @property
     def parameters(self) -> int:
         """Return the number of weights."""
-        return llama_cpp.llama_model_n_params(self._open)
+        return llama_cpp.llama_model_n_params(self.handle)
 
     @property
     def trained_context(self) -> int:
         """Return the tokens of context the model was trained for."""
-        return llama_cpp.llama_model_n_ctx_train(self._open)
+        return llama_cpp.llama_model_n_ctx_train(self.handle)
 
     @property
     def layers(self) -> int:
         """Return the number of transformer blocks."""
-        return llama_cpp.llama_model_n_layer(self._open)
+        return llama_cpp.llama_model_n_layer(self.handle)
 
     @property
     def can_generate(self) -> bool:
         """Return whether the model generates; false for encoders."""
-        model = self._open
-        return llama_cpp.llama_model_has_decoder(model) and not (
-            llama_cpp.llama_model_has_encoder(model)
-        )
+        has_encoder = llama_cpp.llama_model_has_encoder(self.handle)
+        return llama_cpp.llama_model_has_decoder(self.handle) and not has_encoder
 
     @property
     def is_recurrent(self) -> bool:
         """Return whether layers have a recurrent state, which cannot be truncated at a token."""
-        model = self._open
+        model = self.handle
         return llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
 
     @property
     def chat_template(self) -> str | None:
         """Return the template in the file, unchanged."""
-        raw = llama_cpp.llama_model_chat_template(self._open, None)
+        raw = llama_cpp.llama_model_chat_template(self.handle, None)
         return raw.decode("utf-8", "replace") if raw else None
 
     @property
     def rerank_template(self) -> str | None:
         """Return a reranker's template for `{query}` and `{document}`, if it has one."""
-        raw = llama_cpp.llama_model_chat_template(self._open, b"rerank")
+        raw = llama_cpp.llama_model_chat_template(self.handle, b"rerank")
         return raw.decode("utf-8", "replace") if raw else None
 
     @property
@@ -108,19 +113,14 @@ class LlamaModel:
         """Return one value of the file's metadata as text."""
         buffer = ctypes.create_string_buffer(4096)
         writable = cast("bytes", buffer)  # the binding's annotation lacks the writable type
-        size = llama_cpp.llama_model_meta_val_str(self._open, key.encode(), writable, len(buffer))
+        size = llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), writable, len(buffer))
         return buffer.value.decode("utf-8", "replace") if size >= 0 else None
 
     def close(self) -> None:
         """Free the weights; a second call does nothing."""
-        if self.handle is not None:
-            llama_cpp.llama_model_free(self.handle)
-            self.handle = None
-
-    @property
-    def _open(self) -> llama_cpp.llama_model_p:
-        assert self.handle is not None, "the model is closed"
-        return self.handle
+        if self._handle is not None:
+            llama_cpp.llama_model_free(self._handle)
+            self._handle = None
 
 
 def _check_tokens(path: Path) -> None:
@@ -164,19 +164,17 @@ def experts_pattern(blocks: int) -> str:
     return rf"^blk\.({numbers})\.ffn_.*_exps\."
 
 
-class ExpertPlacement:
-    """Keeps the experts of the first `blocks` blocks in host memory.
+def load_ggml_base() -> ctypes.CDLL:
+    """Return the library ggml-base, which importing llama_cpp has already loaded."""
+    return load_shared_library("ggml-base", Path(llama_cpp.__file__).parent / "lib")
 
-    It must live until the model is loaded.
+
+def _expert_overrides(blocks: int) -> ctypes.Array[_Override]:
+    """Return the entries that keep the experts of the first `blocks` blocks in host memory.
+
+    They must live until the model is loaded.
     """
-
-    def __init__(self, blocks: int) -> None:
-        ggml = load_shared_library("ggml-base", Path(llama_cpp.__file__).parent / "lib")
-        ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
-        entry = _Override(experts_pattern(blocks).encode(), ggml.ggml_backend_cpu_buffer_type())
-        self._entries = (_Override * 2)(entry)  # the second ends the list
-
-    @property
-    def address(self) -> int:
-        """Return the value of `llama_model_params.tensor_buft_overrides`."""
-        return ctypes.addressof(self._entries)
+    ggml = load_ggml_base()
+    ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
+    entry = _Override(experts_pattern(blocks).encode(), ggml.ggml_backend_cpu_buffer_type())
+    return (_Override * 2)(entry)  # the second ends the list

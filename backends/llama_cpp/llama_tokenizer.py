@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 
@@ -21,6 +23,7 @@ _LONG = 2**14
 
 _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL
 _KINDS = _CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP
+_api: Any = llama_cpp  # the binding annotates plain integers as C types
 
 
 class LlamaTokenizer:
@@ -30,11 +33,10 @@ class LlamaTokenizer:
         self._model = model
         self._vocab = model.vocab
         check_byte_tokens(self._vocab)
-        self.vocab_type = llama_cpp.llama_vocab_type(self._vocab)
         self.vocab_size = llama_cpp.llama_vocab_n_tokens(self._vocab)
         self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)
-        self.bos_text = self._text_of(_token_id(llama_cpp.llama_vocab_bos(self._vocab)))
-        self.eos_text = self._text_of(_token_id(llama_cpp.llama_vocab_eos(self._vocab)))
+        self.bos_text = self._text_of(_api.llama_vocab_bos(self._vocab))
+        self.eos_text = self._text_of(_api.llama_vocab_eos(self._vocab))
         self._adds_end = llama_cpp.llama_vocab_get_add_eos(
             self._vocab
         ) or llama_cpp.llama_vocab_get_add_sep(self._vocab)
@@ -51,9 +53,9 @@ class LlamaTokenizer:
     def pair_marks(self) -> PairMarks:
         """Return the special tokens around a pair of texts, by the vocabulary's own flags."""
         vocab = self._vocab
-        sep = _token_id(llama_cpp.llama_vocab_sep(vocab))
-        eos = _token_id(llama_cpp.llama_vocab_eos(vocab))
-        bos = _token_id(llama_cpp.llama_vocab_bos(vocab))
+        sep: int = _api.llama_vocab_sep(vocab)
+        eos: int = _api.llama_vocab_eos(vocab)
+        bos: int = _api.llama_vocab_bos(vocab)
         ends = [eos if eos >= 0 else sep] if llama_cpp.llama_vocab_get_add_eos(vocab) else []
         separators = [sep] if llama_cpp.llama_vocab_get_add_sep(vocab) else []
         begins = [bos] if self.adds_bos else []
@@ -93,17 +95,14 @@ class LlamaTokenizer:
     def _encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         capacity = len(data) + 8
-        tokens = (llama_cpp.llama_token * capacity)()
-        count = llama_cpp.llama_tokenize(
-            self._vocab, data, len(data), tokens, capacity, add_special, parse_special
-        )
-        if count < 0:
-            capacity = -count
+        while True:
             tokens = (llama_cpp.llama_token * capacity)()
             count = llama_cpp.llama_tokenize(
                 self._vocab, data, len(data), tokens, capacity, add_special, parse_special
             )
-        return list(tokens[:count])
+            if count >= 0:
+                return list(tokens[:count])
+            capacity = -count  # as many as are needed
 
     def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
         """Return the bytes of a token; empty for control tokens unless `special`."""
@@ -127,25 +126,25 @@ class LlamaTokenizer:
     @property
     def infill_tokens(self) -> Mapping[InfillToken, int]:
         """Return the infill (FIM) tokens that llama.cpp finds by metadata or name."""
-        marks: dict[InfillToken, object] = {
-            "prefix": llama_cpp.llama_vocab_fim_pre(self._vocab),
-            "suffix": llama_cpp.llama_vocab_fim_suf(self._vocab),
-            "middle": llama_cpp.llama_vocab_fim_mid(self._vocab),
-            "repository": llama_cpp.llama_vocab_fim_rep(self._vocab),
-            "file": llama_cpp.llama_vocab_fim_sep(self._vocab),
+        marks: dict[InfillToken, int] = {
+            "prefix": _api.llama_vocab_fim_pre(self._vocab),
+            "suffix": _api.llama_vocab_fim_suf(self._vocab),
+            "middle": _api.llama_vocab_fim_mid(self._vocab),
+            "repository": _api.llama_vocab_fim_rep(self._vocab),
+            "file": _api.llama_vocab_fim_sep(self._vocab),
         }
-        found: dict[InfillToken, int] = {mark: _token_id(value) for mark, value in marks.items()}
-        return {mark: token_id for mark, token_id in found.items() if token_id >= 0}
+        return {mark: token_id for mark, token_id in marks.items() if token_id >= 0}
 
     def _piece(self, token_id: int, *, special: bool) -> bytes:
-        buffer = ctypes.create_string_buffer(256)
-        size = llama_cpp.llama_token_to_piece(
-            self._vocab, token_id, buffer, len(buffer), 0, special
-        )
-        if size < 0:  # the buffer is too small by that much
-            buffer = ctypes.create_string_buffer(-size)
-            size = llama_cpp.llama_token_to_piece(self._vocab, token_id, buffer, -size, 0, special)
-        return buffer.raw[:size]
+        capacity = 256
+        while True:
+            buffer = ctypes.create_string_buffer(capacity)
+            size = llama_cpp.llama_token_to_piece(
+                self._vocab, token_id, buffer, capacity, 0, special
+            )
+            if size >= 0:
+                return buffer.raw[:size]
+            capacity = -size  # as many as are needed
 
     def _text_of(self, token_id: int) -> str:
         if token_id < 0:
@@ -158,21 +157,12 @@ class LlamaVocabulary(LlamaTokenizer):
 
     def __init__(self, path: Path) -> None:
         """Read the vocabulary; raises `LoadFailed`."""
-        log = NativeLog()
-        try:
+        with closing(NativeLog()) as log:
             super().__init__(LlamaModel(path, vocab_only=True, log=log))
-        finally:
-            log.close()
 
     def close(self) -> None:
         """Free the vocabulary; it cannot be used afterwards."""
         self._model.close()
-
-
-def _token_id(value: object) -> int:
-    """Narrow what the binding annotates as a C type and ctypes returns as an int."""
-    assert isinstance(value, int)
-    return value
 
 
 def check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:

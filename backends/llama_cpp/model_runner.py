@@ -137,7 +137,7 @@ class LlamaModelRunner(LlamaContext):
         return self._read_state(slot, _PARTIAL_ONLY)
 
     def trim(self, slot: int, length: int) -> None:
-        """Remove what the slot holds after its first `length` tokens."""
+        """Remove the keys and values of the slot after its first `length` tokens."""
         llama_cpp.llama_memory_seq_rm(self._memory, slot, length, -1)
 
     def snapshot(self, slot: int, start: int, end: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a provider.
+"""Errors of requests to remote providers.
 
 RemoteError               (a `BackendError`)
 ├── NotCleared            the router did not clear this request
@@ -15,13 +15,13 @@ from ..base.errors import BackendError
 
 
 class RemoteError(BackendError):
-    """A request that a provider did not answer."""
+    """A request to a provider failed."""
 
     code = "remote_error"
 
 
 class NotCleared(RemoteError):
-    """The request is not the one that was cleared; no byte of it left."""
+    """The request is not the one that was cleared; nothing was sent."""
 
     code = "not_cleared"
 
@@ -33,7 +33,7 @@ class RemoteForbidden(RemoteError):
 
 
 class CannotExpress(RemoteError):
-    """The provider's protocol cannot express the request; a local model can. No byte left."""
+    """The provider's protocol cannot express the request; a local model can. Nothing was sent."""
 
     code = "remote_cannot_express"
 

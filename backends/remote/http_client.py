@@ -9,27 +9,19 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import h11
 
 from .errors import ProviderMisbehaved, ProviderUnreachable
 from .metered_connection import Meter, MeteredConnection, open_connection
+from .providers import Provider
 
 LARGEST_HEAD = 64 * 2**10
 """Bytes of a response's status line and headers."""
 
 _LONGEST_QUOTE = 200
-
-
-@dataclass(frozen=True)
-class HttpTimeouts:
-    """Seconds until the connection, until the first byte of the answer, and between its chunks."""
-
-    connect: float
-    first_byte: float
-    idle: float
+_HttpEvent = h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage
 
 
 class HttpResponse:
@@ -56,29 +48,20 @@ class HttpResponse:
 
 @asynccontextmanager
 async def post(
-    url: str,
-    headers: Sequence[tuple[str, str]],
-    body: bytes,
-    *,
-    timeouts: HttpTimeouts,
-    meter: Meter,
-    tls: ssl.SSLContext | None,
+    provider: Provider, path: str, headers: Sequence[tuple[str, str]], body: bytes, meter: Meter
 ) -> AsyncGenerator[HttpResponse]:
-    """Send `body` and yield the response; the connection closes at the end of the context.
+    """Send `body` to a path below the provider's address, and yield the response.
 
-    Raises `ProviderUnreachable` and `ProviderMisbehaved`.
+    The connection closes at the end of the context. Raises `ProviderUnreachable` and
+    `ProviderMisbehaved`.
     """
-    parts = urlsplit(url)
+    parts = urlsplit(provider.base_url.rstrip("/") + path)
     assert parts.hostname is not None, "addresses are checked when they are read"
     secure = parts.scheme == "https"
-    transport = await open_connection(
-        parts.hostname,
-        parts.port or (443 if secure else 80),
-        tls if secure else None,
-        meter,
-        timeouts.connect,
-    )
-    connection = _Connection(transport, timeouts)
+    tls = await asyncio.to_thread(_tls_context, provider.ca_file) if secure else None
+    port = parts.port or (443 if secure else 80)
+    transport = await open_connection(parts.hostname, port, tls, meter, provider.connect_timeout)
+    connection = _Connection(transport, provider)
     try:
         target = parts.path or "/"
         yield await connection.ask(target, [("host", parts.netloc), *headers], body)
@@ -86,13 +69,11 @@ async def post(
         transport.close()
 
 
-def tls_context(url: str, ca_file: str) -> ssl.SSLContext | None:
-    """Return the TLS context that verifies certificates, None for `http://`. Reads files.
+def _tls_context(ca_file: str) -> ssl.SSLContext:
+    """Return the TLS context that verifies certificates. Reads files.
 
     Raises `ProviderUnreachable` if the certificate file cannot be read.
     """
-    if not url.startswith("https:"):
-        return None
     context = ssl.create_default_context()
     if not context.cert_store_stats()["x509_ca"]:
         # Some builds of Python find no system certificates.
@@ -110,9 +91,9 @@ def tls_context(url: str, ca_file: str) -> ssl.SSLContext | None:
 
 
 class _Connection:
-    def __init__(self, transport: MeteredConnection, timeouts: HttpTimeouts) -> None:
+    def __init__(self, transport: MeteredConnection, provider: Provider) -> None:
         self._transport = transport
-        self._timeouts = timeouts
+        self._provider = provider
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
         self._began = False
 
@@ -131,7 +112,7 @@ class _Connection:
         try:
             # The server may have answered before it closed, to refuse a large request.
             with suppress(ConnectionError):
-                async with asyncio.timeout(self._timeouts.first_byte):
+                async with asyncio.timeout(self._provider.first_byte_timeout):
                     await self._transport.send(data)
         except TimeoutError:
             raise ProviderUnreachable("The provider stopped reading the request.") from None
@@ -142,9 +123,7 @@ class _Connection:
             if not isinstance(event, h11.InformationalResponse):
                 raise ProviderMisbehaved("The provider's answer is not HTTP.")
 
-    async def next_event(
-        self,
-    ) -> h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage:
+    async def next_event(self) -> _HttpEvent:
         while True:
             try:
                 event = self._http.next_event()
@@ -153,15 +132,14 @@ class _Connection:
                 raise ProviderMisbehaved(f"The provider's answer is not HTTP: {what}.") from None
             if event is h11.NEED_DATA:
                 self._http.receive_data(await self._receive())
-            elif isinstance(
-                event, h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage
-            ):
+            elif isinstance(event, _HttpEvent):
                 return event
             else:
                 raise ProviderUnreachable("The provider closed the connection without an answer.")
 
     async def _receive(self) -> bytes:
-        seconds = self._timeouts.idle if self._began else self._timeouts.first_byte
+        provider = self._provider
+        seconds = provider.idle_timeout if self._began else provider.first_byte_timeout
         try:
             async with asyncio.timeout(seconds):
                 data = await self._transport.receive()

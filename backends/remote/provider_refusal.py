@@ -76,7 +76,7 @@ def _harmless(words: str, key: str | None) -> str:
 
 
 def _words(body: bytes) -> str:
-    """Return the text at `error.message` or in its place; "" for anything else."""
+    """Return the text at `error.message`, `error` or `message`; "" if there is none."""
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import reduce
+from operator import add
 
 from ..base.errors import RequestRejected
 from ..base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
@@ -13,11 +15,11 @@ from ..base.model_info import ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
-from .http_client import HttpResponse, HttpTimeouts, post, tls_context
+from .http_client import HttpResponse, post
 from .metered_connection import CouldNotConnect, Meter
 from .provider_refusal import refusal_from, streamed_error
 from .providers import Provider, ProviderKind
-from .receipt import Outcome, Receipt, TokenUsage
+from .receipt import Outcome, Receipt
 from .retry_backoff import LONGEST_WAIT, RETRIED, backoff, retry_after
 from .sse_reader import SseReader
 from .wire_formats.anthropic_wire import AnthropicWire
@@ -126,14 +128,13 @@ class RemoteBackend:
     async def _ask_all(
         self, request: GenerateRequest, bodies: list[bytes], sink: EventSink
     ) -> None:
-        started = _StartedOnce(sink)
         if len(bodies) == 1:
-            await self._ask(request, 0, bodies[0], started.take)
+            await self._ask(request, 0, bodies[0], sink)
             return
         try:
             async with asyncio.TaskGroup() as group:
                 for index, body in enumerate(bodies):
-                    group.create_task(self._ask(request, index, body, started.take))
+                    group.create_task(self._ask(request, index, body, sink))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
@@ -161,24 +162,13 @@ class RemoteBackend:
         """
         meter = Meter()
         self._meters.append(meter)
-        provider = self.provider
-        tls = await asyncio.to_thread(tls_context, provider.base_url, provider.ca_file)
-        async with post(
-            provider.base_url.rstrip("/") + self._wire.path,
-            self._headers(),
-            body,
-            timeouts=HttpTimeouts(
-                provider.connect_timeout, provider.first_byte_timeout, provider.idle_timeout
-            ),
-            meter=meter,
-            tls=tls,
-        ) as answer:
+        async with post(self.provider, self._wire.path, self._headers(), body, meter) as answer:
             self._status = answer.status
             if answer.status != 200:
                 wait = retry_after(answer.headers.get("retry-after", ""), time.time())
                 if answer.status in RETRIED and not last and wait <= LONGEST_WAIT:
                     return wait
-                raise await refusal_from(answer, provider, self._key)
+                raise await refusal_from(answer, self.provider, self._key)
             await self._read(request, index, answer, sink)
         return None
 
@@ -189,9 +179,10 @@ class RemoteBackend:
         if kind != "text/event-stream" or "content-encoding" in answer.headers:
             raise ProviderMisbehaved("The provider did not answer with a stream of events.")
         reader = self._wire.reader(request, index)
+        if not self._readers:  # one start for all sequences
+            sink([Started(request.id, 0)])
         self._readers.append(reader)
         lines, size = SseReader(), 0
-        sink([Started(request.id, 0)])
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 size += len(chunk)
@@ -204,13 +195,12 @@ class RemoteBackend:
         if events := reader.close():
             sink(events)
 
-    def _deliver(
-        self, reader: AnswerReader, found: list[tuple[str, bytes]], sink: EventSink
-    ) -> None:
+    def _deliver(self, reader: AnswerReader, found: list[bytes], sink: EventSink) -> None:
         events: list[Event] = []
         try:
-            for name, data in found:
-                events += reader.feed(name, data)
+            for data in found:
+                if not reader.ended:
+                    events += reader.feed(data)
         except ProviderRefused as error:
             raise streamed_error(self.provider, error, self._key) from None
         finally:
@@ -228,11 +218,8 @@ class RemoteBackend:
 
     def _receipt(self, seconds: float, outcome: Outcome) -> Receipt:
         counted = [reader.usage for reader in self._readers if reader.usage is not None]
-        usage: TokenUsage | None = None
-        for one in counted:
-            usage = one if usage is None else usage + one
-        if len(counted) < len(self._readers):
-            usage = None  # a partial sum would look like the total
+        # A partial sum would look like the total.
+        whole = bool(counted) and len(counted) == len(self._readers)
         return Receipt(
             bytes_sent=sum(meter.sent for meter in self._meters),
             bytes_received=sum(meter.received for meter in self._meters),
@@ -241,23 +228,8 @@ class RemoteBackend:
             status=self._status,
             attempts=len(self._meters),
             digests=tuple(meter.digest.hexdigest() for meter in self._meters if meter.sent),
-            usage=usage,
+            usage=reduce(add, counted) if whole else None,
         )
-
-
-class _StartedOnce:
-    """Passes only the first `Started` of several sequences to the sink."""
-
-    def __init__(self, sink: EventSink) -> None:
-        self._sink = sink
-        self._started = False
-
-    def take(self, events: list[Event]) -> None:
-        """Pass on the events but repeated `Started`."""
-        fresh = [event for event in events if not (self._started and isinstance(event, Started))]
-        self._started = True
-        if fresh:
-            self._sink(fresh)
 
 
 def remote_info(provider: Provider, model: str) -> ModelInfo:

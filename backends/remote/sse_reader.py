@@ -9,21 +9,20 @@ LARGEST_EVENT = 4 * 2**20
 
 
 class SseReader:
-    """Splits the chunks of a body into events: pairs of name and data.
+    """Splits the chunks of a body into the data of its events.
 
     Lines end with LF, CRLF or CR, https://html.spec.whatwg.org/multipage/server-sent-events.html;
-    `id` and `retry` are ignored.
+    `event`, `id` and `retry` are ignored, since the data of every provider names its type.
     """
 
     def __init__(self) -> None:
         self._rest = b""
-        self._name = ""
         self._data: list[bytes] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
-        """Return the events that the chunk completes; raises `ProviderMisbehaved`."""
-        events: list[tuple[str, bytes]] = []
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that the chunk completes; raises `ProviderMisbehaved`."""
+        events: list[bytes] = []
         text = self._rest + chunk
         # A CR at the end may be half of a CRLF.
         held = b"\r" if text.endswith(b"\r") else b""
@@ -35,17 +34,15 @@ class SseReader:
         for line in whole:
             if line:
                 self._take(line)
-            elif (event := self._end()) is not None:
-                events.append(event)
+            else:
+                events += self._end()
         return events
 
-    def end(self) -> list[tuple[str, bytes]]:
+    def end(self) -> list[bytes]:
         """Return an event that the end of the body completes; some servers omit the empty line."""
-        for line in (self._rest.rstrip(b"\r"), b""):
-            if line:
-                self._take(line)
-        event = self._end()
-        return [] if event is None else [event]
+        if line := self._rest.rstrip(b"\r"):
+            self._take(line)
+        return self._end()
 
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -55,14 +52,11 @@ class SseReader:
             if self._size > LARGEST_EVENT:
                 raise _too_large()
             self._data.append(value)
-        elif name == b"event":
-            self._name = value[:100].decode("ascii", "replace")
 
-    def _end(self) -> tuple[str, bytes] | None:
-        name, data = self._name, b"\n".join(self._data)
-        had_data = bool(self._data)
-        self._name, self._data, self._size = "", [], 0
-        return (name, data) if had_data else None
+    def _end(self) -> list[bytes]:
+        """Return the data of the event that ends here, unless it has none."""
+        lines, self._data, self._size = self._data, [], 0
+        return [b"\n".join(lines)] if lines else []
 
 
 def _too_large() -> ProviderMisbehaved:

@@ -18,7 +18,7 @@ from gpu.weights import KINDS, random_weight, repacked
 from ingle.kernels.elementwise.activations import quantize_q8_reference
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.weight import NF4Tensor
-from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGated, DenseGemv
+from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGemv, launch_dense_gated
 from ingle.kernels.matmul.linear import GatedLayer
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
@@ -154,7 +154,7 @@ def _dense(session: Session) -> Iterator[tuple[str, float]]:
             gated = torch.nn.functional.silu(expected) * expected
             for split in (1, 4):
                 out = torch.full((columns, rows), float("nan"), device=session.device)
-                DenseGated(session.library()).multiply(layer, x, out, split=split)
+                launch_dense_gated(session.library(), layer, x, out, split=split)
                 name = f"{dtype} {rows}x{inputs} gated, {columns} columns, split {split}"
                 yield name, _relative(out, gated)
 

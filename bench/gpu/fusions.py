@@ -17,8 +17,8 @@ from ingle.kernels.elementwise.activations import (
 )
 from ingle.kernels.elementwise.gated_activation import (
     GateActivation,
-    GateQuantize,
     gated_activation_reference,
+    launch_gated_activation,
 )
 from ingle.kernels.elementwise.rms_norm import NormQuantize
 from ingle.kernels.matmul.gated_gemv import GatedGemv
@@ -82,7 +82,7 @@ def _wrong_norms(session: Session) -> Iterator[str]:
 
 
 def _wrong_gates(session: Session) -> Iterator[str]:
-    gate = GateQuantize(session.library())
+    gate = partial(launch_gated_activation, session.library())
     for tokens, size in NORMS[:2] if session.on_cpu else NORMS:
         both = _random(session, tokens, 2 * size, 0) * 3
         first, second = both[:, :size], both[:, size:]
@@ -164,7 +164,7 @@ def _norms(session: Session, tokens: int) -> list[Callable[[], object]]:
 
 
 def _gates(session: Session, tokens: int) -> list[Callable[[], object]]:
-    gate = GateQuantize(session.library())
+    gate = partial(launch_gated_activation, session.library())
     both = _random(session, tokens, 2 * HIDDEN, 0).bfloat16()
     launch = partial(gate, both[:, :HIDDEN], both[:, HIDDEN:], "silu", AS_USED)
     return [launch] * 8

@@ -13,14 +13,14 @@ import torch
 from gpu.session import Session, Skipped
 
 from ingle.kernels.attention.attention_combine import (
-    AttentionCombine,
     AttentionPartials,
     attention_combine_reference,
+    launch_attention_combine,
 )
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
+from ingle.kernels.attention.rope_append import launch_rope_append, rope_append_reference
 from ingle.kernels.elementwise.activations import dequantize_q8, quantize_q8_reference
-from ingle.kernels.elementwise.rope import RotaryTables, rotary_tables
+from ingle.kernels.elementwise.rope import launch_rotary_tables, rotary_tables
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 
@@ -58,7 +58,7 @@ def wrong_heads(session: Session) -> Iterator[str]:
     rates = (5e5 ** (-torch.arange(64) / 64)).to(session.device)
     angles = positions.double()[:, None] * rates.double()
     exact = angles.cos(), angles.sin()
-    found = RotaryTables(session.library())(positions, rates, 1.0)
+    found = launch_rotary_tables(session.library(), positions, rates, 1.0)
     for ours, theirs in zip(found, exact, strict=True):
         if not float((ours - theirs).abs().max()) <= TABLE_TOLERANCE:
             yield "tables of angles"
@@ -134,7 +134,7 @@ def _planes(append: Append) -> list[torch.Tensor]:
 
 
 def _wrong_appends(session: Session) -> Iterator[str]:
-    operation = RopeAppend(session.library())
+    operation = partial(launch_rope_append, session.library())
     for shape in SHAPES[:1] if session.on_cpu else SHAPES:
         for kind in KINDS:
             for bias in (False, True) if kind.startswith("q") else (False,):
@@ -150,7 +150,7 @@ def _wrong_appends(session: Session) -> Iterator[str]:
 
 
 def _wrong_sums(session: Session) -> Iterator[str]:
-    combine = AttentionCombine(session.library())
+    combine = partial(launch_attention_combine, session.library())
     for splits, heads, size in ((1, 4, 64), (7, 2, 80), (33, 8, 128), (128, 4, 256), (5, 4, 72)):
         partials = make_partials(splits, 3, heads, size, session.device, torch.float32)
         expected = attention_combine_reference(partials, rotated=True).dense
@@ -182,7 +182,7 @@ def make_partials(
 
 
 def _append_times(session: Session) -> Iterator[dict[str, Any]]:
-    operation = RopeAppend(session.library())
+    operation = partial(launch_rope_append, session.library())
     for kind in KINDS:
         for tokens in (1, 16, 4096):
             # With many tokens more than a cache holds.
@@ -198,7 +198,7 @@ def _append_times(session: Session) -> Iterator[dict[str, Any]]:
 
 
 def _combine_times(session: Session) -> Iterator[dict[str, Any]]:
-    combine = AttentionCombine(session.library())
+    combine = partial(launch_attention_combine, session.library())
     heads, _, size, _ = LLAMA
     for tokens, splits in ((1, 8), (1, 64), (16, 8), (64, 4)):
         partials = make_partials(splits, tokens, heads, size, session.device, torch.bfloat16)
@@ -213,7 +213,7 @@ def _table_times(session: Session) -> Iterator[dict[str, Any]]:
     rates = (5e5 ** (-torch.arange(64) / 64)).to(session.device)
     for tokens in (1, 4096):
         positions = torch.arange(tokens, device=session.device)
-        launch = partial(RotaryTables(session.library()), positions, rates, 1.0)
+        launch = partial(launch_rotary_tables, session.library(), positions, rates, 1.0)
         yield _row(session, f"tables of {tokens} tokens", [launch], 8 * tokens * 64)
 
 

@@ -69,14 +69,11 @@ class RandomWeights:
         kind: Callable[[str], str] = all_bf16,
     ) -> None:
         self._shapes = dict(_shapes(config))
+        self.names = self._shapes.keys()
+        """Every tensor of the family."""
         self._device = device
         self._seed = seed
         self._kind = kind
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor of the family."""
-        return self._shapes
 
     @property
     def matrices(self) -> list[tuple[int, int]]:

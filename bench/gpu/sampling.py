@@ -18,7 +18,7 @@ from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence as Answer
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.kernels.adjust_logits import ENTRY_KINDS, AdjustLogits, LogitEntries
+from ingle.kernels.adjust_logits import ENTRY_KINDS, LogitEntries, launch_adjust_logits
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel, sample_row
 
@@ -87,8 +87,8 @@ def wrong_draws(session: Session) -> Iterator[str]:
     logits = torch.randn(rows, 1000, generator=torch.Generator().manual_seed(1))
     changed = logits.to(session.device, copy=True)
     given = LogitEntries(*(each.to(session.device) for each in entries))
-    AdjustLogits(session.library()).apply(changed, given)
-    AdjustLogits(CPUKernelLibrary(session.folder)).apply(logits, LogitEntries(*entries))
+    launch_adjust_logits(session.library(), changed, given)
+    launch_adjust_logits(CPUKernelLibrary(session.folder), logits, LogitEntries(*entries))
     if not torch.equal(changed.cpu(), logits):
         yield "logits that are changed"
 

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import random
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
-from ingle.daemon.routing.inspection.privacy_judge import PrivacyOpinion, judge
+from ingle.daemon.routing.inspection.privacy_judge import is_judged_private
 
 PROMPTS = 60
 
@@ -48,9 +49,9 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
             chosen = source.sample(texts, prompts)
             kept = alone = without = 0
             for text in chosen:
-                opinion = await judge(partial(stream_events, backend), text, seconds=60)
-                times.append(opinion.seconds)
-                said = opinion.opinion is PrivacyOpinion.PRIVATE
+                began = time.monotonic()
+                said = await is_judged_private(partial(stream_events, backend), text, seconds=60)
+                times.append(time.monotonic() - began)
                 alone += said
                 found = bool(list(classifier.find(text)))
                 without += found

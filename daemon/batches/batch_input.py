@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ class BatchInput:
         for number, offset, text in self._texts():
             if len(lines) >= MAX_LINES:
                 message = f"The file has more than {MAX_LINES} requests."
-                problems.append(BatchProblem("too_many_requests", message, None, number))
+                problems.append(BatchProblem("too_many_requests", message, line=number))
                 break
             line = self._check_line(text, offset, number, seen)
             if isinstance(line, BatchProblem):
@@ -68,10 +69,8 @@ class BatchInput:
                 seen.add(line.custom_id)
                 lines.append(line)
         if not lines and not problems:
-            problems.append(BatchProblem("empty_file", "The file has no requests.", None, None))
-        order: dict[str, int] = {}
-        for line in lines:
-            order.setdefault(line.model, len(order))
+            problems.append(BatchProblem("empty_file", "The file has no requests."))
+        order = {model: n for n, model in enumerate(dict.fromkeys(line.model for line in lines))}
         # Alternating between models would load them again and again.
         return sorted(lines, key=lambda line: order[line.model]), problems
 
@@ -85,9 +84,7 @@ class BatchInput:
         """Yield the non-blank lines with their number and offset."""
         offset = 0
         with self._path.open("rb") as file:
-            number = 0
-            while text := file.readline(MAX_LINE + 1):
-                number += 1
+            for number, text in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
                 if text.strip():
                     yield number, offset, text
                 offset += len(text)
@@ -95,37 +92,28 @@ class BatchInput:
     def _check_line(
         self, text: bytes, offset: int, number: int, seen: Collection[str]
     ) -> BatchLine | BatchProblem:
+        problem = partial(BatchProblem, line=number)
         if len(text) > MAX_LINE:
-            message = f"The line is longer than {MAX_LINE} bytes."
-            return BatchProblem("line_too_long", message, None, number)
+            return problem("line_too_long", f"The line is longer than {MAX_LINE} bytes.")
         try:
             text.decode()
             line = self._line.decode(text)
             body = self._body.decode(line.body)
         except UnicodeDecodeError:
-            return BatchProblem("invalid_json_line", "The line is not UTF-8.", None, number)
+            return problem("invalid_json_line", "The line is not UTF-8.")
         except (msgspec.DecodeError, RecursionError) as error:
-            message = f"The line is not a request: {error}."
-            return BatchProblem("invalid_json_line", message, None, number)
-        problem = self._problem(line, body, seen)
-        if problem is not None:
-            code, param, message = problem
-            return BatchProblem(code, message, param, number)
-        return BatchLine(offset, len(text), line.custom_id, body.model)
-
-    def _problem(
-        self, line: RequestLine, body: _Body, seen: Collection[str]
-    ) -> tuple[str, str, str] | None:
+            return problem("invalid_json_line", f"The line is not a request: {error}.")
         if not line.custom_id:
-            return "missing_custom_id", "custom_id", "'custom_id' is empty."
+            return problem("missing_custom_id", "'custom_id' is empty.", "custom_id")
         if line.custom_id in seen:
-            name = line.custom_id[:100]
-            return "duplicate_custom_id", "custom_id", f"'{name}' is the 'custom_id' of two lines."
+            message = f"'{line.custom_id[:100]}' is the 'custom_id' of two lines."
+            return problem("duplicate_custom_id", message, "custom_id")
         if line.method.upper() != "POST":
-            return "invalid_method", "method", "'method' must be POST."
+            return problem("invalid_method", "'method' must be POST.", "method")
         if line.url != self._endpoint:
             message = f"'url' must be {self._endpoint}, the endpoint of the batch."
-            return "mismatched_url", "url", message
+            return problem("mismatched_url", message, "url")
         if body.stream:
-            return "invalid_request", "body.stream", "A request in a batch cannot be streamed."
-        return None
+            message = "A request in a batch cannot be streamed."
+            return problem("invalid_request", message, "body.stream")
+        return BatchLine(offset, len(text), line.custom_id, body.model)

@@ -191,7 +191,7 @@ class BatchManager:
         try:
             if failure is not None:
                 problem = describe(failure)
-                record.problems = [BatchProblem(problem.code, problem.message, None, None)]
+                record.problems = [BatchProblem(problem.code, problem.message)]
                 record.status = BatchStatus.FAILED
             if record.status is not BatchStatus.FAILED:
                 await asyncio.to_thread(self._finalize, record)
@@ -214,24 +214,16 @@ class BatchManager:
             return
         await asyncio.to_thread(self._begin, record, lines)
         outputs, errors = await asyncio.to_thread(self._open_results, record)
-        run = BatchRun(
-            record,
-            lines,
-            source,
-            outputs,
-            errors,
-            self._endpoints[record.endpoint],
-            at_once=self._at_once,
-        )
+        endpoint = self._endpoints[record.endpoint]
+        run = BatchRun(record, lines, source, outputs, errors, endpoint, at_once=self._at_once)
         try:
             await run.run()
         finally:
-            run.close()
+            outputs.close()
+            errors.close()
 
     def _begin(self, record: BatchRecord, lines: list[BatchLine]) -> None:
-        if (
-            record.status is not BatchStatus.CANCELLING
-        ):  # it was cancelled before this thread got here
+        if record.status is not BatchStatus.CANCELLING:  # it may have been cancelled meanwhile
             record.status = BatchStatus.IN_PROGRESS
         record.in_progress_at = record.in_progress_at or int(time.time())
         record.total = len(lines)

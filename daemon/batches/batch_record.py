@@ -44,8 +44,8 @@ class BatchProblem(msgspec.Struct, frozen=True):
 
     code: str
     message: str
-    param: str | None
-    line: int | None
+    param: str | None = None
+    line: int | None = None
 
 
 class BatchUsage(msgspec.Struct, frozen=True, kw_only=True):

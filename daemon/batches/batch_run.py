@@ -86,16 +86,14 @@ class ResultFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._encoder = msgspec.json.Encoder()
         self.done = self._recover()
         """The requests that have a result here."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._file = os.open(path, flags, 0o600)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def add(self, line: ResultLine) -> None:
         """Append a result, completely or not at all; raises `StorageFull`."""
-        data = self._encoder.encode(line) + b"\n"
+        data = msgspec.json.encode(line) + b"\n"
         size = os.fstat(self._file).st_size
         try:
             failpoint("batch.result")
@@ -117,24 +115,22 @@ class ResultFile:
     def usage(self) -> BatchUsage:
         """Return the tokens of all answers in the file."""
         decoder = msgspec.json.Decoder(_CountedLine)
-        total = [0, 0, 0, 0]
+        total = BatchUsage()
         with self.path.open("rb") as file:
             for text in file:
                 response = decoder.decode(text).response
                 if response is None or (usage := response.body.usage) is None:
                     continue
                 read = usage.prompt_tokens_details or usage.input_tokens_details or _Details()
-                written = usage.completion_tokens_details or usage.output_tokens_details
-                total[0] += usage.prompt_tokens or usage.input_tokens
-                total[1] += read.cached_tokens
-                total[2] += usage.completion_tokens or usage.output_tokens
-                total[3] += written.reasoning_tokens if written is not None else 0
-        return BatchUsage(
-            input_tokens=total[0],
-            cached_tokens=total[1],
-            output_tokens=total[2],
-            reasoning_tokens=total[3],
-        )
+                made = usage.completion_tokens_details or usage.output_tokens_details or _Details()
+                total = BatchUsage(
+                    input_tokens=total.input_tokens + (usage.prompt_tokens or usage.input_tokens),
+                    cached_tokens=total.cached_tokens + read.cached_tokens,
+                    output_tokens=total.output_tokens
+                    + (usage.completion_tokens or usage.output_tokens),
+                    reasoning_tokens=total.reasoning_tokens + made.reasoning_tokens,
+                )
+        return total
 
     def _recover(self) -> set[str]:
         """Read results from before a restart, and cut off an incomplete last line."""
@@ -220,11 +216,6 @@ class BatchRun:
             raise failures.exceptions[0] from None
         if self._left or self._suspects:
             self._expire()
-
-    def close(self) -> None:
-        """Flush the results to disk."""
-        self._outputs.close()
-        self._errors.close()
 
     @property
     def _expired(self) -> bool:

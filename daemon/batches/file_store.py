@@ -35,11 +35,6 @@ class UploadedFile(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int | None = None
 
-    @property
-    def expired(self) -> bool:
-        """Whether it has expired."""
-        return self.expires_at is not None and time.time() >= self.expires_at
-
 
 class FileStore:
     """A folder of files, each with a metadata file; blocking, safe in any thread."""
@@ -54,7 +49,7 @@ class FileStore:
     def begin(self) -> FileWriter:
         """Start a new file, which exists once it is committed."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._sweep()
+        _remove_old(self._folder.glob("*.part"))
         return FileWriter(self._folder / f"{self.new_id()}.part")
 
     def commit(
@@ -115,7 +110,7 @@ class FileStore:
     def sweep(self) -> None:
         """Remove expired files and abandoned uploads."""
         self.list()  # which checks each, and removes expired ones
-        self._sweep()
+        _remove_old(self._folder.glob("*.part"))
         _remove_old(self._folder.glob(".file-*"))  # incomplete metadata
         facts = self._folder.glob("file-*.json")
         _remove_old(path for path in facts if not self._content(path.stem).exists())
@@ -126,14 +121,10 @@ class FileStore:
             stored = msgspec.json.decode(self._facts(file_id).read_bytes(), type=UploadedFile)
         except (OSError, msgspec.DecodeError):
             return None
-        if stored.expired:
+        if stored.expires_at is not None and time.time() >= stored.expires_at:
             self._remove(file_id)
             return None
         return stored if self._content(file_id).exists() else None
-
-    def _sweep(self) -> None:
-        """Remove abandoned uploads."""
-        _remove_old(self._folder.glob("*.part"))
 
     def _remove(self, file_id: str) -> None:
         self._facts(file_id).unlink(missing_ok=True)

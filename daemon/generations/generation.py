@@ -1,4 +1,4 @@
-"""Generations that belong to the daemon: they run without a client, which can reconnect."""
+"""Generations that belong to the daemon: they run without a client, and clients can reconnect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class GenerationRoute:
-    """A route that a generation takes: `open` makes its lease, `note` says where it leads."""
+    """The route of a generation: `open` makes its lease, `note` records where it is answered."""
 
     note: RouteRecord
     open: Callable[[OpenLocal], AbstractAsyncContextManager[Lease]]
@@ -101,11 +101,11 @@ class GenerationRun:
         self._cancelled = False
         self._route = route
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
-        if place is not None:  # a task that is cancelled before its first step never sees it
+        if place is not None:  # a task cancelled before its first step would not release it
             self.task.add_done_callback(lambda _: place.close())
 
     def status(self) -> GenerationStatus:
-        """A snapshot."""
+        """Return the present state."""
         return GenerationStatus(
             id=self.id,
             model=self.model,
@@ -122,17 +122,17 @@ class GenerationRun:
 
     @property
     def size(self) -> int:
-        """What it takes in memory, in bytes, as far as that grows with its answer."""
+        """Its memory in bytes, as far as that grows with its answer."""
         texts = 0 if self.state == "running" else len(self._text[0]) + len(self._reasoning_text[0])
         return self.log.size + texts
 
     async def cancel(self) -> None:
-        """Stop it between two tokens; nothing happens where it has ended."""
+        """Stop it between two tokens; does nothing if it has ended."""
         if self.state == "running":
             self._cancelled = True
             self.task.cancel()
             await asyncio.wait({self.task})
-            # A task that was cancelled before its first step never saw it.
+            # A task cancelled before its first step never runs its handler.
             self._finish(self._cancelled_event())
 
     async def _run(
@@ -153,7 +153,7 @@ class GenerationRun:
             async with leasing as lease:
                 await lease.backend.run(request, partial(self._take, lease))
         except asyncio.CancelledError:
-            if not self._cancelled:  # the daemon itself goes down
+            if not self._cancelled:  # the daemon is shutting down
                 raise
             self._finish(self._cancelled_event())
         except Exception as error:
@@ -162,7 +162,7 @@ class GenerationRun:
     def _take(self, lease: Lease, events: list[Event]) -> None:
         for event in events:
             if self.state != "running":
-                return  # it was cancelled: its log is packed and has its last event
+                return  # it was cancelled: its log is packed and complete
             match event:
                 case Started():
                     self._log_route()
@@ -178,7 +178,7 @@ class GenerationRun:
                     self._finish(self._finished_event(event))
 
     def _log_route(self) -> None:
-        """Append the route, which can change until the first event."""
+        """Append the route to the log; it can change until the first event."""
         if self._route is not None and self._route.note.taken is not None:
             self._append("route", self._route.note.taken)
             self._route = None
@@ -203,7 +203,7 @@ class GenerationRun:
                 self._append("arguments", piece)
 
     def _loading(self, fraction: float) -> None:
-        # A worker may report every tensor; a hundred steps are enough to see it move.
+        # A worker may report every tensor; a hundred steps are enough for a progress bar.
         if self.state != "running":
             return
         if fraction - self._loaded >= 0.01 or (fraction == 1.0 and self._loaded < 1.0):
@@ -227,7 +227,7 @@ class GenerationRun:
         )
 
     def _cancelled_event(self) -> FinishedEvent:
-        """The end of a cancelled generation, with the times measured by the daemon."""
+        """Return the last event of a cancelled generation, with times measured by the daemon."""
         started = self._started or StartedEvent(0, 0, 0)
         now = time.monotonic()
         began = self._started_at or now

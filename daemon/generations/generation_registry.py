@@ -36,9 +36,9 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
         enter: Callable[[], ExitStack] | None = None,
         route: GenerationRoute | None = None,
     ) -> GenerationRun:
-        """Start one; `enter` takes its place in the queue, and a `route` replaces `reference`.
+        """Start a generation; `enter` reserves its slot in the queue, `route` replaces `reference`.
 
-        Raises `Conflict` if its id is taken, `TooManyGenerations`, and what `enter` raises.
+        Raises `Conflict` if its id is taken, `TooManyGenerations`, and the errors of `enter`.
         """
         if request.id in self.runs:
             raise Conflict(
@@ -53,7 +53,7 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
         return generation
 
     def get(self, id: str) -> GenerationRun:  # noqa: A002 - the API's word
-        """The generation of this id; raises `NotFound`."""
+        """Return the generation with this id; raises `NotFound`."""
         generation = self.runs.get(id)
         if generation is None:
             raise NotFound(
@@ -64,7 +64,10 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
         return generation
 
     def forget(self, chosen: Callable[[str, float], bool], *, dry_run: bool = False) -> int:
-        """Drop the ended ones that `chosen` selects by id and Unix time of their end; how many."""
+        """Drop the ended ones that `chosen` selects by id and Unix time of their end.
+
+        Returns their number; with `dry_run` only counts them.
+        """
         behind = time.time() - time.monotonic()
         ended = [
             run.id
@@ -77,11 +80,11 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
         return len(ended)
 
     async def close(self) -> None:
-        """Cancel all that are running."""
+        """Cancel all running generations."""
         self.stop_sweeping()
         await asyncio.gather(*(run.cancel() for run in self.runs.values()))
 
 
 def new_generation_id() -> str:
-    """An id that cannot be predicted."""
+    """Return a random id."""
     return f"gen-{secrets.token_hex(12)}"

@@ -1,4 +1,4 @@
-"""The daemon's own runs with their logs of events; ended ones stay for ten minutes."""
+"""Registry of the daemon's runs with their event logs; ended runs are kept for ten minutes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 from ..errors import TooManyGenerations
 
 EVENT_BYTES = 230
-"""Measured memory of an event and its piece of text, in addition to its data."""
+"""Measured memory per event and its piece of text, in addition to its data."""
 PACKED_BYTES = 5
-"""The same once its log is packed."""
+"""The same in a packed log."""
 
 MAX_AT_ONCE = 256
-"""Events that go to a follower in one piece."""
+"""Events that a follower gets in one list."""
 
 
 class LoggedEvent(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class GenerationLog:
         self._news.set()
 
     def behind(self, number: int, most: int) -> list[LoggedEvent]:
-        """At most `most` of the events after this number."""
+        """Return at most `most` of the events after this number."""
         if self._events:
             return self._events[number : number + most]
         places = range(number, min(number + most, len(self._ends)))
@@ -66,7 +66,7 @@ class GenerationLog:
         ]
 
     async def follow(self, after: int) -> AsyncGenerator[list[LoggedEvent], None]:
-        """Every event after number `after`, as many at a time as there are, until the last."""
+        """Yield the events after number `after` in lists as they arrive, until the last one."""
         position = after
         while True:
             while news := self.behind(position, MAX_AT_ONCE):
@@ -78,7 +78,7 @@ class GenerationLog:
             await self._news.wait()
 
     def pack(self) -> None:
-        """Put all events into one piece of memory after the last one."""
+        """Complete the log, and store its events compactly."""
         self._is_complete = True
         self._news.set()
         events, self._events = self._events, []
@@ -98,7 +98,7 @@ KEEP_BYTES = 64 * 2**20
 
 
 class DaemonRun(Protocol):
-    """A run of the daemon; `ended_at` is on the monotonic clock, None while it runs."""
+    """A run of the daemon; `ended_at` is a monotonic time in seconds, None while it runs."""
 
     id: str
     task: asyncio.Task[None]
@@ -114,7 +114,7 @@ Run = TypeVar("Run", bound=DaemonRun)
 
 
 class RunRegistry(Generic[Run]):
-    """All `runs` by id, the ended ones for ten minutes or until 64 MiB of newer ones ended."""
+    """All `runs` by id; ended ones are kept for ten minutes, and up to 64 MiB of the newest."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class RunRegistry(Generic[Run]):
         self._sweep: asyncio.TimerHandle | None = None
 
     def check_room(self) -> None:
-        """Raise `TooManyGenerations` if as many are running as may."""
+        """Raise `TooManyGenerations` if the limit of running ones is reached."""
         running = sum(run.ended_at is None for run in self.runs.values())
         if running >= self._max_running:
             raise TooManyGenerations(
@@ -139,12 +139,12 @@ class RunRegistry(Generic[Run]):
             )
 
     def add(self, run: Run) -> None:
-        """Keep a run until some time after its end."""
+        """Add a run; it is dropped some time after its end."""
         self.runs[run.id] = run
         run.task.add_done_callback(lambda _: self._forget_old())
 
     def stop_sweeping(self) -> None:
-        """Keep what there is; for the end of the daemon."""
+        """Stop dropping ended runs, before the daemon exits."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

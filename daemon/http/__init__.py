@@ -1,1 +1,1 @@
-"""From connections to requests, and from answers to bytes."""
+"""HTTP: connections, bodies, routes, streams and the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""`AccessLog`: one line a request: what kind, how it ended, how long it took."""
+"""`AccessLog`: one log line per request, with its method, route, status and duration."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 log = logging.getLogger("ingle.access")
 
 ROUTE = "ingle.route"
-"""Where the scope has the pattern of its route."""
+"""The key of the ASGI scope that holds the pattern of the request's route."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class AccessLog:
-    """Logs method, route and status; of the address only the pattern of its route.
+    """Logs the method, the pattern of the route, the status and the duration of requests.
 
-    Names in a path and values of a query can be private.
+    Addresses are not logged: names in a path and values of a query can be private.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Pass a request on, and log it when it has ended."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,11 +30,12 @@ from ..errors import (
 IDLE_SECONDS = 30.0
 GRACE_SECONDS = 20.0
 LEAST_RATE = 500
-"""Bytes a second that a body has to come at on the whole, after the grace."""
+"""Bytes per second at which a body must arrive on average, after the grace period."""
 LARGE = 2**20
-"""Bytes of a body whose translation takes longer than other streams should wait."""
+"""Bytes from which a body is translated in a thread, since it would delay other streams."""
 
 T = TypeVar("T")
+Api = TypeVar("Api")
 
 _PLACE = re.compile(r"^(?P<what>.*) - at `(?P<where>(?:key in )?\$.*)`$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
@@ -53,11 +54,11 @@ async def read_body(request: Request) -> bytes:
 async def read_chunks(
     request: Request, limit: int, *, setting: str = "max_body_bytes"
 ) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
+    """Yield the body as it arrives; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
     clock = asyncio.get_running_loop().time
     size, waited = 0, 0.0
     while True:
-        # Only waiting counts: what the daemon does with a part is not the client's time.
+        # Only waiting counts: the time that the daemon takes for a chunk is not the client's.
         patience = min(IDLE_SECONDS, GRACE_SECONDS + size / LEAST_RATE - waited)
         began = clock()
         try:
@@ -74,7 +75,7 @@ async def read_chunks(
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
         if size > limit:
-            # The server drops the rest as it comes: closing now would cost the client the answer.
+            # The server drops the rest as it arrives: closing now would lose the response.
             raise BodyTooLarge.above(limit, setting)
         yield chunk
         if not message.get("more_body", False):
@@ -96,7 +97,7 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
     if not body:
         raise InvalidBody("The request has no body.", hint="Send a JSON object.")
     try:
-        # msgspec looks only at the strings it keeps, and a body is valid as a whole or not at all.
+        # msgspec validates only the strings that it keeps, but the whole body must be UTF-8.
         if not body.isascii():
             body.decode()
         return _decoder(kind).decode(body)
@@ -111,7 +112,7 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
 
 
 async def translate(request: Request, work: Callable[[], T]) -> T:
-    """What `work` makes of a body that was read; that of a large one is made in a thread."""
+    """Return the result of `work`, which translates a body; a large one is handled in a thread."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length) <= LARGE:
         return work()
@@ -119,7 +120,7 @@ async def translate(request: Request, work: Callable[[], T]) -> T:
 
 
 def _wrong_type(complaint: str, within: str) -> InvalidBody:
-    """msgspec's sentence with its place turned into the name of a field."""
+    """Turn an error message of msgspec into an error that names the field."""
     place = _PLACE.match(complaint)
     what, where = (place["what"], place["where"]) if place else (complaint, "")
     field = where.removeprefix("key in ").removeprefix("$").removeprefix(".")
@@ -134,7 +135,7 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
 
 
 def query_flag(request: Request, name: str) -> bool:
-    """Whether it says `true`; raises `InvalidBody` for what is neither true nor false."""
+    """Return the value of a boolean query parameter; raises `InvalidBody` for any other value."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
         raise InvalidBody(f"'{name}' is neither true nor false.", param=name)
@@ -165,6 +166,29 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def json_handler(
+    kind: type[T],
+) -> Callable[
+    [Callable[[Api, T], Awaitable[object]]], Callable[[Api, Request], Awaitable[Response]]
+]:
+    """Make a handler of a method that takes the body, of this type, and returns the answer.
+
+    The method is cancelled if the client disconnects.
+    """
+
+    def decorate(
+        method: Callable[[Api, T], Awaitable[object]],
+    ) -> Callable[[Api, Request], Awaitable[Response]]:
+        @wraps(method)
+        async def handle(self: Api, request: Request) -> Response:
+            body = await read_json(request, kind)
+            return JSONResponse(await run_until_disconnect(request.receive, method(self, body)))
+
+        return handle
+
+    return decorate
 
 
 @dataclass(frozen=True)

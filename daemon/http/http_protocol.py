@@ -6,7 +6,7 @@ import asyncio
 import time
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from uvicorn.config import Config
@@ -14,11 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from ..transport.peer import PeerConnection, identify, own_uid
-
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-    from .http_protocol import GuardedProtocol
 
 CONNECTION = "connection"
 """The key of the `PeerConnection` in the ASGI scope's state."""
@@ -34,17 +29,17 @@ LINGER_SECONDS = 30.0
 """Seconds that the rest of a refused body may take."""
 HEADER_BYTES = 64 * 1024
 HEADER_COST = 32
-"""Bytes that each header counts in addition, so that many short ones are bounded, too."""
+"""Bytes counted for each header beside its own, so that the number of headers is bounded."""
 MAX_CONNECTIONS = 256
 STRANGERS_PART = 4
-"""A quarter of the connections is for peers that are not known to be the owner."""
+"""One in so many connections may be used by peers other than the owner."""
 MAX_PIPELINED = 8
 
 REFUSAL = (
     b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n%s"
 )
-"""An answer of the connection itself, where no request reaches the application."""
+"""The response to data that does not reach the application."""
 
 
 class HeadersTooLarge(Exception):
@@ -74,7 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.connection: PeerConnection | None = None
         """The peer, once it is known."""
         self.paused_at: float | None = None
-        """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""
+        """The loop time since which the client has read too slowly; None while it keeps up."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Identify the peer, which goes into the state of every request."""
@@ -94,7 +89,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _has_room(self) -> bool:
         """Whether one more TCP connection is allowed; the owner's unix socket always has room.
 
-        Peers that are not known to be the owner share a part, so that the rest stays free.
+        Peers other than the owner share a part, so that the rest stays available.
         """
         mine, me = self.connection, own_uid()
         if mine is None or mine.kind == "unix":
@@ -117,7 +112,7 @@ class GuardedProtocol(HttpToolsProtocol):
             active.message_event.set()
 
     def pause_writing(self) -> None:
-        """Note since when more waits to be sent than the connection should hold."""
+        """Note that the write buffer is full, and since when."""
         self.paused_at = self.loop.time()
         self._start_timer("stall", STALL_SECONDS)
         super().pause_writing()
@@ -129,7 +124,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; data between two requests must begin one in time."""
+        """Parse the data; data between two requests must start a request in time."""
         in_headers = self._header_open
         super().data_received(data)
         if in_headers and self._header_open:
@@ -146,7 +141,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_timer("headers", HEADER_SECONDS)
 
     def on_message_begin(self) -> None:
-        """Start the clock: all headers have to arrive in ten seconds."""
+        """Start the timer: all headers must arrive within ten seconds."""
         super().on_message_begin()
         self._message_open = self._header_open = True
         self._header_bytes = self._header_received = 0
@@ -159,7 +154,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Continue with the next request; the rest of a refused body must not take long."""
+        """Continue with the next request; the rest of a refused body must arrive in time."""
         super().on_response_complete()
         if self._message_open and self.cycle.response_complete:
             self._start_timer("body", LINGER_SECONDS)
@@ -181,13 +176,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             self.transport.abort()
             return
-        # uvicorn sets it once a second, also without requests.
+        # uvicorn would set the date once a second, even without requests.
         date = formatdate(time.time(), usegmt=True).encode("ascii")
         self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
         state = self.scope.setdefault("state", {})
         state[TARGET_IS_PATH] = self.url.startswith(b"/")
         super().on_headers_complete()
-        # uvicorn stops reading while requests queue up, and would not see the client leave.
+        # uvicorn stops reading while requests queue up, and would not notice a disconnect.
         self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
@@ -249,8 +244,7 @@ class GuardedProtocol(HttpToolsProtocol):
 class BodyWriter:
     """Writes parts of one body, after the ASGI message for its start and before that for its end.
 
-    An ASGI message passes each middleware as a coroutine of its own; for a token that costs more
-    than the token, and a part of a body is the connection's business alone.
+    An ASGI message passes through a coroutine of each middleware, which costs more than a token.
     """
 
     def __init__(self, cycle: RequestResponseCycle, protocol: GuardedProtocol) -> None:
@@ -259,7 +253,7 @@ class BodyWriter:
 
     @property
     def paused_at(self) -> float | None:
-        """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""
+        """The loop time since which the client has read too slowly; None while it keeps up."""
         return self._protocol.paused_at
 
     def write(self, data: bytes) -> None:

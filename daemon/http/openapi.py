@@ -34,8 +34,8 @@ def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any
         "info": {
             "title": "ingle",
             "version": version,
-            "description": "A local inference daemon, for the user who runs it: callers are told "
-            "apart by the system, or by a key.",
+            "description": "A local inference daemon, for the user who runs it: callers are "
+            "identified by the operating system, or by a key.",
         },
         "paths": paths,
         "components": {"schemas": components},

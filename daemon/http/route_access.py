@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What an API key is limited to."""
+    """A scope that an API key can be limited to."""
 
     INFERENCE = "inference"
     """Send requests to models and list them."""

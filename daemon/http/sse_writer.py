@@ -1,4 +1,4 @@
-"""Server-sent events: written as they come, and an end as soon as the client has left."""
+"""Streams of server-sent events or JSON lines, cancelled when the client disconnects."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ NDJSON = b"application/x-ndjson"
 
 
 def loading_comment(fraction: float) -> bytes:
-    """What says to a client, or to whoever looks at the stream, that a model is being loaded."""
+    """Return the comment that reports the loading of a model; `fraction` is from 0 to 1."""
     return b": loading the model, %d %%\n\n" % (100 * fraction)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStyle:
-    """How one protocol streams beside its events.
+    """The content of one protocol's streams beside their events.
 
-    `comment` fills silences; a protocol that has none sends nothing. `loading` is what is sent
-    while a model is loaded, by the fraction of it; the bytes may be empty, and only the headers go
-    out then. `on_error` is the last thing a stream says that fails after it began.
+    `comment` fills silences; it is empty if the protocol has no comments. `loading` returns the
+    bytes sent while a model loads, from the loaded fraction; if they are empty, only the headers
+    are sent. `on_error` returns the last bytes of a stream that fails after it began.
     """
 
     on_error: Callable[[Exception], bytes]
@@ -42,7 +42,7 @@ class StreamStyle:
 
 
 class EventWriter:
-    """Where the producer of a stream puts its events, encoded."""
+    """Takes the encoded events of a stream from its producer."""
 
     def __init__(self, body: BodyWriter) -> None:
         self._body = body
@@ -55,9 +55,9 @@ class EventWriter:
         self._opened = asyncio.Event()
 
     def write(self, frames: bytes) -> None:
-        """Hand over one or more events; never waits, so it is for what comes at a model's pace.
+        """Write one or more events without waiting, for events that come at a model's pace.
 
-        Nothing at all makes the headers go out.
+        With empty `frames`, only the headers are sent.
         """
         self.written_at = self._clock()
         if not frames:
@@ -69,13 +69,13 @@ class EventWriter:
             self.begun.set()
 
     async def send(self, frames: bytes) -> None:
-        """Hand over one or more events, and wait while the client reads too slowly."""
+        """Write one or more events, and wait while the client reads too slowly."""
         self.write(frames)
         await self._opened.wait()
         await self._body.drain()
 
     def open(self) -> None:
-        """The headers have been sent: pass on what was written before."""
+        """Note that the headers were sent, and write the events that waited for them."""
         self._opened.set()
         if self._early:
             self._body.write(b"".join(self._early))
@@ -152,7 +152,7 @@ class EventStream(Response):
     async def _watch(self, out: EventWriter, body: BodyWriter, connection: PeerConnection) -> None:
         """Comment on silence; return only when the client stalls, which ends the stream.
 
-        One sleeper a stream, not a timer an event: at hundreds of tokens a second that counts.
+        One sleeping task per stream is cheaper than one timer per event.
         """
         clock = asyncio.get_running_loop().time
         while True:
@@ -167,5 +167,7 @@ class EventStream(Response):
                 out.write(self._style.comment)
             else:
                 connection.abort()
-                await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
+                await asyncio.sleep(
+                    0
+                )  # the server notices the disconnect in the loop's next iteration
                 return

@@ -55,7 +55,7 @@ class FactsReader:
     """Reads model facts and caches them while files do not change; safe in any thread."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[float, int, ModelFacts]] = {}
+        self._known: dict[tuple[str, Path], tuple[float, int, ModelFacts]] = {}
 
     def read(self, model: StoredModel) -> ModelFacts:
         """Return the facts of an installed model; fewer if its file cannot be read."""
@@ -63,12 +63,13 @@ class FactsReader:
             status = model.path.stat()
         except OSError:
             return _few(model, 0.0)
-        known = self._known.get(model.path)
+        key = model.name, model.path  # copies of a model share its file
+        known = self._known.get(key)
         if known is None or known[:2] != (status.st_mtime, status.st_size):
             if len(self._known) >= _MOST:
                 self._known.clear()
             facts = _read(model, status.st_mtime)
-            self._known[model.path] = known = (status.st_mtime, status.st_size, facts)
+            self._known[key] = known = (status.st_mtime, status.st_size, facts)
         facts = known[2]
         if model.chat_template is None or model.chat_template == facts.template:
             return facts

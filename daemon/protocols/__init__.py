@@ -1,1 +1,1 @@
-"""One thin translation per wire protocol; nothing about models lives here."""
+"""The wire protocols: each translates its requests and answers, and runs no model itself."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ingle.backends.base.events import Embedded, TokenLogprobs
+from ingle.backends.base.events import Embedded, Finished, TokenLogprobs
 
 
 class TokenAlternative(msgspec.Struct, frozen=True):
@@ -64,31 +64,26 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     draft_n_accepted: int | UnsetType = UNSET
 
 
-def timings(
-    *,
-    prompt: int,
-    cached: int,
-    prompt_seconds: float,
-    predicted: int,
-    timed: int,
-    decode_seconds: float,
-    drafted: int,
-    accepted: int,
-) -> Timings:
-    """Timings from token counts and seconds; `timed` tokens were decoded in `decode_seconds`."""
-    computed = prompt - cached
+def timings(prompt: tuple[int, int], end: Finished, *, timed: int | None = None) -> Timings:
+    """The timings of an answer to a prompt of so many tokens, so many of them cached.
+
+    `timed` tokens were decoded in the `decode_seconds` of its end; by default all of them.
+    """
+    tokens, cached = prompt
+    computed = tokens - cached
+    timed = end.completion_tokens if timed is None else timed
     return Timings(
         cache_n=cached,
         prompt_n=computed,
-        prompt_ms=_ratio(1000 * prompt_seconds, 1),
-        prompt_per_token_ms=_ratio(1000 * prompt_seconds, computed),
-        prompt_per_second=_ratio(computed, prompt_seconds),
-        predicted_n=predicted,
-        predicted_ms=_ratio(1000 * decode_seconds, 1),
-        predicted_per_token_ms=_ratio(1000 * decode_seconds, timed),
-        predicted_per_second=_ratio(timed, decode_seconds),
-        draft_n=drafted or UNSET,
-        draft_n_accepted=accepted if drafted else UNSET,
+        prompt_ms=_ratio(1000 * end.prompt_seconds, 1),
+        prompt_per_token_ms=_ratio(1000 * end.prompt_seconds, computed),
+        prompt_per_second=_ratio(computed, end.prompt_seconds),
+        predicted_n=end.completion_tokens,
+        predicted_ms=_ratio(1000 * end.decode_seconds, 1),
+        predicted_per_token_ms=_ratio(1000 * end.decode_seconds, timed),
+        predicted_per_second=_ratio(timed, end.decode_seconds),
+        draft_n=end.drafted_tokens or UNSET,
+        draft_n_accepted=end.accepted_tokens if end.drafted_tokens else UNSET,
     )
 
 

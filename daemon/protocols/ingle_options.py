@@ -1,4 +1,4 @@
-"""The field `ingle` of a request body, and for whom a request runs."""
+"""The field `ingle` of request bodies, and the origin of a request: client, privacy, priority."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PRIVATE_HEADER = Parameter(
 
 
 def is_private(options: IngleOptions | None, headers: Mapping[str, str]) -> bool:
-    """Whether a request is private by its body or its header, which counts unless it is a no."""
+    """Whether the body or the header makes a request private."""
     header = headers.get(PRIVATE_HEADER.name, "false")
     return bool(options and options.private) or header.strip().lower() not in _NO
 
@@ -67,10 +67,9 @@ def routing_preference_of(options: IngleOptions | None) -> RoutingPreference:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOrigin:
-    """For whom a request runs; its `priority` overrides the body's.
+    """The client and conversation of a request; its `priority` overrides the body's.
 
-    Requests of one `client` share its part of the machine. The `conversation` names what the
-    request belongs to.
+    Requests of one `client` share its part of the machine.
     """
 
     client: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import structs
 
@@ -22,7 +23,6 @@ from ingle.backends.base.events import (
 )
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
-from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..lifecycle.lease import Lease
@@ -54,28 +54,25 @@ class Job:
 
     @property
     def id(self) -> str:
-        """The request's."""
+        """The id of the request and of its answer."""
         return self.request.id
 
     @property
     def answers(self) -> int:
-        """Sequences it asks for."""
+        """The number of sequences to generate."""
         return self.request.n * max(1, len(self.prompts))
 
     def requests(self, recommended: Mapping[str, float]) -> list[GenerateRequest]:
         """One request for each prompt, with the model's sampling for what the client left out."""
         sampling = merge_sampling(self.options, recommended)
-        if not self.prompts:
-            return [self._request(0, sampling)]
-        return [
-            structs.replace(self._request(number, sampling), infill=prompt)
-            if isinstance(prompt, Infill)
-            else structs.replace(self._request(number, sampling), prompt=prompt)
-            for number, prompt in enumerate(self.prompts)
+        prompts: list[dict[str, Any]] = [
+            {"infill" if isinstance(prompt, Infill) else "prompt": prompt}
+            for prompt in self.prompts
         ]
-
-    def _request(self, number: int, sampling: SamplingParams) -> GenerateRequest:
-        return structs.replace(self.request, id=f"{self.id}-{number}", sampling=sampling)
+        return [
+            structs.replace(self.request, id=f"{self.id}-{number}", sampling=sampling, **prompt)
+            for number, prompt in enumerate(prompts or [{}])
+        ]
 
 
 @dataclass(eq=False)
@@ -101,27 +98,25 @@ class CollectedAnswer:
 
     @property
     def reason(self) -> FinishReason:
-        """Why it ended; `stop` as long as it has not."""
+        """The reason why it ended; `stop` if it has not."""
         return self.finished.reason if self.finished is not None else FinishReason.STOP
 
     def take(self, event: Event) -> None:
         """Add one event of this sequence."""
+        if not isinstance(event, Started | Finished):
+            self.token_ids += event.token_ids
         match event:
             case Delta():
                 self.text.append(event.text)
-                self.token_ids += event.token_ids
                 if event.logprobs is not None:
                     self.logprobs += event.logprobs
                     self.token_bytes |= event.token_bytes or {}
             case ReasoningDelta():
                 self.reasoning.append(event.text)
-                self.token_ids += event.token_ids
             case ToolCallStarted():
                 self._calls.append((event, []))
-                self.token_ids += event.token_ids
             case ToolCallDelta():
                 self._calls[event.call][1].append(event.arguments)
-                self.token_ids += event.token_ids
             case Finished():
                 self.finished = event
             case Started():
@@ -135,10 +130,11 @@ class AnswerBuilder:
         self.job = job
         self._lease = lease
         self.load_seconds = load_seconds
-        """How long the request waited for the model to be loaded."""
+        """Seconds that the request waited for its model."""
         self.created = int(time.time())
-        self.began = time.monotonic()
         self.answers = [CollectedAnswer() for _ in range(job.answers)]
+        self.prompts = [(0, 0)] * max(1, len(job.prompts))
+        """Tokens of each prompt and how many of them were cached, as known at its start."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
 
@@ -149,21 +145,27 @@ class AnswerBuilder:
 
     @property
     def info(self) -> ModelInfo:
-        """What the model is loaded with."""
+        """The properties of the loaded model."""
         return self._lease.info
 
     def take(self, prompt: int, events: list[Event]) -> None:
         """Add the events of one prompt."""
         for event in events:
-            self.count(event)
+            self.count(prompt, event)
             if not isinstance(event, Started):
-                self.answers[prompt * self.job.request.n + event.index].take(event)
+                self.answers[self.number(prompt, event.index)].take(event)
 
-    def count(self, event: Event) -> None:
+    def number(self, prompt: int, index: int) -> int:
+        """Return the number of an answer to a prompt."""
+        return prompt * self.job.request.n + index
+
+    def count(self, prompt: int, event: Event) -> None:
         """Add only to the prompt tokens."""
         if isinstance(event, Started | Finished):
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
+        if isinstance(event, Started):
+            self.prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
 
     @property
     def ended(self) -> list[Finished]:
@@ -176,16 +178,20 @@ class AnswerBuilder:
         return sum(end.completion_tokens for end in self.ended)
 
     @property
-    def reasoning_tokens(self) -> int:
-        """How many of them are reasoning."""
-        return sum(end.reasoning_tokens for end in self.ended)
+    def total(self) -> Finished:
+        """The end of all sequences together: the sum of their tokens, the longest of their times.
 
-    @property
-    def drafted_tokens(self) -> int:
-        """Draft tokens."""
-        return sum(end.drafted_tokens for end in self.ended)
-
-    @property
-    def accepted_tokens(self) -> int:
-        """Draft tokens that were accepted."""
-        return sum(end.accepted_tokens for end in self.ended)
+        The sequences are decoded concurrently.
+        """
+        ends = self.ended
+        return Finished(
+            self.job.id,
+            0,
+            self.answers[0].reason,
+            self.completion_tokens,
+            prompt_seconds=max((end.prompt_seconds for end in ends), default=0.0),
+            decode_seconds=max((end.decode_seconds for end in ends), default=0.0),
+            drafted_tokens=sum(end.drafted_tokens for end in ends),
+            accepted_tokens=sum(end.accepted_tokens for end in ends),
+            reasoning_tokens=sum(end.reasoning_tokens for end in ends),
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Event
-from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
+from ingle.backends.base.requests import TokenizeRequest
 
 from ..http.bodies import JSONResponse, run_until_disconnect
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle
@@ -29,7 +29,7 @@ from ..routing.route_header import RouteRecord, current_route_record
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
 from .job import AnswerBuilder, Job
-from .request_options import merge_sampling
+from .request_options import resampled
 
 QUIET_LOADING = 0.25
 """Seconds of loading after which a stream begins; earlier failures still get their status."""
@@ -142,7 +142,7 @@ class JobRunner:
         )
         note = current_route_record.get() or RouteRecord()
         async with open_route(
-            router, plan, note, open_local=open_local, resample=partial(_resampled, job)
+            router, plan, note, open_local=open_local, resample=partial(resampled, job.options)
         ) as lease:
             yield lease
 
@@ -206,12 +206,6 @@ def _with_system(job: Job, lease: Lease) -> Job:
         messages = [ChatMessage("system", system), *messages]
         job = replace(job, request=structs.replace(job.request, messages=messages))
     return job
-
-
-def _resampled(
-    job: Job, request: GenerateRequest, recommended: Mapping[str, float]
-) -> GenerateRequest:
-    return structs.replace(request, sampling=merge_sampling(job.options, recommended))
 
 
 class _LoadingNotice:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_option import SamplingOption
 from ingle.backends.base.sampling_params import (
     SAMPLING_OPTIONS,
@@ -67,7 +68,7 @@ def _field_type(option: SamplingOption) -> Any:
 
 if TYPE_CHECKING:
 
-    class SamplingOptions(msgspec.Struct, kw_only=True):
+    class _Numbers(msgspec.Struct, kw_only=True):
         """The fields that code accesses by name."""
 
         temperature: float | None = None
@@ -78,38 +79,34 @@ if TYPE_CHECKING:
         mirostat: int | None = None
         repeat_penalty: float | None = None
         repeat_last_n: int | None = None
-        dry_sequence_breakers: SequenceBreakers | None = None
-        seed: Seed | None = None
-        logit_bias: Biases | None = None
 
 else:
-    SamplingOptions = msgspec.defstruct(
-        "SamplingOptions",
-        [
-            *(
-                (name, _field_type(option) | None, None)
-                for name, option in SAMPLING_OPTIONS.items()
-            ),
-            ("dry_sequence_breakers", SequenceBreakers | None, None),
-            ("seed", Seed | None, None),
-            ("logit_bias", Biases | None, None),
-        ],
-        namespace={
-            "__doc__": """What a request may set; None leaves it to the model's recommendation.
+    _Numbers = msgspec.defstruct(
+        "_Numbers",
+        [(name, _field_type(option) | None, None) for name, option in SAMPLING_OPTIONS.items()],
+        kw_only=True,
+    )
+
+
+class SamplingOptions(_Numbers, kw_only=True):
+    """The sampling options of a request; None means what the model recommends.
 
     The names are OpenAI's, and llama-server's where OpenAI has none; `SamplingParams` has the order
     in which they apply.
     """
-        },
-        module=__name__,
-        kw_only=True,
-    )
+
+    dry_sequence_breakers: SequenceBreakers | None = None
+    seed: Seed | None = None
+    logit_bias: Biases | None = None
 
 
 def merge_sampling(
     options: SamplingOptions, recommended: Mapping[str, float], *, prefix: str = ""
 ) -> SamplingParams:
-    """The request's fields over the model's over the defaults; `prefix` names the parent field."""
+    """Return the request's values, else the model's, else the defaults.
+
+    `prefix` is the path of the parent field, for errors.
+    """
     values: dict[str, Any] = recommended_sampling(recommended)
     for name in (*SAMPLING_OPTIONS, "seed"):
         if (value := getattr(options, name)) is not None:
@@ -123,6 +120,13 @@ def merge_sampling(
             _token_id(key, prefix): bias for key, bias in options.logit_bias.items()
         }
     return SamplingParams(**values)
+
+
+def resampled(
+    options: SamplingOptions, request: GenerateRequest, recommended: Mapping[str, float]
+) -> GenerateRequest:
+    """Return the request with its options laid over a model's recommended sampling."""
+    return msgspec.structs.replace(request, sampling=merge_sampling(options, recommended))
 
 
 def recommended_sampling(recommended: Mapping[str, float]) -> dict[str, float]:
@@ -161,7 +165,7 @@ def _token_id(key: str, prefix: str) -> int:
 MAX_CHOICES = 1024
 ANY_OBJECT = '{"type":"object"}'
 
-# Every rule of a GBNF grammar is written so, and none of Lark.
+# Every rule of a GBNF grammar has this form, and no rule of a Lark grammar.
 _GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z][\w-]*[ \t]*::=", re.MULTILINE)
 
 GrammarText = Annotated[str, Meta(min_length=1)]
@@ -264,7 +268,7 @@ def text_grammar(text: str | None, param: str = "grammar") -> Grammar | None:
 
 
 def only_one(grammars: list[Grammar | None]) -> Grammar | None:
-    """The one that was asked for; raises `InvalidBody` where two fields ask for one."""
+    """Return the grammar that one field asks for, if any; raises `InvalidBody` if two fields do."""
     given = [grammar for grammar in grammars if grammar is not None]
     if len(given) > 1:
         raise InvalidBody(
@@ -281,7 +285,7 @@ def _choice(choices: list[str]) -> str:
 
 
 def _schema_text(raw: msgspec.Raw) -> str | None:
-    """A schema as it came, or as vLLM takes it, too: as a string that holds it."""
+    """The text of a schema, which may also be the content of a string, as in vLLM's API."""
     text = bytes(raw).decode().strip()
     if text.startswith('"'):
         text = msgspec.json.decode(text, type=str).strip()

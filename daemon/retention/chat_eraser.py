@@ -7,25 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .erasure import CHATS, ErasureResult, ErasureSelection
 from .stored_files import erase_files, things_in
 
 if TYPE_CHECKING:
+    from ingle.tui.history.database.row_reads import ChatSummary
     from ingle.tui.history.history_store import HistoryStore
 
 COPIES = "copies of the chats' database"
-
-
-class ForgottenChat(NamedTuple):
-    """A chat to erase: Unix seconds of its creation and of its last change."""
-
-    id: str
-    title: str
-    messages: int
-    created: float
-    changed: float
 
 
 class ChatEraser:
@@ -50,21 +41,16 @@ class ChatEraser:
         """Close the database."""
         self._store.close()
 
-    def find(self, selection: ErasureSelection) -> list[ForgottenChat]:
+    def find(self, selection: ErasureSelection) -> list[ChatSummary]:
         """Return the chats that the selection covers; ids may be abbreviated to their first
         digits.
         """
         chats = self._store.recent(1_000_000)
         if selection.ids:
-            chats = [chat for chat in chats if chat.id.startswith(tuple(selection.ids))]
-        else:
-            chats = [chat for chat in chats if selection.covers(chat.id, chat.changed)]
-        return [
-            ForgottenChat(chat.id, chat.title, chat.messages, chat.created, chat.changed)
-            for chat in chats
-        ]
+            return [chat for chat in chats if chat.id.startswith(tuple(selection.ids))]
+        return [chat for chat in chats if selection.covers(chat.id, chat.changed)]
 
-    def erase(self, chats: list[ForgottenChat], selection: ErasureSelection) -> list[ErasureResult]:
+    def erase(self, chats: list[ChatSummary], selection: ErasureSelection) -> list[ErasureResult]:
         """Erase these chats, and copies of the database that may hold them.
 
         A copy that was set aside as damaged is deleted if everything is erased, or if its time is

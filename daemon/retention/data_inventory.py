@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,21 +22,28 @@ Extent = Literal["id", "time", "all"]
 class DataStore:
     """One kind of stored data; `words` says whether it holds text that people wrote or read.
 
+    `path` is a file, or a folder whose files match `pattern`; `files` returns others instead.
     `other` says how to remove what `ingle forget` never erases.
     """
 
     name: str
     what: str
-    files: Callable[[Paths], Iterable[Path]]
     path: Callable[[Paths], Path]
-    kept_for: Callable[[Config], str]
+    pattern: str = "*"
+    files: Callable[[Paths], Iterable[Path]] | None = None
+    kept_for: Callable[[Config], str] = lambda config: "until removed"
     erased_by: tuple[Extent, ...] = ()
     words: bool = False
     other: str = ""
 
-    def things(self, paths: Paths) -> Iterator[StoredItem]:
-        """Yield its present contents; blocking."""
-        return things_in(path for path in self.files(paths) if path.is_file())
+    def things(self, paths: Paths) -> list[StoredItem]:
+        """Return its items at present; blocking."""
+        path = self.path(paths)
+        if self.files is not None:
+            files = self.files(paths)
+        else:
+            files = path.glob(self.pattern) if path.is_dir() else [path]
+        return list(things_in(file for file in files if file.is_file()))
 
 
 class StoredData(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +73,7 @@ def duration(seconds: float) -> str:
 
 def measure(place: DataStore, config: Config) -> StoredData:
     """Measure a store now; blocking."""
-    things = list(place.things(config.paths))
+    things = place.things(config.paths)
     return StoredData(
         name=place.name,
         what=place.what,
@@ -80,23 +87,12 @@ def measure(place: DataStore, config: Config) -> StoredData:
     )
 
 
-def _below(folder: Path, pattern: str = "*") -> Iterator[Path]:
-    yield from folder.glob(pattern)
-
-
-def log_files(paths: Paths) -> Iterator[Path]:
-    """Return the daemon's log files, including rotated ones."""
-    yield from paths.log.parent.glob(f"{paths.log.stem}*.log*")
-
-
-_ALWAYS = "until removed"
-
 DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="chats",
         what="chats of the terminal: messages, drafts, prompts, their search index",
-        files=lambda paths: _below(paths.chats, "history*"),
         path=lambda paths: paths.chats,
+        pattern="history*",
         kept_for=lambda config: duration(config.keep_chats),
         erased_by=("id", "time", "all"),
         words=True,
@@ -104,7 +100,6 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="responses",
         what="stored answers of /v1/responses",
-        files=lambda paths: _below(paths.responses),
         path=lambda paths: paths.responses,
         kept_for=lambda config: f"{duration(config.keep_responses)} since used, 512 MiB at most",
         erased_by=("id", "time", "all"),
@@ -113,7 +108,6 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="files",
         what="files that clients uploaded, and results of batches",
-        files=lambda paths: _below(paths.files),
         path=lambda paths: paths.files,
         kept_for=lambda config: "until deleted, or as long as its client said",
         erased_by=("id", "time", "all"),
@@ -122,7 +116,6 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="batches",
         what="batches: their state, and results not collected yet",
-        files=lambda paths: _below(paths.batches),
         path=lambda paths: paths.batches,
         kept_for=lambda config: f"{duration(config.keep_batches)} after their end",
         erased_by=("id", "time", "all"),
@@ -131,8 +124,8 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="kv",
         what="stored KV caches, from which conversations resume",
-        files=lambda paths: _below(paths.kv, "*/*"),
         path=lambda paths: paths.kv,
+        pattern="*/*",
         kept_for=lambda config: f"{duration(config.keep_kv)} since used, {_size(config.kv_disk)}",
         erased_by=("time", "all"),
         words=True,
@@ -140,7 +133,6 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="marks",
         what="digests of conversations that hold something sensitive, so that they stay here",
-        files=lambda paths: _below(paths.state / "routing"),
         path=lambda paths: paths.state / "routing",
         kept_for=lambda config: "180 days, 100,000 at most",
         erased_by=("all",),
@@ -148,15 +140,14 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="logs",
         what="the daemon's log: ids, sizes, times; no text of chats",
-        files=log_files,
         path=lambda paths: paths.log,
+        files=lambda paths: paths.log.parent.glob(f"{paths.log.stem}*.log*"),
         kept_for=lambda config: f"{KEPT + 1} files of {LARGEST // 2**20} MiB",
         erased_by=("all",),
     ),
     DataStore(
         name="benches",
         what="the last `ingle bench` results",
-        files=lambda paths: _below(paths.benches),
         path=lambda paths: paths.benches,
         kept_for=lambda config: "until measured again",
         erased_by=("time", "all"),
@@ -164,7 +155,6 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="machine",
         what="facts about this machine that are slow to determine",
-        files=lambda paths: (paths.machine_facts,),
         path=lambda paths: paths.machine_facts,
         kept_for=lambda config: "until determined again",
         erased_by=("all",),
@@ -172,49 +162,42 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     DataStore(
         name="keys",
         what="digests of API keys, and when each was last used",
-        files=lambda paths: _below(paths.keys.parent, "keys*.json"),
         path=lambda paths: paths.keys,
+        files=lambda paths: paths.keys.parent.glob("keys*.json"),
         kept_for=lambda config: "until revoked",
         other="`ingle key revoke` removes one.",
     ),
     DataStore(
         name="provider keys",
         what="keys of providers, or that they are in the system's keyring",
-        files=lambda paths: (paths.state / "provider-keys.json",),
         path=lambda paths: paths.state / "provider-keys.json",
-        kept_for=lambda config: _ALWAYS,
         other="`ingle provider key NAME --remove` removes one.",
     ),
     DataStore(
         name="ledger",
         what="what left this machine: sizes, kinds and costs, no text",
-        files=lambda paths: (*_below(paths.ledger), paths.ledger_head),
         path=lambda paths: paths.ledger,
-        kept_for=lambda config: _ALWAYS,
+        files=lambda paths: (*paths.ledger.glob("*"), paths.ledger_head),
         other="`ingle ledger forget --before 2026-01` erases older months.",
     ),
     DataStore(
         name="connections",
         what="settings written into other programs, and their previous values",
-        files=lambda paths: (paths.connections,),
         path=lambda paths: paths.connections,
-        kept_for=lambda config: _ALWAYS,
         other="`ingle connect CLIENT --remove` restores the previous values.",
     ),
     DataStore(
         name="settings",
         what="your own settings, keys of the chat, and prompt templates",
-        files=lambda paths: _below(paths.config, "**/*"),
         path=lambda paths: paths.config,
-        kept_for=lambda config: _ALWAYS,
+        pattern="**/*",
         other="They are yours: edit or remove the files.",
     ),
     DataStore(
         name="models",
         what="models",
-        files=lambda paths: _below(paths.models, "**/*"),
         path=lambda paths: paths.models,
-        kept_for=lambda config: _ALWAYS,
+        pattern="**/*",
         other="`ingle rm MODEL` removes one.",
     ),
 )
@@ -222,8 +205,3 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
 
 def _size(count: int) -> str:
     return f"{count / 2**30:.3g} GiB at most" if count else "nothing is written"
-
-
-def find_place(name: str) -> DataStore | None:
-    """Return the store of that name; None if there is none."""
-    return next((place for place in DATA_INVENTORY if place.name == name), None)

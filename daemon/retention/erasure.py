@@ -8,7 +8,7 @@ import msgspec
 
 from ..settings.config import Config
 from ..stores.durable_file import storage_error
-from .data_inventory import DATA_INVENTORY, DataStore, Extent, find_place
+from .data_inventory import DATA_INVENTORY, DataStore, Extent
 from .stored_files import erase_files
 
 CHATS = "chats"
@@ -65,10 +65,10 @@ def places_for(selection: ErasureSelection, names: Iterable[str] = ()) -> list[D
 
     Stores that cannot be erased in the way that the selection requires are left out.
     """
-    wanted = list(names)
-    usual = [place for place in DATA_INVENTORY if place.words or place.name in (MARKS, "logs")]
-    found = [find_place(name) for name in wanted] if wanted else usual
-    return [place for place in found if place is not None and selection.extent in place.erased_by]
+    places = {place.name: place for place in DATA_INVENTORY}
+    usual = [name for name, place in places.items() if place.words or name in (MARKS, "logs")]
+    found = [places[name] for name in list(names) or usual if name in places]
+    return [place for place in found if selection.extent in place.erased_by]
 
 
 def erase(
@@ -78,16 +78,14 @@ def erase(
     *,
     dry_run: bool = False,
     limit: int | None = None,
-    but: Iterable[str] = (),
 ) -> list[ErasureResult]:
     """Erase files, at most `limit` items per store, and return what was erased; blocking.
 
-    `dry_run` only counts. Chats are left to `ChatEraser`, and the stores in `but` are skipped.
-    Raises `OSError` and `StorageFull`.
+    `dry_run` only counts. Chats are left to `ChatEraser`. Raises `OSError` and `StorageFull`.
     """
     erased: list[ErasureResult] = []
     for place in places:
-        if place.name == CHATS or place.name in but:
+        if place.name == CHATS:
             continue
         things = [one for one in place.things(config.paths) if selection.covers(one.name, one.used)]
         things = sorted(things, key=lambda thing: thing.used)[:limit]  # least recently used first

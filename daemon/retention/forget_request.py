@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from ..errors import InvalidBody
 from ..settings.paths import Paths
 from .data_inventory import DATA_INVENTORY, StoredData
 from .erasure import ErasureResult, ErasureSelection
@@ -60,30 +61,20 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     left: list[str] = []
 
 
-class BadSelection(Exception):
-    """A request that does not say clearly what to erase; `param` is the invalid field."""
-
-    def __init__(self, message: str, hint: str | None = None, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.param = param
-
-
 def check(request: ForgetRequest) -> None:
-    """Raises `BadSelection`."""
+    """Raise `InvalidBody` if the request does not say clearly what to erase."""
     by_time = request.since is not None or request.before is not None
     if sum((request.all, bool(request.ids), by_time)) != 1:
-        raise BadSelection(
+        raise InvalidBody(
             "Say what to forget: all, items by their ids, or a time, and only one of these."
         )
     known = {place.name for place in DATA_INVENTORY if place.erased_by} | {MEMORY}
     for name in request.places:
         if name not in known:
-            raise BadSelection(
+            raise InvalidBody(
                 f"'{name}' is not a place that can be erased.",
-                f"Places that can be: {', '.join(sorted(known))}.",
-                "places",
+                hint=f"Places that can be: {', '.join(sorted(known))}.",
+                param="places",
             )
 
 

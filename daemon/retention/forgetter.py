@@ -40,7 +40,7 @@ class Forgetter:
     async def forget(self, request: ForgetRequest) -> Forgotten:
         """Erase, or with `dry_run` only count.
 
-        Raises `BadSelection`, `StorageFull`, and `OSError` if a file cannot be removed.
+        Raises `InvalidBody`, `StorageFull`, and `OSError` if a file cannot be removed.
         """
         check(request)
         async with self._alone:
@@ -57,14 +57,10 @@ class Forgetter:
                 if from_memory or "kv" in touched:
                     selection, unloaded = await self._unload_idle(selection, left)
                 await self._responses.flush()
-            in_use = () if request.dry_run else (MARKS,)
+                # The router has the file of the marks open, and erases them itself.
+                places = [place for place in places if place.name != MARKS]
             erased = await asyncio.to_thread(
-                erase,
-                self._config,
-                selection,
-                places,
-                dry_run=request.dry_run,
-                but=in_use,
+                erase, self._config, selection, places, dry_run=request.dry_run
             )
             if not request.dry_run:
                 erased += await self._forget_routing(marks=MARKS in touched)

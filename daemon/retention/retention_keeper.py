@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
 
 from ..batches.batch_manager import BatchManager
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
 from .chat_eraser import ChatEraser
-from .data_inventory import DataStore, find_place
+from .data_inventory import DATA_INVENTORY
 from .erasure import ErasureResult, ErasureSelection, erase
 
 log = logging.getLogger("ingle.daemon")
@@ -70,28 +69,21 @@ class RetentionKeeper:
         return erased
 
     def _erase(self, running: frozenset[str]) -> list[ErasureResult]:
-        erased: list[ErasureResult] = []
-        for place, before in self._ends():
-            selection = ErasureSelection(before=before, but=running)
-            erased += erase(self._config, selection, [place], limit=MOST_AT_ONCE)
-        self._batches.files.sweep()
-        if self._config.keep_chats >= 0:
-            erased += self._erase_chats(time.time() - self._config.keep_chats)
-        return erased
-
-    def _ends(self) -> Iterator[tuple[DataStore, float]]:
-        """Yield each store with a retention period, and the time before which its items have
-        expired.
-        """
         config, now = self._config, time.time()
-        for name, seconds in (
-            ("responses", config.keep_responses),
-            ("batches", config.keep_batches),
-            ("kv", config.keep_kv),
-        ):
-            place = find_place(name)
-            if place is not None and seconds >= 0:
-                yield place, now - seconds
+        periods = {
+            "responses": config.keep_responses,
+            "batches": config.keep_batches,
+            "kv": config.keep_kv,
+        }
+        erased: list[ErasureResult] = []
+        for place in DATA_INVENTORY:
+            if (seconds := periods.get(place.name, -1)) >= 0:
+                selection = ErasureSelection(before=now - seconds, but=running)
+                erased += erase(config, selection, [place], limit=MOST_AT_ONCE)
+        self._batches.files.sweep()
+        if config.keep_chats >= 0:
+            erased += self._erase_chats(now - config.keep_chats)
+        return erased
 
     def _erase_chats(self, before: float) -> list[ErasureResult]:
         folder = self._config.paths.chats

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
 
-from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.errors import BackendError
 from ingle.backends.base.events import (
     Delta,
@@ -66,10 +65,10 @@ async def open_route(
 
     Raises what `open_local` raises; errors of a provider are raised by the lease's backend.
     """
-    record.taken = local_route(plan, plan.rule, plan.reason, plan.target.local)
+    record.taken = local_route(plan.rule, plan.reason, plan.target.local)
     if plan.verdict is Verdict.LOCAL:
         async with open_local(plan.target.local) as lease:
-            record.taken = local_route(plan, plan.rule, plan.reason, lease.model.name)
+            record.taken = local_route(plan.rule, plan.reason, lease.model.name)
             if plan.escalates or plan.taints is not None:
                 backend = RoutedBackend(router, plan, record, lease, open_local, resample)
                 lease = Lease(lease.model, backend, lease.info)
@@ -85,7 +84,7 @@ async def open_route(
     yield lease
 
 
-def local_route(plan: RoutingPlan, rule: str, reason: str, model: str) -> RouteTaken:
+def local_route(rule: str, reason: str, model: str) -> RouteTaken:
     """Return the route of an answer from this machine."""
     return RouteTaken(verdict=Verdict.LOCAL, rule=rule, reason=reason, provider="", model=model)
 
@@ -165,26 +164,23 @@ class RoutedBackend:
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Always local."""
-        async with self._here() as backend:
-            return await backend.embed(request)
+        async with self._lease_here() as lease:
+            return await lease.backend.embed(request)
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """Always local."""
-        async with self._here() as backend:
-            return await backend.rerank(request)
+        async with self._lease_here() as lease:
+            return await lease.backend.rerank(request)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Always local: a provider would have to receive the text."""
-        async with self._here() as backend:
-            return await backend.tokenize(request)
+        async with self._lease_here() as lease:
+            return await lease.backend.tokenize(request)
 
-    @asynccontextmanager
-    async def _here(self) -> AsyncGenerator[RequestBackend]:
+    def _lease_here(self) -> AbstractAsyncContextManager[Lease]:
         if self._local is not None:
-            yield self._local.backend
-            return
-        async with self._open_local(self._plan.target.local) as lease:
-            yield lease.backend
+            return nullcontext(self._local)
+        return self._open_local(self._plan.target.local)
 
     async def _answer_locally(self, request: GenerateRequest, sink: EventSink) -> None:
         """Answer on the leased local model, and taint the answer if required."""
@@ -210,17 +206,14 @@ class RoutedBackend:
 
     async def _fall_back(self, request: GenerateRequest, sink: EventSink, why: str) -> None:
         """Answer locally after the provider failed, and record the reason."""
-        plan = self._plan
-        reason = f"{why} So it is answered here."
-        if self._local is not None:
-            self._record.taken = local_route(plan, "fallback", reason, self._local.model.name)
-            self._answers_from(self._local)
-            await self._local.backend.run(request, sink)
-            return
-        async with self._open_local(plan.target.local) as lease:
-            self._record.taken = local_route(plan, "fallback", reason, lease.model.name)
-            self._answers_from(lease)
-            await lease.backend.run(self._resample(request, lease.model.sampling), sink)
+        assert self.lease is not None
+        async with self._lease_here() as lease:
+            reason = f"{why} So it is answered here."
+            self._record.taken = local_route("fallback", reason, lease.model.name)
+            self.lease.model, self.lease.info = lease.model, lease.info
+            if lease is not self._local:
+                request = self._resample(request, lease.model.sampling)
+            await lease.backend.run(request, sink)
 
     async def _answer_remotely(self, request: GenerateRequest, sink: EventSink) -> None:
         plan = self._plan
@@ -256,10 +249,6 @@ class RoutedBackend:
         assert self.lease is not None
         self.lease.model = model
         self.lease.info = _info(provider, target.model)
-
-    def _answers_from(self, lease: Lease) -> None:
-        assert self.lease is not None
-        self.lease.model, self.lease.info = lease.model, lease.info
 
     async def _judge(self, request: GenerateRequest, sink: EventSink) -> None:
         """Hold back the start of the local answer, and escalate if it is too uncertain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.requests import GenerateRequest
@@ -12,13 +13,13 @@ from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
 from ..errors import RouteRefused
-from .detectors.finding import Sensitivity
+from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
 from .egress.outbound_request import OutboundRequest, make_outbound_request
 from .egress.placeholders import PlaceholderMemories
 from .escalation import high_value_reason
-from .inspection.privacy_judge import Generate, judge
+from .inspection.privacy_judge import Generate, is_judged_private
 from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
@@ -79,8 +80,12 @@ class Router:
         return [p for p in self.providers() if p.models and not self.egress.trouble(p)]
 
     def stand_in(self, name: str) -> str | None:
-        """Return the local model behind the name of a route; safe in any thread."""
-        return self.names.stand_in(name, self.providers())
+        """Return the local model behind the name of a route or of a provider's model.
+
+        None for other names. Thread-safe.
+        """
+        target = self.names.find(name, self.providers())
+        return target.local if target is not None else None
 
     def concerns(self, name: str, preference: RoutingPreference = NO_PREFERENCE) -> bool:
         """Whether a request for this model has to be routed at all; scans nothing."""
@@ -122,19 +127,22 @@ class Router:
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
-        """Add a loaded model's opinion about what would leave, if the route asks for one.
+        """Let a loaded model judge what would leave, if the route wants that.
 
-        It can keep a request local, and never releases one.
+        The model can keep a request local, but never release one.
         """
         parts = [part for one in considered.inspected for part in one.parts]
         free = considered.decision.verdict is Verdict.CLOUD
         generate = self.find_judge() if considered.target.route.judge and free else None
         if generate is None or not parts:
             return considered
-        opinion = await judge(generate, "\n\n".join(part.text for part in parts))
-        found = opinion.findings(parts[0].text)
+        if not await is_judged_private(generate, "\n\n".join(part.text for part in parts)):
+            return considered
+        found = SensitiveFinding(
+            FindingKind.PERSONAL, 0, len(parts[0].text), "personal", detector="judge"
+        )
         decision = considered.policy.decide(
-            [*considered.decision.findings, *found], route=considered.target.route
+            [*considered.decision.findings, found], route=considered.target.route
         )
         return replace(considered, decision=decision)
 
@@ -248,10 +256,7 @@ class Router:
         """Return the plan if nothing could leave in any case; None if the request has to be
         inspected.
         """
-
-        def here(rule: str, reason: str) -> RoutingPlan:
-            return RoutingPlan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
-
+        here = partial(_local_plan, target, None)
         if preference.route == "local":
             return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
         if not target.provider:
@@ -282,16 +287,8 @@ class Router:
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
+        here = partial(_local_plan, target, considered)
         yes = self._consented_verdict(considered, requests, preference)
-
-        def here(rule: str, reason: str) -> RoutingPlan:
-            return RoutingPlan(
-                target=target,
-                verdict=Verdict.LOCAL,
-                rule=rule,
-                reason=reason,
-                considered=considered,
-            )
 
         def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(
@@ -374,6 +371,14 @@ class Router:
         ]
         await self._marks.mark(requests, sensitivity, places=places)
         return replace(plan, taints=sensitivity)
+
+
+def _local_plan(
+    target: RouteTarget, considered: InspectedDecision | None, rule: str, reason: str
+) -> RoutingPlan:
+    return RoutingPlan(
+        target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
+    )
 
 
 def refused(remote: str, plan: RoutingPlan) -> RouteRefused:

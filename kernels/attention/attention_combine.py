@@ -50,7 +50,7 @@ def combine_partials_reference(partials: AttentionPartials) -> torch.Tensor:
 
 
 MOST_SPLITS = 128
-"""The most splits that `AttentionCombine` takes."""
+"""The most splits that `launch_attention_combine` takes."""
 
 _THREADS = 256
 # So many for a processor keep its loads under way; more would wait for one another.
@@ -72,62 +72,56 @@ def attention_combine_reference(
     return Activations(rows.shape[1], kept, quantize_q8_reference(rows) if tiles else None)
 
 
-class AttentionCombine:
+def launch_attention_combine(
+    library: KernelLibrary,
+    partials: AttentionPartials,
+    *,
+    rotated: bool,
+    dense: bool = True,
+    tiles: bool = False,
+) -> Activations:
     """`attention_combine_reference` in one launch; see csrc/attention_combine.cuh.
 
     Its sums are in another order than the reference's; the int8 values are bit for bit those of the
-    sums.
+    sums. Dense values are left in `partials.dense`. Raises `ValueError` if shapes do not fit.
     """
+    _check(partials, tiles)
+    tokens, heads, size = partials.dense.shape
+    found = Activations(
+        heads * size,
+        partials.dense.view(tokens, -1) if dense else None,
+        q8_tiles(tokens, heads * size, partials.dense.device) if tiles else None,
+    )
+    if tokens and (partials.log_sums is not None or rotated or tiles):
+        _launch(library, partials, found, rotated=rotated)
+    return found
 
-    def __init__(self, library: KernelLibrary) -> None:
-        self._library = library
 
-    def __call__(
-        self,
-        partials: AttentionPartials,
-        *,
-        rotated: bool,
-        dense: bool = True,
-        tiles: bool = False,
-        out: torch.Tensor | None = None,
-    ) -> Activations:
-        """See `attention_combine_reference`; dense values are left in `partials.dense`.
-
-        `out` is memory for tiles. Raises `ValueError` if shapes do not fit.
-        """
-        _check(partials, tiles)
-        tokens, heads, size = partials.dense.shape
-        found = Activations(heads * size, partials.dense.view(tokens, -1) if dense else None)
-        if tiles:
-            room = q8_tiles(tokens, heads * size, partials.dense.device) if out is None else out
-            found = Activations(heads * size, found.dense, room)
-        if tokens and (partials.log_sums is not None or rotated or tiles):
-            self._launch(partials, found, rotated=rotated)
-        return found
-
-    def _launch(self, partials: AttentionPartials, found: Activations, *, rotated: bool) -> None:
-        tokens, heads, size = partials.dense.shape
-        bundle = 1 if found.tiles is None else GROUP // math.gcd(size, GROUP)
-        quads = bundle * size // 4
-        wanted = self._library.num_sms * _THREADS_WANTED // (tokens * heads * size // 4)
-        slices = max(1, min(partials.splits, _THREADS // quads, wanted))
-        arguments = [
-            pointer(partials.outputs),
-            pointer(partials.log_sums),
-            pointer(partials.dense),
-            pointer(found.tiles),
-            *(c_int(n) for n in (partials.splits, heads, size, bundle, slices)),
-            c_int(ELEMENT_TYPES[partials.dense.dtype]),
-            c_int(rotated),
-            c_int(found.dense is not None),
-        ]
-        self._library.launch(
-            "attention_combine.cuh",
-            "attention_combine",
-            (tokens, heads // bundle, 1),
-            (-(-slices * quads // 32) * 32, 1, 1),
-            arguments,
-        )
+def _launch(
+    library: KernelLibrary, partials: AttentionPartials, found: Activations, *, rotated: bool
+) -> None:
+    tokens, heads, size = partials.dense.shape
+    bundle = 1 if found.tiles is None else GROUP // math.gcd(size, GROUP)
+    quads = bundle * size // 4
+    wanted = library.num_sms * _THREADS_WANTED // (tokens * heads * size // 4)
+    slices = max(1, min(partials.splits, _THREADS // quads, wanted))
+    arguments = [
+        pointer(partials.outputs),
+        pointer(partials.log_sums),
+        pointer(partials.dense),
+        pointer(found.tiles),
+        *(c_int(n) for n in (partials.splits, heads, size, bundle, slices)),
+        c_int(ELEMENT_TYPES[partials.dense.dtype]),
+        c_int(rotated),
+        c_int(found.dense is not None),
+    ]
+    library.launch(
+        "attention_combine.cuh",
+        "attention_combine",
+        (tokens, heads // bundle, 1),
+        (-(-slices * quads // 32) * 32, 1, 1),
+        arguments,
+    )
 
 
 def _check(partials: AttentionPartials, tiles: bool) -> None:

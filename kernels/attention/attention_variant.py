@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from types import MappingProxyType
 from typing import Literal
 
 from ..kv_cache.kv_page_format import block_size
@@ -19,9 +18,9 @@ _SPLIT_ROWS = (16, 32, 64)
 _BIASED_SPLIT_ROWS = (16,)
 _BIASED_HEAD_SIZES = (64, 128)
 
-_FLOATS: Mapping[str, str] = MappingProxyType({"f16": "*fp16", "bf16": "*bf16"})
-_CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
-_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
+_FLOATS: Mapping[str, str] = {"f16": "*fp16", "bf16": "*bf16"}
+_CODES: Mapping[str, str] = {"q8_0": "*i8", "q4_0": "*u8"}
+_BITS: Mapping[str, int] = {"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4}
 
 
 # Stages of Triton's pipeline for so many pending tiles, each after its page numbers.

@@ -10,7 +10,7 @@ import torch
 
 from ..elementwise.rope import rope_reference
 from ..kv_cache.kv_append import hadamard_reference, kv_append_reference
-from ..kv_cache.kv_pages import KVPages, QuantizedKVPages
+from ..kv_cache.kv_pages import KVPages, QuantizedKVPages, page_planes
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
@@ -97,50 +97,43 @@ def _bias_query(query: torch.Tensor, bias: torch.Tensor, pairs: int) -> torch.Te
     )
 
 
-class RopeAppend:
+def launch_rope_append(
+    library: KernelLibrary,
+    x: AttentionInput,
+    key_pages: KVPages,
+    value_pages: KVPages,
+    slot_mapping: torch.Tensor,
+) -> torch.Tensor | None:
     """`rope_append_reference` in one launch, bit for bit; see csrc/rope_append.cuh.
 
-    Of padding tokens only the slot is read, and nothing is written for them elsewhere.
+    Of padding tokens only the slot is read, and nothing is written for them elsewhere. Heads have a
+    multiple of 8 elements, at most 256. Raises `ValueError` if shapes do not fit.
     """
-
-    def __init__(self, library: KernelLibrary) -> None:
-        self._library = library
-
-    def __call__(
-        self,
-        x: AttentionInput,
-        key_pages: KVPages,
-        value_pages: KVPages,
-        slot_mapping: torch.Tensor,
-        *,
-        out: torch.Tensor | None = None,
-    ) -> torch.Tensor | None:
-        """See `rope_append_reference`; `out` is memory for the bias query.
-
-        Heads have a multiple of 8 elements, at most 256. Raises `ValueError` if shapes do not fit.
-        """
-        tokens, heads, size = x.query.shape
-        kv_heads = x.key.shape[1]
-        _check(x, key_pages, value_pages, slot_mapping)
-        leaves_bias = stored_without(key_pages, x) is not None
-        bias_query = _room(x, out) if leaves_bias else None
-        arguments = [
-            *_inputs(x),
-            c_int(heads),
-            c_int(kv_heads),
-            c_int(size),
-            pointer(slot_mapping),
-            *_page_arguments(key_pages, value_pages),
-            pointer(x.key_bias),
-            c_int(leaves_bias),
-            pointer(bias_query),
-        ]
-        if tokens == 0:
-            return bias_query
-        grid = (tokens, -(-(heads + 2 * kv_heads) // _WARPS), 1)
-        kernel = f"rope_append_{128 if size <= 128 else 256}"
-        self._library.launch("rope_append.cuh", kernel, grid, (32 * _WARPS, 1, 1), arguments)
+    tokens, heads, size = x.query.shape
+    kv_heads = x.key.shape[1]
+    _check(x, key_pages, value_pages, slot_mapping)
+    bias_query = None
+    if stored_without(key_pages, x) is not None:
+        pairs = 0 if x.cosine is None else x.cosine.shape[1]
+        bias_query = x.query.new_empty(tokens, heads, 2 * pairs, dtype=torch.float32)
+    arguments = [
+        *_inputs(x),
+        c_int(heads),
+        c_int(kv_heads),
+        c_int(size),
+        pointer(slot_mapping),
+        *map(pointer, (*page_planes(key_pages), *page_planes(value_pages))),
+        c_int(_type_of(key_pages)),
+        pointer(x.key_bias),
+        c_int(bias_query is not None),
+        pointer(bias_query),
+    ]
+    if tokens == 0:
         return bias_query
+    grid = (tokens, -(-(heads + 2 * kv_heads) // _WARPS), 1)
+    kernel = f"rope_append_{128 if size <= 128 else 256}"
+    library.launch("rope_append.cuh", kernel, grid, (32 * _WARPS, 1, 1), arguments)
+    return bias_query
 
 
 def _inputs(x: AttentionInput) -> Sequence[Argument]:
@@ -156,15 +149,6 @@ def _inputs(x: AttentionInput) -> Sequence[Argument]:
         pointer(x.sine),
         c_int(0 if x.cosine is None else x.cosine.shape[1]),
     ]
-
-
-def _page_arguments(key_pages: KVPages, value_pages: KVPages) -> Sequence[Argument]:
-    arguments: list[Argument] = []
-    for pages in (key_pages, value_pages):
-        quantized = isinstance(pages, QuantizedKVPages)
-        arguments.append(pointer(pages.codes if quantized else pages))
-        arguments.append(pointer(pages.scales if quantized else None))
-    return [*arguments, c_int(_type_of(key_pages))]
 
 
 def _type_of(pages: KVPages) -> int:
@@ -189,7 +173,7 @@ def _check(
         if odd or (tokens > 1 and part.stride(0) % 4):
             raise ValueError("Four elements of a head have to lie at a multiple of their size.")
     for pages in (key_pages, value_pages):
-        plane = pages.codes if isinstance(pages, QuantizedKVPages) else pages
+        plane, _ = page_planes(pages)
         if pages.shape[2:] != (kv_heads, size) or not plane.is_contiguous():
             raise ValueError(f"Pages {tuple(pages.shape)} do not fit {kv_heads} heads of {size}.")
     if _type_of(key_pages) != _type_of(value_pages):
@@ -213,13 +197,3 @@ def _check_tables(x: AttentionInput, tokens: int, size: int) -> None:
         fits = len(table) == tokens and 2 * table.shape[1] <= size and table.is_contiguous()
         if not fits or table.dtype != torch.float32:
             raise ValueError(f"A table {tuple(table.shape)} does not fit heads of {size}.")
-
-
-def _room(x: AttentionInput, out: torch.Tensor | None) -> torch.Tensor:
-    tokens, heads, _ = x.query.shape
-    shape = tokens, heads, 0 if x.cosine is None else 2 * x.cosine.shape[1]
-    if out is None:
-        return torch.empty(shape, dtype=torch.float32, device=x.query.device)
-    if out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous():
-        raise ValueError(f"{tuple(out.shape)} is no room for a bias query {shape}.")
-    return out

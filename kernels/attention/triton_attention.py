@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ctypes import c_float, c_int
-from types import MappingProxyType
 
 import torch
 
-from ..kv_cache.kv_pages import KVPages, QuantizedKVPages
+from ..kv_cache.kv_pages import KVPages, QuantizedKVPages, page_planes
 from ..launch.cuda_driver import Argument
-from ..launch.kernel_arguments import pointer
+from ..launch.kernel_arguments import DTYPE_NAMES, pointer
 from ..launch.kernel_library import TritonLibrary
 from .attention_combine import AttentionPartials
 from .attention_input import AttentionMetadata
@@ -18,7 +16,6 @@ from .attention_variant import (
     AttentionKernel,
     AttentionVariant,
     PageType,
-    QueryType,
     chunk_rows,
     split_rows,
 )
@@ -33,10 +30,6 @@ _PROGRAMS_A_PROCESSOR = 2
 # With so few keys, one program is as fast as splits with the launch that combines them.
 _FEW_KEYS = 1024
 _NO_WINDOW = 2**31 - 1
-
-_TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
-    {torch.float16: "f16", torch.bfloat16: "bf16"}
-)
 
 
 class TritonAttention:
@@ -191,14 +184,14 @@ class _Arguments:
         return self._variant("attend_chunk", chunk_rows(self.query.shape[2], self._pairs))
 
     def _variant(self, kernel: AttentionKernel, rows: int) -> AttentionVariant:
-        query, pages = _TYPES[self.query.dtype], _page_type(self._key_pages)
+        query, pages = DTYPE_NAMES[self.query.dtype], _page_type(self._key_pages)
         return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
 
     def pack(self, partials: AttentionPartials, limit: int) -> list[Argument]:
         """The arguments in the order of `AttentionVariant.parameters`."""
         step, (tokens, _, head_size) = self.step, self.query.shape
-        keys, key_scales = _planes(self._key_pages)
-        values, value_scales = _planes(self._value_pages)
+        keys, key_scales = page_planes(self._key_pages)
+        values, value_scales = page_planes(self._value_pages)
         bias = self._key_pages.bias if isinstance(self._key_pages, QuantizedKVPages) else None
         assert (bias is None) == (self._bias_query is None)
         tensors = (
@@ -230,12 +223,7 @@ class _Arguments:
         return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
 
 
-def _planes(pages: KVPages) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The tensors of elements or codes, and of scales."""
-    return (pages.codes, pages.scales) if isinstance(pages, QuantizedKVPages) else (pages, None)
-
-
 def _page_type(pages: KVPages) -> PageType:
     if isinstance(pages, QuantizedKVPages):
         return "q8_0" if pages.format.bits == 8 else "q4_0"
-    return _TYPES[pages.dtype]
+    return DTYPE_NAMES[pages.dtype]

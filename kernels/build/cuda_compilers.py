@@ -22,10 +22,8 @@ ARCHITECTURES = ("sm_86", "sm_89", "sm_90", "sm_120")
 class Compiler(Protocol):
     """Compiles CUDA C++ to a cubin; raises `CompileFailed`."""
 
-    @property
-    def version(self) -> str:
-        """Name and version of the compiler, for cache keys."""
-        ...
+    version: str
+    """Name and version of the compiler, for cache keys."""
 
     def compile(self, source: str, architecture: str) -> bytes:
         """The cubin for an architecture such as `sm_90`."""

@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 CSRC = Path(__file__).parents[1] / "csrc"
 _SHIM = "cuda_shim.h"
@@ -17,7 +16,7 @@ _KERNELS = re.compile(r"^(EXPORT_KERNEL(_NAMED)?\(|[A-Z0-9_]+_VARIANTS$)", re.MU
 # Sources whose kernels only tests run.
 _FOR_TESTS = "conformance.cuh"
 
-NO_DEFINES: Mapping[str, str] = MappingProxyType({})
+NO_DEFINES: Mapping[str, str] = {}
 
 
 def kernel_source(name: str, defines: Mapping[str, str] = NO_DEFINES) -> str:

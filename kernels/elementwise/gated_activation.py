@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int
-from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -29,45 +28,36 @@ def gated_activation_reference(
     return (active * up.float()).to(gate.dtype)
 
 
-GATES: Mapping[GateActivation, int] = MappingProxyType({"silu": 0, "gelu_tanh": 1})
+GATES: Mapping[GateActivation, int] = {"silu": 0, "gelu_tanh": 1}
 """The numbers of the activations in csrc/gate.cuh."""
 
 
-class GateQuantize:
-    """Gates rows with the kernel of csrc/gated_activation.cuh in `library`.
+def launch_gated_activation(
+    library: KernelLibrary,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    activation: GateActivation,
+    wanted: ActivationForms,
+) -> Activations:
+    """`activation(gate) * up` of rows (tokens, size) of one float type: csrc/gated_activation.cuh.
 
-    The int8 values are quantised from the float32 results, before these are rounded to a dense
-    type.
+    Both may be slices of wider rows, such as the halves of one tensor. The int8 values are
+    quantised from the float32 results, before these are rounded to a dense type. Raises
+    `ValueError` if shapes do not fit.
     """
-
-    def __init__(self, library: KernelLibrary) -> None:
-        self._library = library
-
-    def __call__(
-        self,
-        gate: torch.Tensor,
-        up: torch.Tensor,
-        activation: GateActivation,
-        wanted: ActivationForms,
-    ) -> Activations:
-        """`activation(gate) * up` of rows (tokens, size) of one float type.
-
-        Both may be slices of wider rows, such as the halves of one tensor. Raises `ValueError` if
-        shapes do not fit.
-        """
-        tokens, size = gate.shape
-        _check(gate, up, wanted)
-        dense = None if wanted.dense is None else gate.new_empty(tokens, size, dtype=wanted.dense)
-        tiles = q8_tiles(tokens, size, gate.device) if wanted.tiles else None
-        numbers = (
-            *(gate.stride(0), up.stride(0), ELEMENT_TYPES[gate.dtype]),
-            *(0 if dense is None else ELEMENT_TYPES[dense.dtype], size, GATES[activation]),
-        )
-        arguments = *map(pointer, (gate, up, dense, tiles)), *map(c_int, numbers)
-        grid = (tokens, -(-size // 512), 1)
-        name = "gated_activation"
-        self._library.launch(f"{name}.cuh", name, grid, (128, 1, 1), arguments)
-        return Activations(size, dense, tiles)
+    tokens, size = gate.shape
+    _check(gate, up, wanted)
+    dense = None if wanted.dense is None else gate.new_empty(tokens, size, dtype=wanted.dense)
+    tiles = q8_tiles(tokens, size, gate.device) if wanted.tiles else None
+    numbers = (
+        *(gate.stride(0), up.stride(0), ELEMENT_TYPES[gate.dtype]),
+        *(0 if dense is None else ELEMENT_TYPES[dense.dtype], size, GATES[activation]),
+    )
+    arguments = *map(pointer, (gate, up, dense, tiles)), *map(c_int, numbers)
+    grid = (tokens, -(-size // 512), 1)
+    name = "gated_activation"
+    library.launch(f"{name}.cuh", name, grid, (128, 1, 1), arguments)
+    return Activations(size, dense, tiles)
 
 
 def _check(gate: torch.Tensor, up: torch.Tensor, wanted: ActivationForms) -> None:

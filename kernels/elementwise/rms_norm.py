@@ -43,38 +43,28 @@ class NormQuantize:
 
         Rows may be slices of wider ones. Raises `ValueError` if shapes do not fit.
         """
-        return self._norm(rows, weight, None, None, epsilon, wanted)
+        return self.add_rms_norm(rows, None, None, weight, epsilon, wanted)
 
     def rms_norm_add(
         self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """Add normalised `rows` of any float type to `residual` (tokens, size) float32."""
-        self._norm(residual, None, rows, weight, epsilon, ActivationForms())
+        self.add_rms_norm(residual, rows, weight, None, epsilon, ActivationForms())
 
     def add_rms_norm(
         self,
-        residual: torch.Tensor,
-        addend: torch.Tensor,
+        rows: torch.Tensor,
+        addend: torch.Tensor | None,
         addend_weight: torch.Tensor | None,
-        weight: torch.Tensor,
+        weight: torch.Tensor | None,
         epsilon: float,
         wanted: ActivationForms,
     ) -> Activations:
         """`rms_norm_add`, then `rms_norm` of the residual stream, in one launch.
 
-        Without `addend_weight` the addend is added as it is.
+        Without `addend_weight` the addend is added as it is; without `addend` or `weight` that part
+        is left out.
         """
-        return self._norm(residual, weight, addend, addend_weight, epsilon, wanted)
-
-    def _norm(
-        self,
-        rows: torch.Tensor,
-        weight: torch.Tensor | None,
-        addend: torch.Tensor | None,
-        addend_weight: torch.Tensor | None,
-        epsilon: float,
-        wanted: ActivationForms,
-    ) -> Activations:
         tokens, size = rows.shape
         _check(rows, addend, (weight, addend_weight), wanted)
         dense = None if wanted.dense is None else rows.new_empty(tokens, size, dtype=wanted.dense)

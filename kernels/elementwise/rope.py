@@ -42,44 +42,22 @@ def rope_reference(
 _WARPS = 4
 
 
-class RotaryTables:
-    """`rope.rotary_tables` in one launch, within 3e-7 of `scale`: csrc/rotary_tables.cuh."""
+def launch_rotary_tables(
+    library: KernelLibrary, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`rotary_tables` in one launch, within 3e-7 of `scale`: csrc/rotary_tables.cuh.
 
-    def __init__(self, library: KernelLibrary) -> None:
-        self._library = library
-
-    def __call__(
-        self,
-        positions: torch.Tensor,
-        frequencies: torch.Tensor,
-        scale: float,
-        *,
-        out: tuple[torch.Tensor, torch.Tensor] | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosine and sine (tokens, pairs) fp32 of `positions` (tokens,) int64.
-
-        `frequencies` are (pairs,) fp32. Raises `ValueError` if shapes do not fit.
-        """
-        tokens, pairs = len(positions), len(frequencies)
-        if positions.dtype != torch.int64 or frequencies.dtype != torch.float32:
-            raise ValueError(f"{positions.dtype} by {frequencies.dtype} are no angles.")
-        if out is None:
-            cosine, sine = torch.empty(
-                2, tokens, pairs, dtype=torch.float32, device=positions.device
-            )
-        else:
-            cosine, sine = out
-        for table in (cosine, sine):
-            fits = table.dtype == torch.float32 and table.is_contiguous()
-            if table.shape != (tokens, pairs) or not fits:
-                raise ValueError(f"{tuple(table.shape)} is no room for {tokens} by {pairs} angles.")
-        arguments = (
-            *(pointer(each) for each in (positions, frequencies, cosine, sine)),
-            *(c_int(tokens), c_int(pairs), c_float(scale)),
-        )
-        grid = (-(-tokens // _WARPS), 1, 1)
-        if tokens:
-            self._library.launch(
-                "rotary_tables.cuh", "rotary_tables", grid, (32 * _WARPS, 1, 1), arguments
-            )
-        return cosine, sine
+    `positions` are (tokens,) int64, `frequencies` (pairs,) fp32. Raises `ValueError` otherwise.
+    """
+    tokens, pairs = len(positions), len(frequencies)
+    if positions.dtype != torch.int64 or frequencies.dtype != torch.float32:
+        raise ValueError(f"{positions.dtype} by {frequencies.dtype} are no angles.")
+    cosine, sine = torch.empty(2, tokens, pairs, dtype=torch.float32, device=positions.device)
+    arguments = (
+        *(pointer(each) for each in (positions, frequencies, cosine, sine)),
+        *(c_int(tokens), c_int(pairs), c_float(scale)),
+    )
+    grid = (-(-tokens // _WARPS), 1, 1)
+    if tokens:
+        library.launch("rotary_tables.cuh", "rotary_tables", grid, (32 * _WARPS, 1, 1), arguments)
+    return cosine, sine

@@ -8,7 +8,7 @@ the kernels are drawn in docs/kernels.md, and csrc/weight_group.cuh describes ho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from functools import partial
 
 import torch
 
@@ -41,18 +41,10 @@ def _pack_five_bits(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return nibbles, low | f0 << 4 | l2 << 5 | f2 << 6 | l3.roll(-1, -1) << 7
 
 
-def _half_precision(raw: torch.Tensor) -> torch.Tensor:
-    """Little-endian 16-bit floats (n, 2 k) uint8 as (n, k) float32."""
+def _floats(raw: torch.Tensor, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+    """Little-endian floats (n, bytes) uint8 of `dtype` as float32."""
     # A copy, because a view would ask for an even storage offset.
-    return raw.clone(memory_format=torch.contiguous_format).view(torch.float16).float()
-
-
-def _dequantize_f32(raw: torch.Tensor) -> torch.Tensor:
-    return raw.clone(memory_format=torch.contiguous_format).view(torch.float32)
-
-
-def _dequantize_bf16(raw: torch.Tensor) -> torch.Tensor:
-    return raw.clone(memory_format=torch.contiguous_format).view(torch.bfloat16).float()
+    return raw.clone(memory_format=torch.contiguous_format).view(dtype).float()
 
 
 def _shifts(blocks: torch.Tensor, *bits: int) -> torch.Tensor:
@@ -72,28 +64,28 @@ def _five_bit_codes(blocks: torch.Tensor) -> torch.Tensor:
 
 def _dequantize_q8_0(blocks: torch.Tensor) -> torch.Tensor:
     """A scale, then 32 signed bytes."""
-    return blocks[:, 2:].view(torch.int8).float().mul_(_half_precision(blocks[:, :2]))
+    return blocks[:, 2:].view(torch.int8).float().mul_(_floats(blocks[:, :2]))
 
 
 def _dequantize_q4_0(blocks: torch.Tensor) -> torch.Tensor:
     """A scale, then nibbles: the low ones are the first 16 weights; 8 means zero."""
-    return _nibbles(blocks[:, 2:]).float().sub_(8).mul_(_half_precision(blocks[:, :2]))
+    return _nibbles(blocks[:, 2:]).float().sub_(8).mul_(_floats(blocks[:, :2]))
 
 
 def _dequantize_q4_1(blocks: torch.Tensor) -> torch.Tensor:
     """A scale and a minimum, then nibbles."""
-    scale, minimum = _half_precision(blocks[:, :2]), _half_precision(blocks[:, 2:4])
+    scale, minimum = _floats(blocks[:, :2]), _floats(blocks[:, 2:4])
     return _nibbles(blocks[:, 4:]).float().mul_(scale).add_(minimum)
 
 
 def _dequantize_q5_0(blocks: torch.Tensor) -> torch.Tensor:
     """A scale, the 32 highest bits, then nibbles; 16 means zero."""
-    return _five_bit_codes(blocks).float().sub_(16).mul_(_half_precision(blocks[:, :2]))
+    return _five_bit_codes(blocks).float().sub_(16).mul_(_floats(blocks[:, :2]))
 
 
 def _dequantize_q5_1(blocks: torch.Tensor) -> torch.Tensor:
     """A scale and a minimum, the 32 highest bits, then nibbles."""
-    scale, minimum = _half_precision(blocks[:, :2]), _half_precision(blocks[:, 2:4])
+    scale, minimum = _floats(blocks[:, :2]), _floats(blocks[:, 2:4])
     return _five_bit_codes(blocks).float().mul_(scale).add_(minimum)
 
 
@@ -152,7 +144,7 @@ def _scale_codes(packed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _dequantize_groups(blocks: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
     """Groups (n, 8, 32) of Q4_K or Q5_K by the scales and minima in a block's first 16 bytes."""
-    scale, minimum = _half_precision(blocks[:, :2]), _half_precision(blocks[:, 2:4])
+    scale, minimum = _floats(blocks[:, :2]), _floats(blocks[:, 2:4])
     scales, minima = _scale_codes(blocks[:, 4:16])
     scales, minima = scales.float().mul_(scale), minima.float().mul_(minimum)
     return codes.float().mul_(scales[:, :, None]).sub_(minima[:, :, None]).view(-1, 256)
@@ -168,7 +160,7 @@ def _dequantize_q5_k(blocks: torch.Tensor) -> torch.Tensor:
 
 def _dequantize_q6_k(blocks: torch.Tensor) -> torch.Tensor:
     """Sixteen weights share a signed byte of a scale; 32 means zero."""
-    scales = blocks[:, 192:208].view(torch.int8).float().mul_(_half_precision(blocks[:, 208:]))
+    scales = blocks[:, 192:208].view(torch.int8).float().mul_(_floats(blocks[:, 208:]))
     values = _q6_k_codes(blocks).view(-1, 16, 16).float().sub_(32)
     return values.mul_(scales[:, :, None]).view(-1, 256)
 
@@ -209,33 +201,29 @@ def _pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 Convert = Callable[[torch.Tensor], torch.Tensor]
 
-DEQUANTIZERS: Mapping[str, Convert] = MappingProxyType(
-    {
-        "F32": _dequantize_f32,
-        "F16": _half_precision,
-        "BF16": _dequantize_bf16,
-        "Q4_0": _dequantize_q4_0,
-        "Q4_1": _dequantize_q4_1,
-        "Q5_0": _dequantize_q5_0,
-        "Q5_1": _dequantize_q5_1,
-        "Q8_0": _dequantize_q8_0,
-        "Q4_K": _dequantize_q4_k,
-        "Q5_K": _dequantize_q5_k,
-        "Q6_K": _dequantize_q6_k,
-    }
-)
+DEQUANTIZERS: Mapping[str, Convert] = {
+    "F32": partial(_floats, dtype=torch.float32),
+    "F16": _floats,
+    "BF16": partial(_floats, dtype=torch.bfloat16),
+    "Q4_0": _dequantize_q4_0,
+    "Q4_1": _dequantize_q4_1,
+    "Q5_0": _dequantize_q5_0,
+    "Q5_1": _dequantize_q5_1,
+    "Q8_0": _dequantize_q8_0,
+    "Q4_K": _dequantize_q4_k,
+    "Q5_K": _dequantize_q5_k,
+    "Q6_K": _dequantize_q6_k,
+}
 """By format: from blocks (blocks, bytes) uint8 to weights (blocks, elements) float32."""
 
-PACKERS: Mapping[str, Convert] = MappingProxyType(
-    {
-        "Q4_0": _pack_four_bits,
-        "Q4_1": _pack_four_bits,
-        "Q5_0": _pack_q5,
-        "Q5_1": _pack_q5,
-        "Q8_0": _pack_q8_0,
-        "Q4_K": _pack_q4_k,
-        "Q5_K": _pack_q5_k,
-        "Q6_K": _pack_q6_k,
-    }
-)
+PACKERS: Mapping[str, Convert] = {
+    "Q4_0": _pack_four_bits,
+    "Q4_1": _pack_four_bits,
+    "Q5_0": _pack_q5,
+    "Q5_1": _pack_q5,
+    "Q8_0": _pack_q8_0,
+    "Q4_K": _pack_q4_k,
+    "Q5_K": _pack_q5_k,
+    "Q6_K": _pack_q6_k,
+}
 """By format: from rows of blocks (rows, blocks, bytes) uint8 to rows of the kernels' bytes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +103,8 @@ _FORMATS = (
         gemv_rows={"sm_90": 4},
     ),
 )
-WEIGHT_FORMATS: Mapping[str, WeightFormat] = MappingProxyType(
-    {each.name: each for each in _FORMATS}
-)
-GGML_FORMATS: Mapping[str, WeightFormat] = MappingProxyType(
-    {each.name: each for each in _FORMATS if each.ggml_type is not None}
-)
+WEIGHT_FORMATS: Mapping[str, WeightFormat] = {each.name: each for each in _FORMATS}
+GGML_FORMATS: Mapping[str, WeightFormat] = {
+    each.name: each for each in _FORMATS if each.ggml_type is not None
+}
 """The formats of tensors in GGUF files."""

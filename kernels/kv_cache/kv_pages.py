@@ -67,3 +67,8 @@ class QuantizedKVPages:
 
 
 KVPages = torch.Tensor | QuantizedKVPages
+
+
+def page_planes(pages: KVPages) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The tensor of elements or codes, and that of scales."""
+    return (pages.codes, pages.scales) if isinstance(pages, QuantizedKVPages) else (pages, None)

@@ -16,7 +16,7 @@ Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_longlong | ctypes.c_float
 Grid = tuple[int, int, int]
 
 # Names of the driver API: CUdevice_attribute, CUfunction_attribute, CUlaunchAttributeID.
-_CAPABILITY_MAJOR, _CAPABILITY_MINOR, _PROCESSORS, _SHARED_BYTES = 75, 76, 16, 97
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR, _PROCESSORS = 75, 76, 16
 _MAX_DYNAMIC_SHARED = 8
 _OVERLAP_WITH_PREVIOUS = 6
 
@@ -86,11 +86,6 @@ class CudaDriver:
     def num_sms(self) -> int:
         """The number of streaming multiprocessors."""
         return self._attribute(_PROCESSORS)
-
-    @property
-    def shared_bytes(self) -> int:
-        """The most shared memory of a block, in bytes."""
-        return self._attribute(_SHARED_BYTES)
 
     def load(self, cubin: bytes) -> CudaModule:
         """The kernels of a cubin for this architecture."""

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from ctypes import c_void_p
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from ..build.kernel_source import NO_DEFINES
 from ..errors import LaunchFailed
 from .cuda_driver import Argument, CudaDriver, CudaModule, Grid
 
-_NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+_NOTHING: Mapping[str, Mapping[str, str]] = {}
 
 
 class _Variant(NamedTuple):

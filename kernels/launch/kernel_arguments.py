@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_void_p
-from types import MappingProxyType
 from typing import Literal
 
 import torch
 
-ELEMENT_TYPES: Mapping[torch.dtype, int] = MappingProxyType(
-    {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-)
+ELEMENT_TYPES: Mapping[torch.dtype, int] = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """The numbers of the dtypes in csrc/elements.cuh."""
 
-DTYPE_NAMES: Mapping[torch.dtype, Literal["f16", "bf16"]] = MappingProxyType(
-    {torch.float16: "f16", torch.bfloat16: "bf16"}
-)
+DTYPE_NAMES: Mapping[torch.dtype, Literal["f16", "bf16"]] = {
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+}
 """The 16-bit dtypes in names of kernels."""
 
 

@@ -14,15 +14,10 @@ class KernelLibrary(Protocol):
     On a GPU they go to torch's current stream, so that a graph can record them.
     """
 
-    @property
-    def architecture(self) -> str:
-        """The architecture, such as `sm_90`, or `host`."""
-        ...
-
-    @property
-    def num_sms(self) -> int:
-        """The number of streaming multiprocessors."""
-        ...
+    architecture: str
+    """The architecture, such as `sm_90`, or `host`."""
+    num_sms: int
+    """The number of streaming multiprocessors."""
 
     def launch(
         self,
@@ -50,15 +45,10 @@ class TritonLibrary(Protocol):
     On a GPU they go to torch's current stream, so that a graph can record them.
     """
 
-    @property
-    def architecture(self) -> str:
-        """The architecture, such as `sm_90`, or `host`."""
-        ...
-
-    @property
-    def num_sms(self) -> int:
-        """The number of streaming multiprocessors."""
-        ...
+    architecture: str
+    """The architecture, such as `sm_90`, or `host`."""
+    num_sms: int
+    """The number of streaming multiprocessors."""
 
     def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
         """Launch the variant `name` with the arguments that `CompiledKernel.parameters` lists.

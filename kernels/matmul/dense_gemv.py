@@ -97,39 +97,33 @@ def _obstacle(weight: torch.Tensor, x: torch.Tensor) -> str | None:
     return None
 
 
-class DenseGated:
-    """`activation(gate(x)) * up(x)`, with the kernels of `library`."""
+def launch_dense_gated(
+    library: KernelLibrary,
+    layer: GatedLayer[torch.Tensor],
+    x: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    split: int | None = None,
+) -> torch.Tensor:
+    """Write `activation(gate(x)) * up(x)` to `out` (columns, rows), contiguous and of any dtype.
 
-    def __init__(self, library: KernelLibrary) -> None:
-        self._library = library
-
-    def multiply(
-        self,
-        layer: GatedLayer[torch.Tensor],
-        x: torch.Tensor,
-        out: torch.Tensor,
-        *,
-        split: int | None = None,
-    ) -> torch.Tensor:
-        """Write the results for `x` to `out` (columns, rows), contiguous and of any dtype.
-
-        `split` warps, 1 or 4, share rows. Raises `ValueError` if `can_gate_dense` is false or
-        shapes do not fit.
-        """
-        if not can_gate_dense(layer.gate, layer.up, x):
-            raise ValueError(f"Matrices {layer.gate.shape} and {layer.up.shape} have no kernel.")
-        (rows, inputs), columns = layer.gate.shape, len(x)
-        if out.shape != (columns, rows) or not out.is_contiguous():
-            raise ValueError(f"{columns} by {rows} results do not fit {tuple(out.shape)}.")
-        few = rows < _WARPS_WANTED * _GATED_ROWS * self._library.num_sms
-        chosen = split or (4 if few else 1)
-        kernel = f"dense_gated_{DTYPE_NAMES[x.dtype]}_c{8 if columns <= 8 else 16}_s{chosen}"
-        tensors = layer.gate, layer.up, x, layer.gate_bias, layer.up_bias, out
-        numbers = rows, inputs, columns, ELEMENT_TYPES[out.dtype], GATES[layer.activation]
-        arguments = *map(pointer, tensors), *map(c_int, numbers)
-        grid = (-(-rows * chosen // (_GATED_ROWS * _GATED_WARPS)), 1, 1)
-        self._library.launch("dense_gated.cuh", kernel, grid, (32 * _GATED_WARPS, 1, 1), arguments)
-        return out
+    `split` warps, 1 or 4, share rows. Raises `ValueError` if `can_gate_dense` is false or
+    shapes do not fit.
+    """
+    if not can_gate_dense(layer.gate, layer.up, x):
+        raise ValueError(f"Matrices {layer.gate.shape} and {layer.up.shape} have no kernel.")
+    (rows, inputs), columns = layer.gate.shape, len(x)
+    if out.shape != (columns, rows) or not out.is_contiguous():
+        raise ValueError(f"{columns} by {rows} results do not fit {tuple(out.shape)}.")
+    few = rows < _WARPS_WANTED * _GATED_ROWS * library.num_sms
+    chosen = split or (4 if few else 1)
+    kernel = f"dense_gated_{DTYPE_NAMES[x.dtype]}_c{8 if columns <= 8 else 16}_s{chosen}"
+    tensors = layer.gate, layer.up, x, layer.gate_bias, layer.up_bias, out
+    numbers = rows, inputs, columns, ELEMENT_TYPES[out.dtype], GATES[layer.activation]
+    arguments = *map(pointer, tensors), *map(c_int, numbers)
+    grid = (-(-rows * chosen // (_GATED_ROWS * _GATED_WARPS)), 1, 1)
+    library.launch("dense_gated.cuh", kernel, grid, (32 * _GATED_WARPS, 1, 1), arguments)
+    return out
 
 
 def can_gate_dense(gate: torch.Tensor, up: torch.Tensor, x: torch.Tensor) -> bool:

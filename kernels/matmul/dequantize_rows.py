@@ -32,7 +32,6 @@ class DequantizeRows:
         *,
         scale: float = 1.0,
         dtype: torch.dtype = torch.float32,
-        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The rows (ids, columns) at `row_ids` (ids,) int64, times `scale` in float32.
 
@@ -41,8 +40,7 @@ class DequantizeRows:
         rows, columns = weight.shape
         if row_ids.dtype != torch.int64 or not row_ids.is_contiguous():
             raise ValueError("Rows are named by int64 values that lie together.")
-        if out is None:
-            out = torch.empty(len(row_ids), columns, dtype=dtype, device=row_ids.device)
+        out = torch.empty(len(row_ids), columns, dtype=dtype, device=row_ids.device)
         data = weight if isinstance(weight, torch.Tensor) else weight.data
         arguments = _arguments(data, out, (len(row_ids), columns), rows)
         arguments += [pointer(row_ids), c_float(scale)]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from ..elementwise.activations import ActivationForms, Activations
-from ..elementwise.gated_activation import GateActivation, GateQuantize
+from ..elementwise.gated_activation import GateActivation, launch_gated_activation
 from ..formats.weight import RepackedTensor
 from ..launch.kernel_library import KernelLibrary
-from .dense_gemv import DenseGated, DenseGemv, can_gate_dense, can_multiply_dense
+from .dense_gemv import DenseGemv, can_gate_dense, can_multiply_dense, launch_dense_gated
 from .dequantize_rows import DequantizedGemm
 from .gated_gemv import GatedGemv, can_fuse
 from .linear import GatedLayer, LinearLayer, linear_reference
@@ -30,14 +30,13 @@ class MatmulDispatch:
         table: MatmulTuning,
     ) -> None:
         self.dtype = dtype
+        self._library = library
         self._device = device
         self._table = table
         self._gemv = QuantizedGemv(library)
         self._gemm = QuantizedGemm(library, device)
         self._dense = DenseGemv(library)
-        self._dense_gated = DenseGated(library)
         self._gated = GatedGemv(library, device)
-        self._gate = GateQuantize(library)
         self._large = DequantizedGemm(library, dtype, device)
 
     def uses_int8_activations(self, kind: str, tokens: int) -> bool:
@@ -100,13 +99,16 @@ class MatmulDispatch:
             and can_gate_dense(first, second, rows)
         ):
             out = rows.new_empty(x.tokens, gate.outputs, dtype=wanted.dense)
-            self._dense_gated.multiply(GatedLayer(first, second, activation, *biases), rows, out)
+            layer = GatedLayer(first, second, activation, *biases)
+            launch_dense_gated(self._library, layer, rows, out)
             return Activations(gate.outputs, out)
         width = gate.outputs
         both = torch.empty(x.tokens, 2 * width, dtype=self.dtype, device=self._device)
         self.multiply(x, gate, both[:, :width])
         self.multiply(x, up, both[:, width:])
-        return self._gate(both[:, :width], both[:, width:], activation, wanted)
+        return launch_gated_activation(
+            self._library, both[:, :width], both[:, width:], activation, wanted
+        )
 
     def _multiply_in_place(
         self, x: Activations, layer: LinearLayer, out: torch.Tensor, add: float | None = None

@@ -6,11 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from ..formats.weight_format import WEIGHT_FORMATS
 
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 _DEFAULT_GEMV_ROWS = 8
 # Data-centre GPUs run 16-bit tensor core products as fast as GeForce runs int8 ones, so that long
 # prompts are faster dequantised there. GeForce halves the rate of 16-bit products only.
@@ -29,7 +27,7 @@ class MatmulTuning:
     """
 
     gemm: int
-    gemv: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    gemv: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def most_for_gemv(self, kind: str) -> int:
         """The most rows for which weights of a format go through csrc/gemv.cuh."""

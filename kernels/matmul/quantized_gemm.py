@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -20,11 +19,11 @@ ROWS = 128
 SLAB = 128
 """Inputs that a block multiplies at a time."""
 _GROUPS, _SCALE_BYTES = 4, 48
-_ROW_BYTES: Mapping[str, int] = MappingProxyType(
-    {form.kernel: form.gemm_row_bytes for form in WEIGHT_FORMATS.values() if form.has_kernels}
-)
+_ROW_BYTES: Mapping[str, int] = {
+    form.kernel: form.gemm_row_bytes for form in WEIGHT_FORMATS.values() if form.has_kernels
+}
 # Shared memory of an SM for all its blocks, each of which takes 1 KB more than it requests.
-_SHARED_BYTES: Mapping[str, int] = MappingProxyType({"sm_90": 228 << 10})
+_SHARED_BYTES: Mapping[str, int] = {"sm_90": 228 << 10}
 _SHARED_BYTES_ELSEWHERE, _SHARED_BYTES_OF_A_BLOCK = 100 << 10, 1 << 10
 
 
@@ -61,24 +60,22 @@ class GemmShape(NamedTuple):
         return min(self.blocks, shared // (self.shared_bytes(source) + _SHARED_BYTES_OF_A_BLOCK))
 
 
-GEMM_SHAPES: Mapping[int, GemmShape] = MappingProxyType(
-    {
-        shape.columns: shape
-        for shape in (
-            GemmShape(1, 1, 4, 4),
-            GemmShape(2, 1, 4, 3),
-            GemmShape(4, 1, 3, 2),
-            GemmShape(8, 1, 2, 2),
-            GemmShape(8, 2, 2, 1),
-        )
-    }
-)
+GEMM_SHAPES: Mapping[int, GemmShape] = {
+    shape.columns: shape
+    for shape in (
+        GemmShape(1, 1, 4, 4),
+        GemmShape(2, 1, 4, 3),
+        GemmShape(4, 1, 3, 2),
+        GemmShape(8, 1, 2, 2),
+        GemmShape(8, 2, 2, 1),
+    )
+}
 """The shapes by batch rows, as csrc/gemm.cuh compiles them."""
 
 # With fewer slabs, a block spends most of its time in its prologue and epilogue.
 _LEAST_SLABS = 4
 
-GEMM_COSTS: Mapping[int, float] = MappingProxyType({8: 337, 16: 460, 32: 691, 64: 1268, 128: 2524})
+GEMM_COSTS: Mapping[int, float] = {8: 337, 16: 460, 32: 691, 64: 1268, 128: 2524}
 """The cost of a slab by the block's batch rows: instructions of a warp, for Q4_K on sm_90."""
 
 

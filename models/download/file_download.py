@@ -26,27 +26,27 @@ class Fetched:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
 class FileDownload:
-    """Tries the sources in order; the caller holds the lock on `folder`."""
+    """Tries the sources in order; the caller holds the lock on `folder`.
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        file: RemoteFile,
-        sources: Sequence[Source],
-        reporter: PullReporter,
-        check: Callable[[Path], object],
-    ) -> None:
-        """`check` raises `ModelError` for a file that must not be kept."""
-        self._check = check
-        self._name = name
-        self._folder = folder
-        self._file = file
-        self._sources = sources
-        self._reporter = reporter
-        self._target = folder / file.name
-        self._partial = folder / f"{file.name}.partial"
+    `name` is the model's; `check` raises `ModelError` for a file that must not be kept.
+    """
+
+    name: str
+    folder: Path
+    file: RemoteFile
+    sources: Sequence[Source]
+    reporter: PullReporter
+    check: Callable[[Path], object]
+
+    @property
+    def _target(self) -> Path:
+        return self.folder / self.file.name
+
+    @property
+    def _partial(self) -> Path:
+        return self.folder / f"{self.file.name}.partial"
 
     def run(self) -> Fetched:
         """Fetch, verify and name the file.
@@ -56,8 +56,8 @@ class FileDownload:
         """
         self._tidy()
         failures: list[PullFailed] = []
-        for source in self._sources:
-            self._reporter.check_cancelled()
+        for source in self.sources:
+            self.reporter.check_cancelled()
             try:
                 return self._from(source)
             except (SourceUnavailable, HashMismatch) as error:
@@ -66,13 +66,13 @@ class FileDownload:
 
     def _tidy(self) -> None:
         """Remove what a killed process left, except for what it had fetched."""
-        for path in self._folder.glob(f"{SCRATCH_PREFIX}*"):
+        for path in self.folder.glob(f"{SCRATCH_PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
-        for path in self._folder.glob("*.tmp"):
+        for path in self.folder.glob("*.tmp"):
             path.unlink()
         if self._target.is_file():  # killed between naming the file and writing its manifest
             self._target.replace(self._partial)
-            if self._file.sha256 is None:  # it may be another version, undetected
+            if self.file.sha256 is None:  # it may be another version, undetected
                 self._partial.unlink()
 
     def _from(self, source: Source) -> Fetched:
@@ -88,12 +88,12 @@ class FileDownload:
 
     def _attempt(self, source: Source) -> Fetched:
         with PartialFile(self._partial) as partial:
-            size = self._file.size
+            size = self.file.size
             if size is not None and partial.size > size:
                 partial.restart()
             if size is None or partial.size < size:
                 self._check_room(partial, source)
-                self._reporter.status("downloading", source.label)
+                self.reporter.status("downloading", source.label)
                 try:
                     source.fetch(self._transfer(partial))
                 except DiskFull:
@@ -102,50 +102,50 @@ class FileDownload:
             return self._finish(partial, source)
 
     def _finish(self, partial: PartialFile, source: Source) -> Fetched:
-        self._reporter.status("verifying", source.label)
+        self.reporter.status("verifying", source.label)
         digest = partial.sha256(self._verified)
-        if self._file.sha256 not in (None, digest) or self._file.size not in (None, partial.size):
+        if self.file.sha256 not in (None, digest) or self.file.size not in (None, partial.size):
             partial.discard()
             raise HashMismatch(
                 f"{source.label} sent a file that is not what it should be: its SHA-256 begins "
                 f"with {digest[:12]}."
             )
         try:
-            self._check(self._partial)
+            self.check(self._partial)
         except ModelError:
             partial.discard()
             raise
         partial.publish(self._target)
-        for path in self._folder.glob(f"*{ARCHIVE_SUFFIX}*"):  # another source had begun with it
+        for path in self.folder.glob(f"*{ARCHIVE_SUFFIX}*"):  # another source had begun with it
             path.unlink()
         return Fetched(self._target, digest, source.label)
 
     def _transfer(self, partial: PartialFile) -> Transfer:
-        return Transfer(self._file, partial, self._reporter.advance, self._reporter.cancelled)
+        return Transfer(self.file, partial, self.reporter.advance, self.reporter.cancelled)
 
     def _verified(self, position: int) -> None:
-        self._reporter.check_cancelled()
-        self._reporter.advance(position, self._file.size)
+        self.reporter.check_cancelled()
+        self.reporter.advance(position, self.file.size)
 
     def _check_room(self, partial: PartialFile, source: Source) -> None:
-        if self._file.size is not None:
-            scratch = int(self._file.size * source.scratch_fraction)
-            check_room(self._name, self._folder, self._file.size - partial.size + scratch)
+        if self.file.size is not None:
+            scratch = int(self.file.size * source.scratch_fraction)
+            check_room(self.name, self.folder, self.file.size - partial.size + scratch)
 
     def _failure(self, failures: Sequence[PullFailed]) -> PullFailed:
         lines = "".join(f"\n- {error.message}" for error in failures)
         if any(isinstance(error, HashMismatch) for error in failures):
             return HashMismatch(
-                f"No source sent the right file for {self._name}:{lines}",
+                f"No source sent the right file for {self.name}:{lines}",
                 hint="Nothing was installed. If it happens again, the source may be tampered with.",
             )
         if len(failures) == 1 and failures[0].hint:
             return SourceUnavailable(
-                f"{self._name} could not be fetched: {failures[0].message}", hint=failures[0].hint
+                f"{self.name} could not be fetched: {failures[0].message}", hint=failures[0].hint
             )
         kept = self._partial.exists() and self._partial.stat().st_size > 0
         return SourceUnavailable(
-            f"{self._name} could not be fetched from any source:{lines}",
+            f"{self.name} could not be fetched from any source:{lines}",
             hint="Check the connection and pull again"
             + ("; the download continues where it stopped." if kept else "."),
         )

@@ -12,10 +12,10 @@ from ..errors import HashMismatch, ModelError, PullFailed
 from ..gguf.gguf_header import read_file_header, read_header
 from ..gguf.gguf_support import check_supported
 from ..json_object import read_json_object
-from ..metadata.manifest import Manifest, ManifestFile, describe_file, describe_folder
-from ..metadata.stored_model import StoredModel
+from ..metadata.description_cache import describe_model
+from ..metadata.manifest import Manifest, ManifestFile
 from ..safetensors.folder_files import CONFIG
-from ..safetensors.model_folder import check_settings, read_folder
+from ..safetensors.model_folder import check_settings
 from ..safetensors.safetensors_header import read_safetensors_header
 from ..sources.download_source import RemoteFile, Source
 from .file_download import Fetched, FileDownload, check_room
@@ -67,16 +67,13 @@ def fetch_model(wanted: WantedModel, folder: Path, reporter: PullReporter) -> Ma
         for each in wanted.files:
             reporter.begin_file(sum(one.path.stat().st_size for one in fetched))
             check = _check_for(each.file.name, alone=len(wanted.files) == 1)
-            name, file = wanted.name, each.file
-            download = FileDownload(name, folder, file, each.sources, reporter, check)
+            download = FileDownload(wanted.name, folder, each.file, each.sources, reporter, check)
             fetched.append(download.run())
         return manifest_of(wanted, folder, fetched)
-    except PullFailed as error:
-        if isinstance(error, HashMismatch):
-            _discard(fetched)
-        raise
-    except ModelError:
-        _discard(fetched)
+    except ModelError as error:
+        if isinstance(error, HashMismatch) or not isinstance(error, PullFailed):
+            for each in fetched:
+                each.path.unlink(missing_ok=True)
         raise
 
 
@@ -115,7 +112,7 @@ def _check_json(path: Path) -> None:
 
 def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -> Manifest:
     """The manifest of a model in a folder; raises `ModelError` if the files are no model."""
-    model = _describe(wanted, folder)
+    model = describe_model(folder / wanted.first_weights)
     entry = wanted.entry
     files = [ManifestFile(f.path.name, f.path.stat().st_size, f.sha256) for f in fetched]
     details = model.details(
@@ -134,21 +131,8 @@ def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -
     )
 
 
-def _describe(wanted: WantedModel, folder: Path) -> StoredModel:
-    if wanted.first_weights:
-        header = read_header(folder / wanted.first_weights)
-        check_supported(header)
-        return describe_file(header.path, header)
-    return describe_folder(read_folder(folder))
-
-
 def _digest(files: Sequence[ManifestFile]) -> str:
     """The file's SHA-256, or one digest of several files."""
     if len(files) == 1:
         return files[0].sha256
     return hashlib.sha256("\n".join(file.sha256 for file in files).encode()).hexdigest()
-
-
-def _discard(fetched: Sequence[Fetched]) -> None:
-    for each in fetched:
-        each.path.unlink(missing_ok=True)

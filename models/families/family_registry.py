@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from ..errors import UnsupportedModel
 from . import gemma2, gemma3, granite, llama, olmo2, phi3, qwen2, qwen3, smollm3
@@ -13,11 +12,11 @@ _FAMILIES = (
     *(gemma2.FAMILY, gemma3.FAMILY, granite.FAMILY, llama.FAMILY, olmo2.FAMILY),
     *(phi3.FAMILY, qwen2.FAMILY, qwen3.FAMILY, smollm3.FAMILY),
 )
-FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _FAMILIES})
+FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
 """Each family by its GGUF name."""
-HF_MODEL_TYPES: Mapping[str, tuple[Family, HFModelType]] = MappingProxyType(
-    {kind.name: (family, kind) for family in _FAMILIES for kind in family.hf_types}
-)
+HF_MODEL_TYPES: Mapping[str, tuple[Family, HFModelType]] = {
+    kind.name: (family, kind) for family in _FAMILIES for kind in family.hf_types
+}
 """The family of each `model_type` of config.json."""
 
 

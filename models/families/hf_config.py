@@ -6,7 +6,6 @@ Source: transformers' configuration classes, whose defaults hold if a file leave
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import cast
 
 from ..config.config_fields import MAX_CONTEXT, ConfigFields
@@ -16,13 +15,11 @@ from .family import HFModelType
 from .family_registry import HF_MODEL_TYPES
 
 _OTHER_WAY = "Use a GGUF file of the model: llama.cpp may run it."
-_ACTIVATIONS = MappingProxyType(
-    {
-        "silu": Activation.SILU,
-        "swish": Activation.SILU,
-        "gelu_pytorch_tanh": Activation.GELU_TANH,
-    }
-)
+_ACTIVATIONS: Mapping[str, Activation] = {
+    "silu": Activation.SILU,
+    "swish": Activation.SILU,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+}
 
 
 def config_from_hf(config: Mapping[str, object]) -> ModelConfig:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
 
 MIB = 2**20
 
@@ -25,13 +24,11 @@ _TOKEN = 162
 # Both halves of a merge are texts in a hash map.
 _MERGE = 150
 
-_REPACKED = MappingProxyType(
-    {
-        "AVX2": ("Q4_0", "Q4_K", "IQ4_NL", "MXFP4"),
-        "AVX-512": ("Q2_K",),
-        "DOTPROD": ("Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4", "Q8_0"),
-    }
-)
+_REPACKED: Mapping[str, tuple[str, ...]] = {
+    "AVX2": ("Q4_0", "Q4_K", "IQ4_NL", "MXFP4"),
+    "AVX-512": ("Q2_K",),
+    "DOTPROD": ("Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4", "Q8_0"),
+}
 
 
 def vocabulary_bytes(tokens: int, merges: int) -> int:

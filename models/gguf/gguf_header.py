@@ -18,13 +18,12 @@ from ..file_stamp import FileStamp
 from ..model_file import open_model_file
 from .ggml_types import FILE_TYPES, TENSOR_TYPES
 from .gguf_hyperparameters import check_hyperparameters
-from .gguf_reader import SCALARS, HeaderFile, HeaderReader, ValueType
+from .gguf_reader import MAX_KEYS, SCALARS, HeaderFile, HeaderReader, ValueType
 from .gguf_shards import join_shards
 
 _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
 _MAX_ALIGNMENT = 1 << 16
-_MAX_KEYS = 1 << 16
 _MAX_TENSORS = 1 << 18
 _MAX_DIMENSIONS = 4
 _MAX_TENSOR_NAME = 63  # GGML_MAX_NAME less its NUL
@@ -212,17 +211,7 @@ def read_file_header(path: Path) -> GGUFHeader:
 
 def parse_file_header(file: HeaderFile, path: Path, size: int) -> GGUFHeader:
     """The header that `file`, of so many bytes, begins with; `path` names it in errors."""
-    return _parse(HeaderReader(file, path, size), path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Metadata:
-    scalars: dict[str, int | float | bool | str]
-    arrays: dict[str, tuple[ValueType, int]]
-    per_layer: dict[str, tuple[int, ...]]
-
-
-def _parse(reader: HeaderReader, path: Path) -> GGUFHeader:
+    reader = HeaderReader(file, path, size)
     if reader.size == 0:
         reader.fail("is empty")
     version = _read_version(reader)
@@ -230,12 +219,19 @@ def _parse(reader: HeaderReader, path: Path) -> GGUFHeader:
     # 24 bytes is the least a tensor's entry takes, 13 the least of a key with its value.
     if tensor_count * 24 + key_count * 13 > reader.remaining:
         reader.truncated()
-    if tensor_count > _MAX_TENSORS or key_count > _MAX_KEYS:
+    if tensor_count > _MAX_TENSORS or key_count > MAX_KEYS:
         reader.fail(f"claims {tensor_count} tensors and {key_count} metadata keys")
     metadata = _read_metadata(reader, key_count)
     alignment = _alignment(reader, metadata.scalars)
     tensors = _read_tensors(reader, tensor_count, alignment)
     return GGUFHeader(path, version, metadata.scalars, metadata.arrays, metadata.per_layer, tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    scalars: dict[str, int | float | bool | str]
+    arrays: dict[str, tuple[ValueType, int]]
+    per_layer: dict[str, tuple[int, ...]]
 
 
 def _read_version(reader: HeaderReader) -> int:

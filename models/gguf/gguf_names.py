@@ -1,4 +1,4 @@
-"""What the name of a GGUF file says: its quantization, and which part of a model it is."""
+"""Names of GGUF files: quantization, shard number, and the name of the model."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -11,6 +12,7 @@ from ..errors import InvalidModel
 
 _CHUNK = 1 << 20
 _MAX_KEY = 1 << 16
+MAX_KEYS = 1 << 16
 # Some files carry a whole tokenizer.json, about 20 MB, in one value; nothing here wants those.
 _LONGEST_KEPT = 1 << 20
 _MAX_KEPT = 1 << 26
@@ -138,6 +140,15 @@ class HeaderReader:
         if self._kept > _MAX_KEPT:
             self.fail(f"has more than {_MAX_KEPT >> 20} MiB of text in its header")
         return self.take(length).decode("utf-8", "replace")
+
+    def metadata(self) -> Iterator[tuple[str, ValueType]]:
+        """Each metadata key with the type of its value, which the caller reads or skips.
+
+        The cursor is at the beginning of a file that `read_header` accepts.
+        """
+        self.take(16)  # magic, version and number of tensors
+        for _ in range(min(self.u64(), MAX_KEYS)):
+            yield self.key("metadata key"), ValueType(self.u32())
 
     def values(self, kind: ValueType, count: int) -> tuple[int | float, ...]:
         """A short array of numbers; the caller bounds `count`."""

@@ -1,4 +1,4 @@
-"""Which sound model files an engine here can run."""
+"""Check whether any engine can run a valid GGUF file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..errors import UnsupportedModel
 from ..model_task import classifies
 from .gguf_header import GGUFHeader
 
-# Architectures that llama.cpp reads, but whose way of working no loop here has.
+# Architectures that llama.cpp reads, but that need another loop than decoding or embedding.
 _OTHER_WAYS = {
     "t5": "reads with one half and writes with the other (T5)",
     "t5encoder": "is the reading half of a T5",

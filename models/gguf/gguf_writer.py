@@ -74,13 +74,12 @@ def read_pairs(path: Path) -> Iterator[tuple[str, bytes]]:
     """The keys of a file, which `read_header` has accepted, each with its encoded pair."""
     with path.open("rb") as file, path.open("rb") as again:
         reader = HeaderReader(file, path, path.stat().st_size)
-        _, _, _, count = _START.unpack(reader.take(_START.size))
-        for _ in range(count):
-            start = reader.position
-            key = reader.key("metadata key")
-            reader.skip_value(ValueType(reader.u32()))
+        start = _START.size
+        for key, kind in reader.metadata():
+            reader.skip_value(kind)
             again.seek(start)
             yield key, again.read(reader.position - start)
+            start = reader.position
 
 
 def _value(value: Value) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether a GGUF file's tokens differ, checked before native code reads them."""
+"""Find duplicate tokens of a GGUF file before native code reads them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def find_duplicate_token(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             reader = HeaderReader(file, path, path.stat().st_size)
-            reader.take(16)  # magic, version and number of tensors, which `read_header` checks
-            count = _find(reader, reader.u64())
+            count = _find(reader)
             if not count:
                 return None
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
@@ -31,10 +30,9 @@ def find_duplicate_token(path: Path) -> str | None:
         return None
 
 
-def _find(reader: HeaderReader, keys: int) -> int:
-    """Move to the first token; how many there are."""
-    for _ in range(keys):
-        key, kind = reader.key("metadata key"), ValueType(reader.u32())
+def _find(reader: HeaderReader) -> int:
+    """Move to the first token; returns how many there are."""
+    for key, kind in reader.metadata():
         if key == _KEY and kind is ValueType.ARRAY:
             element, length = ValueType(reader.u32()), reader.u64()
             return length if element is ValueType.STRING else 0

@@ -73,12 +73,14 @@ class Parameters:
         self._device = device
         self.operations = operations
         self._progress = on_progress
+        self.bytes = 0
+        """Bytes of the loaded tensors, as `weights` returned them."""
 
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs)
         bias = f"{name}.bias"
-        exact = self._vector(bias, outputs, torch.float32) if bias in self._left else None
+        exact = self._vector(bias, outputs) if bias in self._left else None
         return LinearLayer(weight, exact)
 
     def embedding(self, name: str, rows: int, columns: int, scale: float) -> TokenEmbedding:
@@ -88,7 +90,7 @@ class Parameters:
 
     def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
         """The norm `name`, with its weight in fp32."""
-        weight = self._vector(f"{name}.weight", size, torch.float32)
+        weight = self._vector(f"{name}.weight", size)
         return RMSNorm(self.operations, weight, epsilon)
 
     def check_all_taken(self) -> None:
@@ -108,14 +110,14 @@ class Parameters:
             weight = weight.to(self._device)
         return self.operations.prepare(weight)
 
-    def _vector(self, name: str, size: int, dtype: torch.dtype) -> torch.Tensor:
+    def _vector(self, name: str, size: int) -> torch.Tensor:
         weight = self._take(name, (size,))
         if not isinstance(weight, torch.Tensor):
             raise InvalidModel(
                 f"The model quantises {name!r}, which is a vector.",
                 hint="Use another conversion.",
             )
-        return weight.to(self._device, dtype)
+        return weight.to(self._device, torch.float32)
 
     def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
         weight = self._weights.get(name)
@@ -125,6 +127,7 @@ class Parameters:
                 f"settings ask for {shape}.",
                 hint="Download it again, or use another conversion.",
             )
+        self.bytes += weight.nbytes
         self._left.discard(name)
         if self._progress is not None:
             self._progress(1 - len(self._left) / self._count)

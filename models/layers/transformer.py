@@ -55,6 +55,8 @@ class Transformer:
             else parameters.linear("output", vocab, size)
         )
         parameters.check_all_taken()
+        self.weights_bytes = parameters.bytes
+        """Bytes of the weights, before `operations` prepared them."""
         ropes = [layer.rope for layer in config.layers]
         kinds = list(dict.fromkeys(rope for rope in ropes if rope is not None))
         self._rotary = [RotaryEmbedding(operations, rope, config.context, device) for rope in kinds]

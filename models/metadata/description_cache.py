@@ -79,7 +79,7 @@ class DescriptionCache:
         seen = known.get(str(path))
         if seen is None or seen.stamp != stamp:
             try:
-                seen = _Seen(stamp, _describe(path, status))
+                seen = _Seen(stamp, describe_model(path))
             except ModelError as error:
                 seen = _Seen(stamp, None, error.code, error.message, error.hint)
             known[str(path)] = seen
@@ -96,13 +96,9 @@ class DescriptionCache:
 
     def _known(self) -> dict[str, _Seen]:
         if self._seen is None:
-            self._seen = _read(self._cache) if self._cache is not None else {}
+            kept = None if self._cache is None else read_json_cache(self._cache, _Kept, _decode)
+            self._seen = kept.seen if kept is not None and kept.format == _FORMAT else {}
         return self._seen
-
-
-def _read(cache: Path) -> dict[str, _Seen]:
-    kept = read_json_cache(cache, _Kept, _decode)
-    return kept.seen if kept is not None and kept.format == _FORMAT else {}
 
 
 def _decode(kind: type, value: object) -> object:
@@ -128,9 +124,9 @@ def _stamps(paths: Iterable[Path]) -> Stamp:
     return tuple(sorted(files))
 
 
-def _describe(path: Path, status: os.stat_result) -> StoredModel:
-    """The model at a path of the user; raises `ModelError` if no engine can run it."""
-    if not stat.S_ISDIR(status.st_mode):
+def describe_model(path: Path) -> StoredModel:
+    """The model in a file or folder, read anew; raises `ModelError` if no engine can run it."""
+    if not path.is_dir():
         header = read_header(path)
         check_supported(header)
         return describe_file(path, header)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from ..json_cache import read_json_cache, write_json_cache
+from ..sources.partial_file import hash_file
 from .stored_model import StoredModel
 
-_CHUNK = 1 << 22
 _MOST = 4096
 
 
@@ -48,12 +47,8 @@ class DigestCache:
         """The digest, computed by reading the file if it is not known; raises `OSError`."""
         if known := self.find(path):
             return known
-        status, sha256 = path.stat(), hashlib.sha256()
-        with path.open("rb", buffering=0) as file:
-            while data := file.read(_CHUNK):
-                sha256.update(data)
-                on_progress(file.tell())
-        found = sha256.hexdigest()
+        status = path.stat()
+        found = hash_file(path, on_progress)
         self._keep(path, _Known(status.st_size, status.st_mtime_ns, found))
         return found
 

@@ -21,9 +21,6 @@ from ..sources.partial_file import sync_folder
 from .stored_model import ModelDetails, StoredModel
 
 if TYPE_CHECKING:
-    from ..safetensors.model_folder import ModelFolder
-
-if TYPE_CHECKING:
     from ..gguf.gguf_header import GGUFHeader
     from ..safetensors.model_folder import ModelFolder
 
@@ -31,8 +28,6 @@ MANIFEST = "manifest.json"
 _MAX_MANIFEST = 1 << 20
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LONGEST_TEXT = 300
-
-
 _SAMPLE = 4096
 _VERSION = b"1"
 

@@ -18,7 +18,7 @@ class FirstMessage(msgspec.Struct, frozen=True):
 
 
 class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a model without opening it, in the store's manifests as well.
+    """The facts about a model that are known without opening its files; manifests hold them too.
 
     `sampling` holds recommended values by the names of the request fields; `chat_template` replaces
     the file's own, if it is set; `dimensions` are the lengths that vectors may be cut to; `place`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,24 +50,24 @@ class Place:
     find: Callable[[Path], Iterable[FoundModel]]
 
 
-def file_findings(path: Path, name: str) -> FoundModel | None:
-    """A GGUF file under `name`; None for one that is no model, or that belongs to a first part."""
+def find_in_file(path: Path, name: str, sha256: str | None = None) -> Iterator[FoundModel]:
+    """A GGUF file under `name`, unless it is no model or belongs to a first part that is there."""
     shard = parse_shard(path.name)
     if not is_language_model(path.name):
-        return None
+        return
+    problem = unreadable(path)
     if shard is not None and shard.number > 1:
         first = path.with_name(shard.names()[0])
         if first.exists():
-            return None
-        return FoundModel(name, path, problem=f"its first part, {first.name}, is not there")
-    return FoundModel(name, path, problem=unreadable(path))
+            return
+        problem = f"its first part, {first.name}, is not there"
+    yield FoundModel(name, path, sha256, problem)
 
 
-def folder_finding(path: Path, names: Collection[str], name: str) -> FoundModel | None:
+def find_in_folder(path: Path, names: Collection[str], name: str) -> Iterator[FoundModel]:
     """A folder that holds files of these `names`, if they are safetensors with their settings."""
     if CONFIG in names and any(file.endswith(".safetensors") for file in names):
-        return FoundModel(name, path)
-    return None
+        yield FoundModel(name, path)
 
 
 def unreadable(path: Path) -> str:

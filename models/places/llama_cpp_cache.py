@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import msgspec
 
-from .found_model import FoundModel, file_findings, hub_file_name, plain_name
+from .found_model import FoundModel, find_in_file, hub_file_name, plain_name
 
 _LARGEST_NOTE = 1 << 20
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -29,8 +28,8 @@ def find_in_llama_cpp_cache(folder: Path) -> Iterator[FoundModel]:
     for path in sorted(folder.glob("*.gguf")):
         owner, repo, file = _origin(path, known)
         name = hub_file_name(owner, repo, file) if owner else plain_name(path.name)
-        if finding := file_findings(path, name):
-            yield replace(finding, sha256=known[path.name][2] if path.name in known else None)
+        digest = known[path.name][2] if path.name in known else None
+        yield from find_in_file(path, name, digest)
 
 
 def _manifests(folder: Path) -> Iterator[tuple[str, tuple[str, str, str | None]]]:

@@ -11,13 +11,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from .found_model import (
     FoundModel,
-    file_findings,
-    folder_finding,
+    find_in_file,
+    find_in_folder,
     hub_file_name,
     hub_folder_name,
     plain_name,
@@ -62,11 +61,9 @@ def find_in_plain_folder(folder: Path) -> Iterator[FoundModel]:
     folders: dict[Path, set[str]] = {}
     for path in files_below(folder, _PLAIN_DEPTH):
         folders.setdefault(path.parent, set()).add(path.name)
-        if finding := file_findings(path, plain_name(path.name)):
-            yield finding
+        yield from find_in_file(path, plain_name(path.name))
     for parent, names in folders.items():
-        if finding := folder_finding(parent, names, plain_name(parent.name)):
-            yield finding
+        yield from find_in_folder(parent, names, plain_name(parent.name))
 
 
 def find_in_lm_studio(folder: Path) -> Iterator[FoundModel]:
@@ -84,11 +81,9 @@ def _in_repository(repository: Path) -> Iterator[FoundModel]:
         return
     files = sorted(repository.iterdir())
     for path in files:
-        if finding := file_findings(path, hub_file_name(owner, repo, path.name)):
-            yield finding
+        yield from find_in_file(path, hub_file_name(owner, repo, path.name))
     names = {path.name for path in files}
-    if finding := folder_finding(repository, names, hub_folder_name(owner, repo)):
-        yield finding
+    yield from find_in_folder(repository, names, hub_folder_name(owner, repo))
 
 
 def find_in_hugging_face_cache(hub: Path) -> Iterator[FoundModel]:
@@ -115,12 +110,9 @@ def _current_snapshot(repository: Path) -> Path | None:
 
 def _in_snapshot(snapshot: Path, owner: str, repo: str) -> Iterator[FoundModel]:
     for path in files_below(snapshot, _SNAPSHOT_DEPTH):
-        name = hub_file_name(owner, repo, path.name)
-        if finding := file_findings(path, name):
-            yield replace(finding, sha256=_digest(path))
+        yield from find_in_file(path, hub_file_name(owner, repo, path.name), _digest(path))
     names = set(os.listdir(snapshot))  # noqa: PTH208 - names are all that is needed
-    if finding := folder_finding(snapshot, names, hub_folder_name(owner, repo)):
-        yield finding
+    yield from find_in_folder(snapshot, names, hub_folder_name(owner, repo))
 
 
 def _digest(path: Path) -> str | None:

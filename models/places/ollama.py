@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..metadata.stored_model import FirstMessage
 from .found_model import FoundModel, hub_name, unreadable
+
+T = TypeVar("T")
 
 _KIND = "application/vnd.ollama.image."
 _DIGEST = re.compile("sha256[:-]([0-9a-f]{64})")
@@ -86,8 +88,8 @@ def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> FoundMo
         problem=problem,
         licence=_text(blobs, layers, "license").strip().partition("\n")[0].strip(),
         system=_text(blobs, layers, "system"),
-        messages=_messages(_text(blobs, layers, "messages")),
-        options=_options(_text(blobs, layers, "params")),
+        messages=_decoded(_text(blobs, layers, "messages"), tuple[FirstMessage, ...], ()),
+        options=_decoded(_text(blobs, layers, "params"), dict[str, Any], {}),
         notes=tuple(notes + ([_OWN_TEMPLATE] if "template" in layers else [])),
     )
 
@@ -108,13 +110,8 @@ def _text(blobs: Path, layers: Mapping[str, _Layer], kind: str) -> str:
     return ""
 
 
-def _messages(text: str) -> tuple[FirstMessage, ...]:
+def _decoded(text: str, kind: type[T], otherwise: T) -> T:
+    """The value of a JSON text, or `otherwise` if it has another type."""
     with suppress(msgspec.DecodeError):
-        return tuple(msgspec.json.decode(text, type=list[FirstMessage]))
-    return ()
-
-
-def _options(text: str) -> dict[str, Any]:
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(text, type=dict[str, Any])
-    return {}
+        return msgspec.json.decode(text, type=kind)
+    return otherwise

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -31,9 +30,9 @@ _DTYPES_BY_WIDTH = {
     4: ("U32", "I32", "F32"),
     8: ("U64", "I64", "F64", "C64"),
 }
-DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
-    {dtype: width for width, dtypes in _DTYPES_BY_WIDTH.items() for dtype in dtypes}
-)
+DTYPE_BYTES: Mapping[str, int] = {
+    dtype: width for width, dtypes in _DTYPES_BY_WIDTH.items() for dtype in dtypes
+}
 
 
 @dataclass(frozen=True, slots=True)

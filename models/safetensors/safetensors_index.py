@@ -1,4 +1,4 @@
-"""Which files of a folder hold a model's tensors."""
+"""The index of a model's safetensors files: which file holds which tensor."""
 
 from __future__ import annotations
 

@@ -65,10 +65,8 @@ class Source(Protocol):
         """The name of the place for people."""
         ...
 
-    @property
-    def scratch_fraction(self) -> float:
-        """Room the source needs beside the file while it works, as a share of the file's size."""
-        ...
+    scratch_fraction: float
+    """Room the source needs beside the file while it works, as a share of the file's size."""
 
     def ranges(self) -> AbstractContextManager[RangedFile] | None:
         """The file, of which only what is read is fetched; None if it comes as a whole only.

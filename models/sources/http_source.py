@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from types import MappingProxyType
 
 import httpx
 
@@ -43,7 +42,7 @@ class HTTPSource:
         *,
         headers: Mapping[str, str] | None = None,
         label: str | None = None,
-        refusals: Mapping[int, tuple[str, str]] = MappingProxyType({}),
+        refusals: Mapping[int, tuple[str, str]] | None = None,
         retries: int = 4,
         retry_delay: float = 0.5,
         transport: httpx.BaseTransport | None = None,
@@ -53,7 +52,7 @@ class HTTPSource:
         self._url = url
         self._headers = dict(headers or {})
         self._label = label
-        self._refusals = refusals
+        self._refusals = refusals or {}
         self._retries = retries
         self._retry_delay = retry_delay
 

@@ -26,29 +26,24 @@ from .ranged_file import RangedFile
 _PROBE_SECONDS = 4
 _LIST_SECONDS = 10
 _PAGES = "huggingface.co"
-
-
 _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "IQ4_XS", "Q8_0", "BF16", "F16")
 _PICKLE = re.compile(r".+\.(bin|pt|pth|ckpt)")
 
 
+@dataclass
 class HubSource:
     """One file of one repository; without `endpoint` the one that HF_ENDPOINT names."""
 
+    repo: str
+    file: str
+    revision: str = "main"
+    endpoint: str | None = None
     scratch_fraction = 0.0
-
-    def __init__(
-        self, repo: str, file: str, *, revision: str = "main", endpoint: str | None = None
-    ) -> None:
-        self._repo = repo
-        self._file = file
-        self._revision = revision
-        self._endpoint = endpoint
 
     @property
     def label(self) -> str:
         """The repository as in references."""
-        return f"hf.co/{self._repo}"
+        return f"hf.co/{self.repo}"
 
     def fetch(self, transfer: Transfer) -> None:
         """Bring the file to its end; see `Source.fetch`."""
@@ -59,25 +54,53 @@ class HubSource:
         return self._http().ranges()
 
     def _http(self) -> HTTPSource:
-        hub = _Hub(self._endpoint)
-        hub.require_answer()
-        token = hub.token
+        import huggingface_hub
+
+        endpoint = _reachable_endpoint(self.endpoint)
+        token = huggingface_hub.get_token()  # from HF_TOKEN or where `hf auth login` put it
         return HTTPSource(
-            hub.url(self._repo, self._file, self._revision),
+            huggingface_hub.hf_hub_url(
+                self.repo, self.file, revision=self.revision, endpoint=endpoint
+            ),
             headers={"Authorization": f"Bearer {token}"} if token else None,
             label=self.label,
-            refusals=_refusals(self._repo, with_token=bool(token)),
+            refusals=_refusals(self.repo, with_token=bool(token)),
         )
 
 
 def find_model(repo: str, tag: str | None, *, endpoint: str | None = None) -> HubModel:
     """The GGUF of a repository with this quantization, or the usual choice where it is None.
 
-    The tag `SAFETENSORS`, or a repository without GGUF, means its safetensors. Raises
-    `SourceUnavailable`, `ModelNotFound` where the repository has no such model, and
-    `UnsupportedModel` where it has none that can be run.
+    The tag `SAFETENSORS`, or a repository without GGUF, means its safetensors. Files have digests
+    if the hub stores them by digest. Raises `SourceUnavailable`, `ModelNotFound` if the repository
+    has no such model, and `UnsupportedModel` if it has none that can be run.
     """
-    return _Hub(endpoint).find_model(repo, tag)
+    import huggingface_hub
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    api = huggingface_hub.HfApi(endpoint=_reachable_endpoint(endpoint))
+    try:
+        info = api.model_info(repo, files_metadata=True, timeout=_LIST_SECONDS)
+    except GatedRepoError as error:
+        sentence, hint = _refusals(repo, with_token=bool(huggingface_hub.get_token()))[403]
+        raise SourceUnavailable(f"{sentence}.", hint=hint) from error
+    except RepositoryNotFoundError as error:
+        raise ModelNotFound(
+            f"There is no repository {repo} on the hub, or it is private.",
+            hint="Check the spelling; for a private one set HF_TOKEN.",
+        ) from error
+    except Exception as error:  # its transport changed between releases, and so did the errors
+        raise SourceUnavailable(f"The hub cannot list hf.co/{repo}: {error}.") from error
+    files = [
+        RemoteFile(sibling.rfilename, sibling.size, sibling.lfs.sha256 if sibling.lfs else None)
+        for sibling in info.siblings or ()
+    ]
+    licence = info.card_data.get("license") if info.card_data else None
+    return replace(
+        choose_model(repo, files, tag),
+        revision=info.sha or "main",
+        licence=licence if isinstance(licence, str) else "",
+    )
 
 
 def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
@@ -100,82 +123,38 @@ def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
     return {401: gated, 403: gated}
 
 
-class _Hub:
-    """The parts of huggingface_hub that are used, imported when they are."""
+def _reachable_endpoint(endpoint: str | None) -> str:
+    """The address of the hub; without `endpoint` the one that HF_ENDPOINT names.
 
-    def __init__(self, endpoint: str | None) -> None:
-        import huggingface_hub
-        from huggingface_hub import constants
+    Raises `Offline`, and `SourceUnavailable` within seconds if the host is unreachable: a
+    connection to a host with many addresses tries one after another, each with its own timeout; on
+    a network that drops packets that is a minute of nothing.
+    """
+    from huggingface_hub import constants
 
-        # Its telemetry adds facts about the machine to every request; ours sends none. The variable
-        # of that name counts only if the library has not been imported before.
-        constants.HF_HUB_DISABLE_TELEMETRY = True
-        self._library = huggingface_hub
-        self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
-        self._offline = bool(constants.HF_HUB_OFFLINE)
-
-    @property
-    def token(self) -> str | None:
-        """The user's token, from HF_TOKEN or where `hf auth login` put it."""
-        return self._library.get_token()
-
-    def url(self, repo: str, file: str, revision: str) -> str:
-        """The address of a file."""
-        return self._library.hf_hub_url(repo, file, revision=revision, endpoint=self._endpoint)
-
-    def find_model(self, repo: str, tag: str | None) -> HubModel:
-        """A model of a repository, its files with digests if they are stored by digest."""
-        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
-        self.require_answer()
-        api = self._library.HfApi(endpoint=self._endpoint)
-        try:
-            info = api.model_info(repo, files_metadata=True, timeout=_LIST_SECONDS)
-        except GatedRepoError as error:
-            sentence, hint = _refusals(repo, with_token=bool(self.token))[403]
-            raise SourceUnavailable(f"{sentence}.", hint=hint) from error
-        except RepositoryNotFoundError as error:
-            raise ModelNotFound(
-                f"There is no repository {repo} on the hub, or it is private.",
-                hint="Check the spelling; for a private one set HF_TOKEN.",
-            ) from error
-        except Exception as error:  # its transport changed between releases, and so did the errors
-            raise SourceUnavailable(f"The hub cannot list hf.co/{repo}: {error}.") from error
-        files = [
-            RemoteFile(sibling.rfilename, sibling.size, sibling.lfs.sha256 if sibling.lfs else None)
-            for sibling in info.siblings or ()
-        ]
-        licence = info.card_data.get("license") if info.card_data else None
-        return replace(
-            choose_model(repo, files, tag),
-            revision=info.sha or "main",
-            licence=licence if isinstance(licence, str) else "",
+    # Its telemetry adds facts about the machine to every request; ours sends none. The variable of
+    # that name counts only if the library has not been imported before.
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
+    if constants.HF_HUB_OFFLINE:
+        raise Offline(
+            "The hub is switched off by HF_HUB_OFFLINE, so nothing was asked.",
+            hint="Unset the variable, stop the daemon with `ingle stop`, and pull again.",
         )
+    import urllib.request
 
-    def require_answer(self) -> None:
-        """Raise `SourceUnavailable` within seconds if the host is unreachable.
-
-        A connection to a host with many addresses tries one after another, each with its own
-        timeout; on a network that drops packets that is a minute of nothing.
-        """
-        if self._offline:
-            raise Offline(
-                "The hub is switched off by HF_HUB_OFFLINE, so nothing was asked.",
-                hint="Unset the variable, stop the daemon with `ingle stop`, and pull again.",
-            )
-        import urllib.request
-
-        parts = urlsplit(self._endpoint)
-        host = parts.hostname or ""
-        if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):
-            return
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        reason = _probe(host, port)
-        if reason is not None:
-            raise SourceUnavailable(
-                f"The hub ({host}) cannot be reached: {reason}.",
-                hint="Check the connection and pull again.",
-            )
+    parts = urlsplit(endpoint)
+    host = parts.hostname or ""
+    if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):
+        return endpoint
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    reason = _probe(host, port)
+    if reason is not None:
+        raise SourceUnavailable(
+            f"The hub ({host}) cannot be reached: {reason}.",
+            hint="Check the connection and pull again.",
+        )
+    return endpoint
 
 
 def _probe(host: str, port: int) -> str | None:

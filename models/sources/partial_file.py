@@ -7,7 +7,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -52,12 +51,7 @@ class PartialFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._fd >= 0 and self.size == 0:
             self.discard()
         self.close()
@@ -75,12 +69,12 @@ class PartialFile:
             raise self.failure(error) from error
 
     def truncate(self, size: int) -> None:
-        """Give up what lies behind `size`."""
+        """Cut the file to `size` bytes."""
         os.ftruncate(self._fd, size)
         self.size = os.lseek(self._fd, 0, os.SEEK_END)
 
     def restart(self) -> None:
-        """Give up everything that arrived."""
+        """Discard all received bytes, and the notes."""
         self.truncate(0)
         self.notes = PartialNotes()
         self.save_notes()
@@ -96,12 +90,7 @@ class PartialFile:
 
     def sha256(self, on_progress: Callable[[int], None]) -> str:
         """The digest of the whole file, as it is read back from disk."""
-        digest = hashlib.sha256()
-        with self.path.open("rb", buffering=0) as file:
-            while data := file.read(_CHUNK):
-                digest.update(data)
-                on_progress(file.tell())
-        return digest.hexdigest()
+        return hash_file(self.path, on_progress)
 
     def publish(self, target: Path) -> None:
         """Make the file durable under its final name; the notes are gone afterwards."""
@@ -132,6 +121,16 @@ class PartialFile:
     def failure(self, error: OSError) -> PullFailed:
         """The error of the operating system in words for people."""
         return disk_failure(error, self.path.parent)
+
+
+def hash_file(path: Path, on_progress: Callable[[int], None]) -> str:
+    """The SHA-256 of a file in hexadecimal digits; `on_progress` gets the bytes read so far."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(_CHUNK):
+            digest.update(data)
+            on_progress(file.tell())
+    return digest.hexdigest()
 
 
 def disk_failure(error: OSError, folder: Path) -> PullFailed:

@@ -38,16 +38,12 @@ class RangedFile:
         self._open = open_range
         self._refused = refused
         self._ahead = _FIRST
-        self._fetched = 0
+        self.fetched = 0
+        """Bytes that came over the network."""
         self._start = self._at = 0
         self._buffer = b""
         self.size = -1
         self._fill(0)
-
-    @property
-    def fetched(self) -> int:
-        """Bytes that came over the network."""
-        return self._fetched
 
     def read(self, count: int) -> bytes:
         """The next bytes, fewer only at the end."""
@@ -69,7 +65,7 @@ class RangedFile:
         self._at = position
 
     def _fill(self, start: int) -> None:
-        if self._fetched > _MOST:
+        if self.fetched > _MOST:
             raise SourceUnavailable(f"{self._label} has a header of more than {_MOST >> 20} MiB.")
         with self._open(start, start + self._ahead) as response:
             total = self._check(response, start)
@@ -85,12 +81,12 @@ class RangedFile:
         body = bytearray()
         for data in response.iter_raw():
             body += data
-            self._fetched += len(data)
+            self.fetched += len(data)
             if len(body) > length:
                 raise SourceUnavailable(f"{self._label} sends more than was asked for.")
             if time.monotonic() > self._deadline:
                 raise SourceUnavailable(
-                    f"{self._label} sends so slowly that {self._fetched >> 10} KiB took "
+                    f"{self._label} sends so slowly that {self.fetched >> 10} KiB took "
                     f"{self._patience:.0f} seconds.",
                     hint="Try again later.",
                 )

@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -35,13 +35,11 @@ _KIND = ("tokenizer.ggml.model", "tokenizer.ggml.pre")
 _MARKS = ("bos_token_id", "eos_token_id", "add_bos_token")
 
 
-@dataclass(slots=True)
 class DraftFinder:
     """Compares vocabularies, each of which is read once unless its file changes."""
 
-    _known: dict[Path, tuple[int, Vocabulary | None]] = field(
-        default_factory=dict[Path, "tuple[int, Vocabulary | None]"]
-    )
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[int, Vocabulary | None]] = {}
 
     def find(self, model: StoredModel, others: Iterable[StoredModel]) -> list[StoredModel]:
         """Those of `others` that can draft for `model`, the best first; reads files."""
@@ -117,9 +115,7 @@ def _of_gguf(path: Path) -> Vocabulary:
     marks: list[tuple[str, object]] = []
     with path.open("rb") as file:
         reader = HeaderReader(file, path, path.stat().st_size)
-        reader.take(16)  # magic, version and number of tensors, which `read_header` checks
-        for _ in range(min(reader.u64(), _LONGEST)):
-            key, kind = reader.key("metadata key"), ValueType(reader.u32())
+        for key, kind in reader.metadata():
             name = key.removeprefix("tokenizer.ggml.")
             if key == _TOKENS and kind is ValueType.ARRAY:
                 tokens = list(_strings(reader))

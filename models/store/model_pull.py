@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..download.file_download import Fetched
@@ -22,22 +23,15 @@ from .store_folder import StoreFolder
 _POLL_SECONDS = 0.1
 
 
+@dataclass(frozen=True, slots=True)
 class ModelPull:
     """One pull into a store; `local` lists the models on this machine."""
 
-    def __init__(
-        self,
-        wanted: WantedModel,
-        folders: StoreFolder,
-        local: Callable[[], Sequence[StoredModel]],
-        digests: DigestCache,
-        reporter: PullReporter,
-    ) -> None:
-        self._wanted = wanted
-        self._folders = folders
-        self._local = local
-        self._digests = digests
-        self._reporter = reporter
+    wanted: WantedModel
+    folders: StoreFolder
+    local: Callable[[], Sequence[StoredModel]]
+    digests: DigestCache
+    reporter: PullReporter
 
     def run(self, check_online: Callable[[str], None]) -> StoredModel:
         """The model, once it is installed; waits for another process that pulls it.
@@ -45,7 +39,7 @@ class ModelPull:
         `check_online` raises `Offline` if nothing may be downloaded. Raises what `FileDownload.run`
         raises.
         """
-        name, folders = self._wanted.name, self._folders
+        name, folders = self.wanted.name, self.folders
         folder = folders.path(name)
         try:
             with folders.lock(name) as lock:
@@ -66,9 +60,9 @@ class ModelPull:
         waiting = False
         while not lock.try_acquire():
             if not waiting:
-                self._reporter.status("waiting for another download")
+                self.reporter.status("waiting for another download")
             waiting = True
-            self._reporter.check_cancelled()
+            self.reporter.check_cancelled()
             time.sleep(_POLL_SECONDS)
 
     def _linked(self, folder: Path) -> Manifest | None:
@@ -77,8 +71,8 @@ class ModelPull:
         Files of other programs are used in place. Files of the store get a second link, so that
         either model can be removed without the other.
         """
-        wanted, file = self._wanted, self._wanted.files[0].file
-        twin = find_local_duplicate(wanted, self._local(), self._digests, self._reporter)
+        wanted, file = self.wanted, self.wanted.files[0].file
+        twin = find_local_duplicate(wanted, self.local(), self.digests, self.reporter)
         if twin is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +89,7 @@ class ModelPull:
     def _downloaded(self, folder: Path) -> Manifest:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            return fetch_model(self._wanted, folder, self._reporter)
+            return fetch_model(self.wanted, folder, self.reporter)
         except ModelError:
-            self._folders.remove_empty(folder)
+            self.folders.remove_empty(folder)
             raise

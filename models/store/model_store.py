@@ -179,12 +179,11 @@ class ModelStore:
         return plan
 
     def _plan_for_others(self, model: StoredModel, *, delete_file: bool) -> RemovalReport:
-        whose = model.place or "not in ingle's store"
         if not delete_file:
             raise NotInStore(
-                f"{model.name} belongs to {whose}, so ingle leaves it."
+                f"{model.name} belongs to {model.place}, so ingle leaves it."
                 if model.place
-                else f"{model.path} is {whose}, so ingle does not remove it.",
+                else f"{model.path} is not in ingle's store, so ingle does not remove it.",
                 hint=f"`ingle rm --delete-file {model.name}` deletes {model.path}.",
             )
         files = files_of(model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
 import torch
@@ -41,12 +40,8 @@ class BitsandbytesWeights:
                 self._states[matrix] = name
         beside = {matrix + end for matrix in self._states for end in _BESIDE}
         beside |= set(self._states.values())
-        self._names = tuple(name for name in names if name not in beside)
-
-    @property
-    def names(self) -> Iterable[str]:
+        self.names = [name for name in names if name not in beside]
         """Every tensor there is, without those that only describe another."""
-        return self._names
 
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` or `UnsupportedModel`."""

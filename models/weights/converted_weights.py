@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import torch
 
@@ -32,12 +31,8 @@ class DequantizedWeights:
 
     def __init__(self, source: Weights, dtype: torch.dtype) -> None:
         self._source = source
+        self.names = source.names
         self._dtype = dtype
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor there is."""
-        return self._source.names
 
     def get(self, name: str) -> torch.Tensor:
         """The tensor; raises what the source raises."""
@@ -63,13 +58,9 @@ class NF4Weights:
         The mean of a matrix's scales may then differ in its last bit.
         """
         self._source = source
+        self.names = source.names
         self._device = device
         self._lm_head = lm_head
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor there is."""
-        return self._source.names
 
     def get(self, name: str) -> Weight:
         """The tensor; raises what the source raises."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 
@@ -14,11 +12,7 @@ from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..gguf.gguf_header import GGUFHeader, TensorInfo, read_header
-from .mapped_file import map_file
-
-_PLAIN: Mapping[str, torch.dtype] = MappingProxyType(
-    {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-)
+from .mapped_file import FLOAT_DTYPES, map_file
 
 
 class GGUFWeights:
@@ -32,16 +26,13 @@ class GGUFWeights:
         """Check the file; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
         self.header: GGUFHeader = read_header(path)
         self._tensors = {tensor.name: tensor for tensor in self.header.tensors}
+        self.names = self._tensors.keys()
+        """Every tensor there is."""
         for tensor in self.header.tensors:
             self._check_type(tensor)
         self._bytes = [map_file(file) for file in self.header.files]
         if any(t.offset + t.bytes > len(self._bytes[t.file]) for t in self.header.tensors):
             raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor there is."""
-        return self._tensors.keys()
 
     def get(self, name: str) -> torch.Tensor | QuantizedTensor:
         """The tensor, a view of the file; raises `InvalidModel` where there is none."""
@@ -52,7 +43,7 @@ class GGUFWeights:
                 hint="The file is incomplete, or of another architecture than it says.",
             )
         raw = self._bytes[tensor.file][tensor.offset : tensor.offset + tensor.bytes]
-        if (dtype := _PLAIN.get(tensor.type)) is not None:
+        if (dtype := FLOAT_DTYPES.get(tensor.type)) is not None:
             return raw.view(dtype).view(tensor.shape[::-1])
         columns, *rows = tensor.shape
         return QuantizedTensor(tensor.type, raw.view(prod(rows), -1), columns)
@@ -64,7 +55,7 @@ class GGUFWeights:
                 " computes with.",
                 hint=f"Run it with llama.cpp, or choose one of {', '.join(GGML_FORMATS)}.",
             )
-        if tensor.type not in _PLAIN and len(tensor.shape) > 2:
+        if tensor.type not in FLOAT_DTYPES and len(tensor.shape) > 2:
             raise UnsupportedModel(
                 f"{self.header.path} stores {tensor.name!r} as {len(tensor.shape)} dimensions of"
                 f" {tensor.type}, which only llama.cpp computes with.",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import torch
 
@@ -15,9 +14,11 @@ from ..config.model_config import ModelConfig
 from .tensor_part import SplitWeights, TensorPart, split_tensor
 from .weights import Weight, Weights
 
-_WHOLE_MODEL = MappingProxyType(
-    {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
-)
+_WHOLE_MODEL: Mapping[str, str] = {
+    "embed_tokens": "token_embd",
+    "norm": "output_norm",
+    "lm_head": "output",
+}
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
 _NAME = re.compile(
     r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.)?"

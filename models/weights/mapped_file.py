@@ -5,12 +5,20 @@ from __future__ import annotations
 import mmap
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from ..errors import InvalidModel
 from ..model_file import open_model_file
+
+FLOAT_DTYPES: Mapping[str, torch.dtype] = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
+"""The dtypes of float tensors, by their names in GGUF and safetensors files."""
 
 
 def map_file(path: Path) -> torch.Tensor:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..safetensors.safetensors_index import find_tensors
-from .mapped_file import map_file
+from .mapped_file import FLOAT_DTYPES, map_file
 
-_WEIGHTS: Mapping[str, torch.dtype] = MappingProxyType(
-    {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-)
-_ALL: Mapping[str, torch.dtype] = MappingProxyType({**_WEIGHTS, "U8": torch.uint8})
+_ALL: Mapping[str, torch.dtype] = {**FLOAT_DTYPES, "U8": torch.uint8}
 
 
 class SafetensorsWeights:
@@ -28,6 +24,8 @@ class SafetensorsWeights:
         """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
         self.folder = folder
         self._tensors = find_tensors(folder)
+        self.names = self._tensors.keys()
+        """Every tensor there is."""
         self._files = {
             path: map_file(path) for path in {path for path, _ in self._tensors.values()}
         }
@@ -35,18 +33,13 @@ class SafetensorsWeights:
             if tensor.offset + tensor.bytes > len(self._files[path]):
                 raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
 
-    @property
-    def names(self) -> Iterable[str]:
-        """Every tensor there is."""
-        return self._tensors.keys()
-
     def get(self, name: str) -> torch.Tensor:
         """The tensor, where possible a view of its file.
 
         Raises `InvalidModel` where there is none, `UnsupportedModel` for one that holds no floats
         of 16 or 32 bits.
         """
-        return self._view(name, _WEIGHTS)
+        return self._view(name, FLOAT_DTYPES)
 
     def get_bytes(self, name: str) -> torch.Tensor:
         """The same, but for tensors of bytes, which quantised checkpoints have."""

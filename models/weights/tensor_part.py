@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -41,13 +41,10 @@ class SplitWeights(ABC):
         self._config = config
         self._family = find_family(config.architecture)
         self._parts: dict[str, TensorPart] = {}
+        self.names = self._parts.keys()
+        """The canonical name of every tensor."""
         for name in raw.names:
             self._parts.update(self._named_parts(name))
-
-    @property
-    def names(self) -> Iterable[str]:
-        """The canonical name of every tensor."""
-        return self._parts.keys()
 
     @abstractmethod
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:

@@ -1,4 +1,4 @@
-"""`ChatApp`: the frame around the chat screen: themes, palette, help, the way out."""
+"""`ChatApp`: the Textual application around the chat screen: themes, palette, help, exit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,14 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from ingle.daemon.client.async_client import AsyncDaemonClient
-
 from ..commands.command_table import COMMANDS
-from ..settings.chat_folders import ChatFolders
-from ..settings.preferences import Preferences
 from ..settings.themes import EMBER, FALLBACK_VARIABLES, THEMES
 from ..terminal.exit_signals import ending_signals
 from .chat_screen import ChatScreen
 
 
 class ChatApp(App[None]):
-    """The chat; the arguments are those of `ChatScreen`."""
+    """Shows a chat; `on_live` is called once the composer can be typed in."""
 
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,14 +34,9 @@ class ChatApp(App[None]):
 
     def __init__(
         self,
-        client: AsyncDaemonClient,
+        chat: ChatScreen,
         *,
-        model: str | None = None,
-        folders: ChatFolders | None = None,
-        temporary: bool = False,
         theme: str = EMBER.name,
-        preferences: Preferences | None = None,
-        start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], None] | None = None,
     ) -> None:
         driver: type[Driver] | None = None
@@ -56,14 +47,7 @@ class ChatApp(App[None]):
         super().__init__(driver_class=driver)
         self._on_live = on_live
         self._early: list[events.Event] | None = []
-        self._chat = ChatScreen(
-            client,
-            model=model,
-            folders=folders,
-            temporary=temporary,
-            preferences=preferences,
-            start_daemon=start_daemon,
-        )
+        self._chat = chat
         self._chat.on_live = self._live
         for own in THEMES:
             self.register_theme(own)
@@ -75,14 +59,14 @@ class ChatApp(App[None]):
         return self._chat
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep what is typed before the composer can take it."""
+        """Keep keys that are typed before the composer is ready."""
         if self._early is not None and isinstance(event, (events.Key, events.Paste)):
             self._early.append(event)
         else:
             await super().on_event(event)
 
     async def _live(self) -> None:
-        """The composer is there: let it have what was typed."""
+        """Pass the keys typed so far to the composer."""
         early, self._early = self._early or [], None
         for event in early:
             await super().on_event(event)
@@ -90,17 +74,17 @@ class ChatApp(App[None]):
             self._on_live()
 
     def on_mount(self) -> None:
-        """Leave in good order when asked to end."""
+        """Exit cleanly on signals that end the program."""
         if sys.platform != "win32":
             for number in ending_signals():
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The colours that themes other than ours do not have."""
+        """Defaults for colours that other themes do not define."""
         return FALLBACK_VARIABLES
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy text by whatever reaches a clipboard from here, and say what did."""
+        """Copy text by every available way, and report which one was used."""
         self._clipboard = text
         self.run_worker(partial(self._copy, text), group="copy")
 
@@ -125,7 +109,7 @@ class ChatApp(App[None]):
                 yield SystemCommand(command.title, command.help + key, run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave F1 to screens that have a meaning of their own for it."""
+        """Leave F1 to screens that bind it themselves."""
         if action != "help_here":
             return super().check_action(action, parameters)
         if not self.screen.is_modal:
@@ -135,17 +119,17 @@ class ChatApp(App[None]):
         return not isinstance(self.screen, FilteredTable)
 
     def action_help_here(self) -> None:
-        """Show what can be done on the screen that is over the chat."""
+        """Show the help for the screen that is over the chat."""
         self._chat.run_command("help")
 
     def exit(
         self, result: None = None, return_code: int = 0, message: RenderableType | None = None
     ) -> None:
-        """Leave; what stands in the composer is kept."""
+        """Exit, and save the draft."""
         self._chat.close()
         super().exit(result, return_code, message)
 
     def save(self) -> None:
-        """Write what is left, also where the program broke off by a fault of its own."""
+        """Write pending changes, also after an unhandled exception."""
         if self._chat.store is not None:
             self._chat.store.close()

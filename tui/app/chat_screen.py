@@ -1,4 +1,4 @@
-"""`ChatScreen`: keys and events of the chat: what is typed, what the daemon reports."""
+"""`ChatScreen`: handles the keys of the chat, its widgets' events and the daemon's reports."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from textual import events, on
 from textual.binding import Binding, BindingType
 
 from ingle.daemon.client.daemon_types import GaugesEvent
+from ingle.daemon.client.model_types import LoadedModel
 
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.chat_host import ChatHost
-from ..features.feature import Feature, Handler
+from ..features.feature import Feature, Handler, TranscriptEvent
 from ..session.chat_events import (
     DaemonConnected,
     DaemonLost,
-    GaugesMoved,
+    DaemonReported,
     HistoryStatusChanged,
-    ModelMoved,
-    PagesMoved,
-    PullMoved,
 )
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..transcript.view.transcript import Transcript
@@ -35,7 +33,7 @@ from ..widgets.welcome import Welcome
 QUIT_WINDOW = 2.0
 """Seconds within which a second ctrl+c leaves the chat."""
 DRAFT_SECONDS = 1.0
-"""How old a draft may be that a crash gives back."""
+"""Interval in seconds at which the draft is saved."""
 
 
 class ChatScreen(ChatHost):
@@ -67,8 +65,9 @@ class ChatScreen(ChatHost):
         }
 
     def on_mount(self) -> None:
-        """Be ready to type; everything else is loaded afterwards."""
+        """Focus the composer; load everything else afterwards."""
         self.transcript.can_focus = False
+        self.composer.recall_queued = self._recall_queued
         self.set_focus(self.composer)
         self.show_state()
         if self.on_live is not None:
@@ -78,7 +77,7 @@ class ChatScreen(ChatHost):
         self.call_after_refresh(self.run_worker, self._load_features, group="features")
 
     async def _load_features(self) -> None:
-        """Import and make the features, then run what was asked of them meanwhile."""
+        """Import and create the features, then run the commands that waited for them."""
         for kind in await asyncio.to_thread(_import_features):
             self.add_feature(kind(self))
             await asyncio.sleep(0)  # keys are handled between two of them
@@ -88,10 +87,10 @@ class ChatScreen(ChatHost):
             if self.state.connected:
                 feature.on_connected()
             if self._gauges is not None:
-                feature.on_gauges(self._gauges)
+                feature.on_report(self._gauges)
             await asyncio.sleep(0)
         self.complete()
-        self.show_state()
+        self.state_changed()
         self.send_next()
 
     def close(self) -> None:
@@ -105,12 +104,12 @@ class ChatScreen(ChatHost):
     # Keys
 
     def on_key(self, event: events.Key) -> None:
-        """Letters belong to the draft, even if something else has the keyboard."""
+        """Pass letters to the composer, even if another widget has the focus."""
         if event.is_printable:
             self._hand_to_composer(event, events.Key(event.key, event.character))
 
     def on_paste(self, event: events.Paste) -> None:
-        """So does what is pasted."""
+        """Pasted text belongs to the draft, too."""
         self._hand_to_composer(event, events.Paste(event.text))
 
     def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
@@ -120,7 +119,7 @@ class ChatScreen(ChatHost):
             self.composer.post_message(copy)
 
     def _interrupt(self) -> None:
-        """Copy what is selected, else stop; twice in a row leaves."""
+        """Copy the selection, else stop the answer; twice in a row leaves."""
         selected = self.get_selected_text() or self.composer.selected_text
         if selected:
             self.copy(selected)
@@ -134,7 +133,7 @@ class ChatScreen(ChatHost):
             self.notify("ctrl+c again leaves the chat.", timeout=QUIT_WINDOW)
 
     def _stop_or_cancel(self) -> None:
-        """What escape does: stop the answer, give up an edit, or what a feature does with it."""
+        """Handle escape: stop the answer, cancel an edit, or pass it to the features."""
         if self.transcript.leave_blocks() or any(f.on_first_escape() for f in self.features):
             return
         if self.composer.escape(clears=False):
@@ -144,7 +143,6 @@ class ChatScreen(ChatHost):
         elif self.edits is not None:
             self.edits = None
             self.composer.replace_text("")
-            self.show_state()
         elif not any(feature.on_escape() for feature in self.features):
             self.composer.focus()
 
@@ -152,7 +150,7 @@ class ChatScreen(ChatHost):
 
     @on(Composer.Submitted)
     def submit(self, event: Composer.Submitted) -> None:
-        """Run a slash command, send the prompt, or do what an empty enter means now."""
+        """Run a slash command, send the prompt, or handle an empty enter."""
         text = event.text.strip()
         if not text and not event.attachments:
             self._empty_enter()
@@ -192,38 +190,25 @@ class ChatScreen(ChatHost):
         self.run_worker(self.link.warm_up(model.name), group="warm")
         self.run_worker(import_markdown, thread=True, group="import")
 
-    @on(Composer.RecallQueued)
-    def recall_queued(self) -> None:
-        """Give the last waiting prompt back for editing."""
-        self.take_back(self.queue.take_back())
+    def _recall_queued(self) -> bool:
+        """Give the last waiting prompt back for editing; whether there was one."""
+        prompts = self.queue.prompts
+        if prompts:
+            self.queue.prompts = prompts[:-1]
+            self.take_back(prompts[-1])
+        return bool(prompts)
 
     @on(PromptQueue.TakenBack)
     def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
         """Put a waiting prompt before the draft, for editing."""
         self.take_back(event.prompt, before=self.composer.text)
 
-    @on(Composer.QuitRequested)
-    def quit_requested(self) -> None:
-        """ctrl+d in an empty composer leaves, as in a shell."""
-        self.run_command("quit")
-
-    @on(Composer.FollowRequested)
-    def follow_requested(self) -> None:
-        """Go to the end."""
-        self.transcript.follow()
-
     # The welcome
-
-    @on(Welcome.Left)
-    def back_to_draft(self) -> None:
-        """Let keys go to the draft again."""
-        self.composer.focus()
 
     @on(Welcome.Chosen)
     def offer_another(self, event: Welcome.Chosen) -> None:
         """Offer another model for download."""
         self.state.choose(event.model)
-        self.show_state()
 
     @on(Welcome.Wanted)
     def fetch_offered(self) -> None:
@@ -231,34 +216,21 @@ class ChatScreen(ChatHost):
         self.composer.focus()
         self._empty_enter()
 
-    # The transcript
+    # The transcript, the history and the daemon
 
     @on(Transcript.BlockAction)
-    def block_action(self, event: Transcript.BlockAction) -> None:
-        """Do something with a block."""
-        for feature in self.features:
-            feature.on_block_action(event)
-
     @on(Transcript.CursorMoved)
-    def cursor_moved(self, event: Transcript.CursorMoved) -> None:
-        """The block cursor moved."""
-        for feature in self.features:
-            feature.on_block_cursor(event)
-
     @on(Transcript.LinkClicked)
-    def link_clicked(self, event: Transcript.LinkClicked) -> None:
-        """Open an address."""
+    def transcript_used(self, event: TranscriptEvent) -> None:
+        """The user did something in the transcript."""
         for feature in self.features:
-            feature.on_link(event.address)
-
-    # The history and the daemon
+            feature.on_transcript(event)
 
     @on(HistoryStatusChanged)
     def history_trouble(self, event: HistoryStatusChanged) -> None:
-        """Say that chats are not saved now, and why, or that they are again."""
+        """Report why chats are not saved, or that they are saved again."""
         self.state.not_kept = "" if event.is_over else event.text
         self.tell(event.text, "warning" if event.is_over else "error")
-        self.show_state()
 
     @on(DaemonConnected)
     def connected(self, event: DaemonConnected) -> None:
@@ -268,7 +240,6 @@ class ChatScreen(ChatHost):
         for feature in self.features:
             feature.on_connected()
         self.send_next()
-        self.show_state()
 
     @on(DaemonLost)
     def lost(self, event: DaemonLost) -> None:
@@ -278,35 +249,18 @@ class ChatScreen(ChatHost):
         if self.transcript.entries and self.turn is None:
             self.add_failure(event.message, event.hint, "enter starts it again")
         self.return_queue()
-        self.show_state()
 
-    @on(ModelMoved)
-    def model_moved(self, event: ModelMoved) -> None:
-        """The model's process changed."""
-        if event.model.name == self.state.model_name and event.model != self.state.loaded:
-            self.state.loaded = event.model
-            self.show_state()
-
-    @on(PullMoved)
-    def pull_moved(self, event: PullMoved) -> None:
-        """A download progressed."""
+    @on(DaemonReported)
+    def daemon_reported(self, event: DaemonReported) -> None:
+        """Update the state, and the features."""
+        report = event.report
+        if isinstance(report, GaugesEvent):
+            self._gauges = report
+            self.state.update_gauges(report)
+        elif isinstance(report, LoadedModel):
+            self.state.update_loaded([report])
         for feature in self.features:
-            feature.on_pull_moved(event.progress)
-
-    @on(GaugesMoved)
-    def gauges_moved(self, event: GaugesMoved) -> None:
-        """The daemon reported its figures."""
-        self._gauges = event.gauges
-        self.state.loaded_models = event.gauges.models
-        self.state.free_bytes = event.gauges.memory.available or None
-        for feature in self.features:
-            feature.on_gauges(event.gauges)
-
-    @on(PagesMoved)
-    def pages_moved(self, event: PagesMoved) -> None:
-        """The daemon reported what is in the KV cache."""
-        for feature in self.features:
-            feature.on_pages(event.pages)
+            feature.on_report(report)
 
 
 def _import_features() -> tuple[type[Feature], ...]:

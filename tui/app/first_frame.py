@@ -20,7 +20,7 @@ RESET = "\x1b[0m"
 SHORT = 16
 COLUMN = 104
 ROOMY, BROAD = 28, 120
-"""Lines from which on, and columns up to which, the status has a second line."""
+"""The status has a second line from so many lines, below so many columns."""
 
 
 SHADES = {
@@ -36,7 +36,7 @@ Each with the number of the nearest one of 256 colours.
 
 
 class FirstFrame:
-    """Paints on entering; on leaving gives the terminal back as it was found."""
+    """Paints on entering; restores the terminal on leaving."""
 
     def __init__(self, theme: str = "ingle") -> None:
         self._palette = colours(theme)
@@ -67,7 +67,7 @@ class FirstFrame:
         return self
 
     def hand_over(self) -> None:
-        """Textual owns the screen from now on, and leaves it by itself."""
+        """Leave the screen to Textual, which restores it by itself."""
         self._on_screen = False
 
     def __exit__(
@@ -86,7 +86,7 @@ def _write(text: str) -> None:
 
 
 def colours(theme: str) -> tuple[str, str, str]:
-    """Sequences for text on the ground, the accent and the edge, as the terminal can show them."""
+    """The sequences for text, accent and edge in colours that the terminal supports."""
     shades = SHADES.get(theme)
     if shades is None or "NO_COLOR" in os.environ or "TEXTUAL_THEME" in os.environ:
         return RESET, "\x1b[1m", RESET
@@ -99,7 +99,7 @@ def colours(theme: str) -> tuple[str, str, str]:
 
 
 def frame(columns: int, lines: int, palette: tuple[str, str, str]) -> str:
-    """The sequences that draw the outline; the same places as in the stylesheet."""
+    """The sequences that draw the outline, at the same places as the stylesheet."""
     text, accent, edge = palette
     parts = [text, "\x1b[2J"]
     if lines < SHORT:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
@@ -19,10 +20,13 @@ from ..commands.chat_session import (
     SummaryRequest,
 )
 from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
+from ..commands.command_runner import PROBLEMS, run
+from ..commands.command_table import COMMANDS, Command
 from ..compaction.context_prefill import warm_up
 from ..features.chat.composing_feature import ComposingFeature
 from ..features.context.compaction_feature import CompactionFeature
 from ..features.context.gauges_feature import GaugesFeature
+from ..features.feature import Feature, Handler
 from ..features.history_feature import HistoryFeature
 from ..features.models.pulls_feature import PullsFeature
 from ..features.program_feature import ProgramFeature
@@ -48,17 +52,35 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class ScreenFront:
-    """See `FrontEnd`: each question is a screen over the chat."""
+class ScreenFront(Feature):
+    """See `FrontEnd`: each question is a screen over the chat. Runs the shared commands."""
 
     is_person = True
 
     def __init__(self, host: ChatHost) -> None:
-        self._host = host
+        super().__init__(host)
+        host.front = self
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {
+            command.name: partial(self._run, command) for command in COMMANDS if command.is_shared
+        }
+
+    def _run(self, command: Command, argument: str) -> Awaitable[None] | None:
+        try:
+            result = run(command, self.host, argument)
+        except PROBLEMS as error:
+            self.host.refuse(error)
+            return None
+        if isinstance(result, Awaitable):
+            return self.host.present(result)
+        self.present(result)
+        return None
 
     def present(self, result: Result) -> None:
         """Draw what a command changed, and show its sentence for a moment."""
-        host = self._host
+        host = self.host
         if isinstance(result, Facts):
             from ..screens.context.statistics_screen import StatisticsScreen
 
@@ -72,21 +94,21 @@ class ScreenFront:
         elif result.changed == "pin":
             self._draw_pin(result.at or "")
         elif result.changed == "state":
-            host.show_state()
+            host.state_changed()
         elif result.at is not None:
             host.transcript.scroll_to_entry(result.at)
         if result.sentence and not result.is_visible:
             host.tell(result.sentence, "warning" if result.is_warning else "information")
 
     def _draw_pin(self, name: str) -> None:
-        entry, message = self._host.transcript.find_entry(name), self._host.chat.messages.get(name)
+        entry, message = self.host.transcript.find_entry(name), self.host.chat.messages.get(name)
         if isinstance(entry, MessageEntry) and message is not None:
             entry.set_pinned(message.pinned)
-            self._host.transcript.update_entry(entry)
+            self.host.transcript.update_entry(entry)
 
     async def _ask(self, screen: Screen[R]) -> R | None:
         """The result of a screen over the chat."""
-        return await self._host.chat_app.push_screen_wait(screen)
+        return await self.host.chat_app.push_screen_wait(screen)
 
     # Questions
 
@@ -99,7 +121,7 @@ class ScreenFront:
     accept_cost = confirm
 
     async def line(self, question: LineQuestion) -> str | None:
-        """What was typed."""
+        """The line that was typed."""
         from ..screens.questions import LineInputScreen
 
         return await self._ask(LineInputScreen(question))
@@ -122,9 +144,9 @@ class ScreenFront:
 
         # Once the list is closed: a screen cannot be pushed while another one is popped.
         def search(text: str) -> None:
-            self._host.call_later(self._host.run_command, "search", text)
+            self.host.call_later(self.host.run_command, "search", text)
 
-        return await self._ask(ChatListScreen(store, self._host, text, search))
+        return await self._ask(ChatListScreen(store, self.host, text, search))
 
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None:
         """A prompt to edit."""
@@ -142,18 +164,24 @@ class ScreenFront:
         """A model, and what to do with it."""
         from ..screens.model_picker import ModelPicker
 
-        speeds = await self._speeds()
-        rate = self._host.feature(PullsFeature).rate
-        current = self._host.state.model_name
-        return await self._ask(ModelPicker(listing, current, speeds=speeds, rate=rate))
+        speeds, pulls = await self._speeds(), self.host.feature(PullsFeature)
+        current = self.host.state.model_name
+        picked = await self._ask(ModelPicker(listing, current, speeds=speeds, rate=pulls.rate))
+        if picked is not None and picked.action == "cancel":
+            await pulls.cancel(picked.model.name)
+        elif picked is not None and picked.action == "compare":
+            self.host.run_command("compare", picked.model.name)
+        else:
+            return picked
+        return None
 
     async def _speeds(self) -> dict[str, float]:
         """Tokens a second by model: of all kept chats, else of this one."""
-        store, loaded = self._host.store, self._host.state.loaded_models
+        store, loaded = self.host.store, self.host.state.loaded_models
         speeds = {model.name: model.decode_rate for model in loaded if model.decode_rate}
         speeds |= {
             message.model: message.facts.speed
-            for message in self._host.chat.path
+            for message in self.host.chat.path
             if message.facts.speed is not None
         }
         if store is not None:
@@ -172,7 +200,7 @@ class ScreenFront:
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
     ) -> SummaryAction | None:
-        """What to do with the summary that is shown."""
+        """The action that was chosen for the summary."""
         from ..screens.context.summary_screen import SummaryScreen
 
         return await self._ask(SummaryScreen(record, self.in_editor))
@@ -189,13 +217,13 @@ class ScreenFront:
 
         copied = await self._ask(RedactionScreen(text, spans))
         if copied is not None:
-            self._host.copy(copied)
+            self.host.copy(copied)
 
     # Progress
 
     def progress(self, text: str) -> None:
         """Show a sentence for a moment."""
-        self._host.tell(text)
+        self.host.tell(text)
 
     @contextmanager
     def long_task(self, title: str) -> Generator[ProgressScreen]:
@@ -203,32 +231,32 @@ class ScreenFront:
         from ..screens.questions import ProgressScreen
 
         screen = ProgressScreen(title)
-        self._host.chat_app.push_screen(screen)
+        self.host.chat_app.push_screen(screen)
         try:
             yield screen
         finally:
             screen.finish()
 
     async def summarise(self, request: SummaryRequest) -> Done:
-        """Begin a summary; the chat can be used meanwhile."""
-        self._host.feature(CompactionFeature).start(request)
+        """Start a summary in the background."""
+        self.host.feature(CompactionFeature).start(request)
         return Done()
 
     # What features know and do
 
     async def draft(self) -> str:
         """The draft with its files."""
-        return await self._host.feature(ComposingFeature).full_draft()
+        return await self.host.feature(ComposingFeature).full_draft()
 
     def draft_part(self) -> DraftPart:
         """The chip at the cursor, else the draft."""
-        return self._host.feature(ComposingFeature).draft_part()
+        return self.host.feature(ComposingFeature).draft_part()
 
     async def in_editor(self, text: str) -> str:
         """The text as the user's editor leaves it."""
         from ..terminal.external_editor import EditorFailed, edit_text
 
-        app = self._host.chat_app
+        app = self.host.chat_app
         try:
             try:
                 with app.suspend():
@@ -243,7 +271,7 @@ class ScreenFront:
 
     async def attach(self, mentions: Sequence[str]) -> Done:
         """Put the mentions into the draft; without any, offer the files there are."""
-        composer = self._host.composer
+        composer = self.host.composer
         composer.focus()
         if not mentions:
             composer.type_text("@")
@@ -253,53 +281,54 @@ class ScreenFront:
 
     def insert_template(self, template: Template) -> None:
         """Put a template into the draft."""
-        self._host.feature(ComposingFeature).insert_template(template)
+        self.host.feature(ComposingFeature).insert_template(template)
 
     def history_unlocked(self) -> None:
         """Resume what a chat that ended has left."""
-        self._host.feature(HistoryFeature).on_connected()
-        self._host.show_state()
+        self.host.feature(HistoryFeature).on_connected()
+        self.host.state_changed()
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
-        """What sending `messages` computes again."""
-        return self._host.feature(GaugesFeature).prefill_cost(messages)
+        """The cost of prefilling `messages` again."""
+        return self.host.feature(GaugesFeature).prefill_cost(messages)
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """The tokens of what the next prompt is sent with."""
-        return await self._host.feature(GaugesFeature).count_context()
+        """The tokens of the messages that are sent with the next prompt."""
+        return await self.host.feature(GaugesFeature).count_context()
 
     def fetch(self, name: str, *, use: bool = False) -> None:
         """Download a model in the background."""
-        self._host.feature(PullsFeature).fetch(name, use=use)
+        self.host.feature(PullsFeature).fetch(name, use=use)
 
-    def shown_pull(self) -> str | None:
-        """The download that the bar shows."""
-        return self._host.feature(PullsFeature).shown
-
-    async def cancel_pull(self, name: str) -> None:
-        """Stop a download for all."""
-        await self._host.feature(PullsFeature).cancel(name)
-
-    def compare(self, name: str) -> None:
-        """Open the comparison."""
-        self._host.run_command("compare", name)
+    async def offer_stop(self) -> bool:
+        """Ask whether to stop the download that the bar shows."""
+        pulls = self.host.feature(PullsFeature)
+        name = pulls.shown
+        if name is not None and await self.confirm(
+            f"Stop the download of {name}?",
+            "What arrived is kept: the next attempt goes on from there.",
+            yes="stops it",
+            no="lets it go on",
+        ):
+            await pulls.cancel(name)
+        return name is not None
 
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
         """Download the model, or load it, prefill the chat, and send what waits for it."""
         if is_missing:
             self.fetch(name, use=True)
             return
-        self._host.run_worker(self._load(name), group="warm")
-        self._host.send_next()
+        self.host.run_worker(self._load(name), group="warm")
+        self.host.send_next()
 
     async def _load(self, name: str) -> None:
-        host = self._host
+        host = self.host
         await host.link.warm_up(name)
         if host.chat.leaf is not None and host.turn is None and host.state.model_name == name:
             await warm_up(host.client, host.chat, name)
 
     def prefill(self) -> None:
         """Prefill the new view in the background."""
-        host = self._host
+        host = self.host
         task = warm_up(host.client, host.chat, host.state.model_name)
         host.run_worker(task, group="compaction-warm-up")

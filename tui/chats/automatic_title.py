@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
+from itertools import accumulate
 
 MAX_TITLE = 60
 """Width in cells; wide characters take two."""
@@ -61,7 +63,7 @@ def automatic_title(prompt: str) -> str:
     title = first or next(iter(said), "")
     if title:
         return shorten(title[:1].upper() + title[1:], MAX_TITLE)
-    # There is nothing but a greeting, code or an address: use that.
+    # The prompt is only a greeting, code or an address: use that.
     return shorten(_first_line(prose) or _first_line(text), MAX_TITLE)
 
 
@@ -69,12 +71,7 @@ def shorten(text: str, cells: int) -> str:
     """Return `text` in at most `cells` cells, with an ellipsis if it was cut."""
     if len(text) * 2 <= cells or _width(text) <= cells:
         return text
-    used = 0
-    end = 0
-    for end, character in enumerate(text):  # noqa: B007
-        used += _width(character)
-        if used > cells - 1:
-            break
+    end = bisect_left(list(accumulate(map(_width, text))), cells)
     kept = text[:end]
     space = kept.rfind(" ")
     if not text[end : end + 1].isspace() and space > end // 2:

@@ -64,7 +64,7 @@ class Chat:
 
     @property
     def label(self) -> str:
-        """Return the label of its pages in the KV cache; each compaction begins a new label."""
+        """Return the label of the chat's pages in the KV cache; each compaction changes it."""
         return self.label_after(self.compaction_chain())
 
     def label_after(self, chain: Sequence[CompactionRecord]) -> str:
@@ -179,16 +179,12 @@ class Chat:
 
     def copy(self) -> Chat:
         """Return a copy for another thread to read."""
-        chat = Chat.restore(
-            copy(self.settings),
-            [copy(message) for message in self.messages.values()],
-            self.chosen_ids(),
-            id=self.id,
-            created=self.created,
-        )
-        chat.temporary = self.temporary
-        chat.compactions = dict(self.compactions)
-        chat.undone = set(self.undone)
+        chat = copy(self)
+        chat.settings = copy(self.settings)
+        chat.messages = {name: copy(message) for name, message in self.messages.items()}
+        chat.compactions, chat.undone = dict(self.compactions), set(self.undone)
+        chat._children = {name: list(children) for name, children in self._children.items()}
+        chat._chosen = dict(self._chosen)
         return chat
 
     @classmethod

@@ -33,12 +33,12 @@ class ViewEntry:
 
 
 def request_messages(chat: Chat) -> list[dict[str, str]]:
-    """Return what is sent for the chosen branch, in the API's format."""
+    """Return the messages sent for the chosen branch, in the API's format."""
     return [entry.request_message for entry in view_entries(chat)]
 
 
 def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[ViewEntry]:
-    """Return what is sent for the chosen branch, after the compactions of `chain` or the chat's
+    """Return the entries sent for the chosen branch, after the compactions of `chain` or the chat's
     own.
 
     First the system prompt, then one message with the pins and summaries of the chain, then the
@@ -64,9 +64,8 @@ def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) ->
     return entries
 
 
-def tail_messages(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[Message]:
-    """Return the messages of the path that no summary covers."""
-    chain = chat.compaction_chain() if chain is None else chain
+def tail_messages(chat: Chat, chain: Sequence[CompactionRecord]) -> list[Message]:
+    """Return the messages of the path that no summary of the chain covers."""
     return chat.path[len(covered_messages(chat, [step for step in chain if not step.trims])) :]
 
 
@@ -95,9 +94,11 @@ def quoted(message: Message) -> str:
     return f"<{message.role}>\n{message.text}\n</{message.role}>"
 
 
-def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> set[str]:
-    """Return the messages sent without attachments and long pasted text; pinned ones are exempt."""
-    chain = chat.compaction_chain() if chain is None else chain
+def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord]) -> set[str]:
+    """Return the ids of messages sent without attachments and long pasted text.
+
+    Pinned ones are exempt.
+    """
     trims = [step for step in chain if step.trims]
     kept = {name for step in trims for name in step.kept}
     return {message.id for message in covered_messages(chat, trims)} - kept

@@ -49,7 +49,6 @@ class TurnRequest:
             "messages": self.messages,
             "model": self.model,
             "sampling": sampling,
-            "max_tokens": None if limit is None else int(limit),
             "reasoning": self.reasoning(),
             "conversation": self.conversation,
             "private": self.private,
@@ -58,8 +57,8 @@ class TurnRequest:
             "route": self.route,
             "consent": self.consent,
         }
-        said = {name: value for name, value in body.items() if value or name == "max_tokens"}
-        return {name: value for name, value in said.items() if value is not None}
+        given = {name: value for name, value in body.items() if value}
+        return given if limit is None else given | {"max_tokens": int(limit)}
 
     def reasoning(self) -> dict[str, object] | None:
         """Return the reasoning options, None for the model's default."""

@@ -74,5 +74,5 @@ def reuse(facts: MessageFacts) -> str:
 
 
 def acceptance(accepted: int, drafted: int) -> str:
-    """How many draft tokens were accepted."""
+    """The share of draft tokens that were accepted."""
     return f"{number_format.percent(accepted / drafted)} of {number_format.tokens(drafted)} right"

@@ -124,7 +124,7 @@ def _last(chat: Chat, role: str | None) -> Message | None:
 
 
 async def system(session: ChatSession, text: str) -> Done:
-    """Set the system prompt; `off` empties it, nothing opens it for editing."""
+    """Set the system prompt; `off` empties it, "" opens it for editing."""
     chat = session.chat
     current = chat.settings.system
     new_text = "" if text == "off" else text
@@ -149,7 +149,7 @@ async def system(session: ChatSession, text: str) -> Done:
 
 
 async def sampling(session: ChatSession, text: str) -> Done:
-    """Set `name=value` pairs; `name=` takes the model's own value, `off` all of them."""
+    """Set `name=value` pairs; `name=` restores the model's own value, `off` all of them."""
     settings = session.chat.settings
     if text == "off":
         settings.sampling = {}
@@ -165,7 +165,7 @@ async def sampling(session: ChatSession, text: str) -> Done:
 
 
 def think(session: ChatSession, effort: str) -> Done:
-    """Set how much reasoning precedes an answer; nothing leaves that to the model."""
+    """Set how much reasoning precedes an answer; "" leaves that to the model."""
     if effort and effort not in THINKING:
         raise CommandRefused(f"/think takes one of {', '.join(THINKING)}, or nothing.")
     session.chat.settings.thinking = effort
@@ -220,5 +220,5 @@ async def template(session: ChatSession, name: str) -> Done:
 
 
 def template_folder(session: ChatSession) -> Path | None:
-    """Where templates are kept; None without a folder of settings."""
+    """The folder of templates; None without a folder of settings."""
     return None if session.folders is None else session.folders.config / TEMPLATES

@@ -1,4 +1,4 @@
-"""What a chat command may use: the open chat (`ChatSession`) and the front end (`FrontEnd`)."""
+"""Interfaces for chat commands: the open chat (`ChatSession`) and the front end (`FrontEnd`)."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 
 KEEPS = "keeps all as it is"
-"""What "no" does unless a question says otherwise."""
+"""The default description of the answer "no"."""
 
 
 ModelAction = Literal["use", "pull", "cancel", "unload", "delete", "compare"]
 
 
 class ModelPick(NamedTuple):
-    """What to do with which model of the list."""
+    """An action on a model of the list."""
 
     action: ModelAction
     model: ModelEntry
 
 
 class SummaryAction(NamedTuple):
-    """What to do with a summary: `edit` it to a text, `redo` it with a focus, or `undo` it."""
+    """An action on a summary: `edit` it to a text, `redo` it with a focus, or `undo` it."""
 
     act: Literal["edit", "redo", "undo"]
     text: str = ""
@@ -54,7 +54,7 @@ class SummaryAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What to summarise: with care for `focus`, behind `chain`, in the place of `replaces`.
+    """A summary to make: with care for `focus`, after `chain`, in the place of `replaces`.
 
     A `batch` runs when the daemon has nothing else to do.
     """
@@ -66,7 +66,7 @@ class SummaryRequest:
 
 
 class DraftPart(NamedTuple):
-    """What of the draft the editor is given, and how to put in what it leaves."""
+    """The part of the draft for the editor, and a function that replaces it by the edited text."""
 
     text: str
     replace: Callable[[str], object]
@@ -89,14 +89,13 @@ class LineQuestion(NamedTuple):
 class LongTask(Protocol):
     """A task whose progress is shown; any thread may report."""
 
-    @property
-    def is_cancelled(self) -> bool: ...
+    is_cancelled: bool
 
     def report(self, text: str) -> None: ...
 
 
 class FrontEnd(Protocol):
-    """What a command has its user asked and shown; a question without an answer returns None."""
+    """Questions to the user and output of commands; None means that a question was not answered."""
 
     @property
     def is_person(self) -> bool:
@@ -133,7 +132,7 @@ class FrontEnd(Protocol):
         ...
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """The tokens of what the next prompt is sent with."""
+        """The tokens of the messages that are sent with the next prompt."""
         ...
 
     async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None: ...
@@ -171,24 +170,20 @@ class FrontEnd(Protocol):
     def insert_template(self, template: Template) -> None: ...
 
     def history_unlocked(self) -> None:
-        """Read what could not be read while the chats were locked."""
+        """Resume the answers that could not be read while the chats were locked."""
         ...
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
-        """What sending `messages` computes again."""
+        """The cost of prefilling `messages` again."""
         ...
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Download a model; with `use` the chat waits for it."""
+        """Download a model; with `use`, the chat waits for it."""
         ...
 
-    def shown_pull(self) -> str | None:
-        """The model whose download is shown."""
+    async def offer_stop(self) -> bool:
+        """Offer to stop the download that is shown; False if none is."""
         ...
-
-    async def cancel_pull(self, name: str) -> None: ...
-
-    def compare(self, name: str) -> None: ...
 
     def prefill(self) -> None:
         """Have the daemon prefill the view of the chat that the next prompt is sent with."""
@@ -203,27 +198,16 @@ class ChatSession(Protocol):
     """The open chat and what it is connected to."""
 
     front: FrontEnd
-
-    @property
-    def client(self) -> AsyncDaemonClient: ...
-
-    @property
-    def state(self) -> ChatState: ...
-
-    @property
-    def store(self) -> HistoryStore | None:
-        """All kept chats; None if none are kept."""
-        ...
-
-    @property
-    def folders(self) -> ChatFolders | None: ...
-
-    @property
-    def chat(self) -> Chat: ...
+    client: AsyncDaemonClient
+    state: ChatState
+    store: HistoryStore | None
+    """The history; None if chats are not kept."""
+    folders: ChatFolders | None
+    chat: Chat
 
     @property
     def history(self) -> ChatRecorder:
-        """Where the open chat is kept; `NullRecorder` for a temporary one."""
+        """The recorder of the open chat; `NullRecorder` for a temporary one."""
         ...
 
     @property

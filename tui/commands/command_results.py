@@ -12,7 +12,7 @@ Rows = list[tuple[str, str]]
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """A command that ran, with a sentence for the user and what has to be drawn again.
+    """A completed command, with a sentence for the user and the parts to redraw.
 
     `changed` is "path" if other messages are sent, "pin" if the message `at` was pinned or
     unpinned, "state" if the title, the settings or the model changed; else `at` is the message to
@@ -34,7 +34,7 @@ class Facts(msgspec.Struct, frozen=True, tag="facts"):
 
 
 class CommandHelp(msgspec.Struct, frozen=True, tag="help"):
-    """The commands that work here, and those for which another front end is needed."""
+    """The commands of this front end, and those of others."""
 
     commands: list[Command]
     elsewhere: list[Command]
@@ -44,7 +44,7 @@ Result = Done | Facts | CommandHelp
 
 
 class CommandRefused(Exception):
-    """A command that changed nothing: why, and what to do instead."""
+    """A refused command that changed nothing; the reason, and a hint."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

@@ -16,13 +16,11 @@ from .command_table import COMMANDS, Command
 Implementation = Callable[[ChatSession, str], Result | Awaitable[Result]]
 Problem = CommandRefused | ClientError | HistoryError
 PROBLEMS = (CommandRefused, ClientError, HistoryError)
-"""What a command raises; each has a `message` and a `hint` for the user."""
+"""The exceptions of commands; each has a `message` and a `hint` for the user."""
 
 
-def implementation(command: Command) -> Implementation | None:
-    """The function of a command, imported on first use; None if the front end implements it."""
-    if not command.is_shared:
-        return None
+def implementation(command: Command) -> Implementation:
+    """The function of a shared command, imported on first use."""
     module = import_module(f"{__package__}.{command.group.lower()}_commands")
     # Names that Python has taken, such as `import`, have an underscore behind them.
     function = getattr(module, command.name, None) or getattr(module, f"{command.name}_")
@@ -32,11 +30,10 @@ def implementation(command: Command) -> Implementation | None:
 def import_commands() -> None:
     """Import all implementations, so that the first command does not wait for that."""
     for command in COMMANDS:
-        implementation(command)
+        if command.is_shared:
+            implementation(command)
 
 
 def run(command: Command, session: ChatSession, argument: str) -> Result | Awaitable[Result]:
-    """Run a command that has an implementation; raises or awaits to one of `PROBLEMS`."""
-    function = implementation(command)
-    assert function is not None
-    return function(session, argument)
+    """Run a shared command; it, or awaiting what it returns, may raise one of `PROBLEMS`."""
+    return implementation(command)(session, argument)

@@ -11,7 +11,7 @@ _SLASH = re.compile(r"/([a-z]+\+?)(?:\s+(.*))?\Z", re.DOTALL)
 Group = Literal["Chat", "History", "Models", "Context", "Reading", "Privacy", "Program"]
 
 _KEY_ONLY = frozenset({"page_up", "page_down", "interrupt", "suspend"})
-"""Commands that make sense only with their keys: neither typed nor in the palette."""
+"""Commands that are run by keys only: neither typed nor in the palette."""
 _UNTYPED = _KEY_ONLY | {"block_up", "block_down"}
 _SCREEN_ONLY = _UNTYPED | {
     "stop",
@@ -44,7 +44,7 @@ class Command:
 
     @property
     def slash(self) -> str | None:
-        """What is typed behind the slash; None for a command that has only a key."""
+        """The name typed after the slash; None for a command that has only a key."""
         if self.name in _UNTYPED:
             return None
         return "compact+" if self.name == "compact_ask" else self.name
@@ -70,26 +70,26 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("stop", "Stop", "Stop the answer and keep what is there", "Chat", "escape"),
     Command("new", "New chat", "Start over with an empty chat", "Chat", "ctrl+n"),
-    Command("temp", "Temporary chat", "A chat that is never written down", "Chat", "ctrl+t"),
-    Command("again", "Answer again", "Another answer beside the last one", "Chat", "f5"),
-    Command("continue", "Go on", "Have a broken-off answer continued", "Chat"),
+    Command("temp", "Temporary chat", "A chat that is never written to disk", "Chat", "ctrl+t"),
+    Command("again", "Answer again", "Generate another answer", "Chat", "f5"),
+    Command("continue", "Continue", "Continue an interrupted answer", "Chat"),
     Command("edit", "Edit", "Change the last prompt, as a new branch", "Chat"),
-    Command("branch", "Branch", "Go on from here in a new chat", "Chat"),
+    Command("branch", "Branch", "Continue from here in a new chat", "Chat"),
     Command("rewind", "Rewind", "Choose a prompt to go back to", "Chat"),
-    Command("previous", "Previous answer", "The sibling before", "Chat", "alt+left"),
-    Command("next", "Next answer", "The sibling behind", "Chat", "alt+right"),
-    Command("system", "System prompt", "Say how the model is to be", "Chat", None, "TEXT"),
-    Command("sampling", "Sampling", "Temperature and its kin", "Chat", None, "NAME=VALUE"),
+    Command("previous", "Previous answer", "Show the previous branch", "Chat", "alt+left"),
+    Command("next", "Next answer", "Show the next branch", "Chat", "alt+right"),
+    Command("system", "System prompt", "Instructions for the model", "Chat", None, "TEXT"),
+    Command("sampling", "Sampling", "Temperature and other options", "Chat", None, "NAME=VALUE"),
     Command(
         "think",
         "Thinking",
-        "How much to think before answering",
+        "How much to reason before answering",
         "Chat",
         None,
         "off|on|low|medium|high",
     ),
     Command("template", "Prompt templates", "Insert a saved prompt", "Chat", None, "NAME"),
-    Command("attach", "Attach", "Send a file along", "Chat", None, "FILE"),
+    Command("attach", "Attach", "Attach a file to the prompt", "Chat", None, "FILE"),
     Command("paste", "Paste", "Insert the clipboard's text", "Chat"),
     Command("editor", "External editor", "Write the draft in $EDITOR", "Chat", "ctrl+x"),
     Command("search", "Search chats", "In all chats, as you type", "History", "ctrl+r", "TEXT"),
@@ -99,38 +99,38 @@ COMMANDS: tuple[Command, ...] = (
     Command("folder", "Folder", "Put the chat into a folder", "History", None, "NAME"),
     Command("keep", "Pin chat", "Keep the chat at the top of the list", "History"),
     Command("export", "Export", "Write the chat to a file", "History", None, "md|json|html"),
-    Command("import", "Import", "Take over chats of other programs", "History", None, "FILE"),
-    Command("delete", "Delete chat", "For good, after asking", "History"),
+    Command("import", "Import", "Import chats of other programs", "History", None, "FILE"),
+    Command("delete", "Delete chat", "Permanently, after asking", "History"),
     Command("encrypt", "Encrypt history", "Lock the chats with a passphrase", "History"),
     Command("model", "Models", "Choose or download a model", "Models", "ctrl+o", "NAME"),
     Command("pull", "Pull", "Download a model", "Models", None, "NAME"),
-    Command("unload", "Unload", "Give the model's memory back", "Models"),
+    Command("unload", "Unload", "Free the model's memory", "Models"),
     Command("ctx", "Context", "Load the model with another context", "Models", None, "TOKENS"),
     Command("compare", "Compare", "Two models side by side", "Models", None, "NAME"),
-    Command("compact", "Compact", "Sum up what was said earlier", "Context", "f6", "FOCUS"),
+    Command("compact", "Compact", "Summarise earlier messages", "Context", "f6", "FOCUS"),
     Command(
         "compact_ask",
         "Compact, then ask",
-        "Sum up, then send the question",
+        "Summarise, then send the question",
         "Context",
         None,
         "QUESTION",
     ),
-    Command("undo", "Undo compaction", "Send the originals again", "Context", "f7"),
+    Command("undo", "Undo compaction", "Send the original messages again", "Context", "f7"),
     Command("summary", "Summary", "Read, edit or redo the summary", "Context"),
     Command("trim", "Trim", "Leave out old attachments and long texts, without a model", "Context"),
     Command("pin", "Pin message", "Keep it word for word when compacting", "Context"),
-    Command("pins", "Pins", "What is kept word for word", "Context"),
-    Command("context", "Context table", "What takes how many tokens", "Context"),
+    Command("pins", "Pins", "Messages kept word for word", "Context"),
+    Command("context", "Context table", "Tokens by role and message", "Context"),
     Command("gauges", "Gauges", "Memory, cache, speed: beside, whole screen, off", "Context", "f4"),
-    Command("kv", "Page map", "What is in which page of the KV cache", "Context"),
+    Command("kv", "Page map", "What each page of the KV cache holds", "Context"),
     Command("stats", "Statistics", "Figures of the last answer", "Context"),
     Command("copy", "Copy answer", "Copy the last answer", "Reading", "ctrl+y"),
     Command("block_up", "Block up", "Walk the blocks of the chat", "Reading", "alt+up"),
     Command("block_down", "Block down", "Walk the blocks of the chat", "Reading", "alt+down"),
-    Command("fold", "Fold", "Fold thoughts and long blocks", "Reading"),
-    Command("page_up", "Page up", "Read further up", "Reading", "pageup"),
-    Command("page_down", "Page down", "Read further down", "Reading", "pagedown"),
+    Command("fold", "Fold", "Fold reasoning and long blocks", "Reading"),
+    Command("page_up", "Page up", "Scroll up", "Reading", "pageup"),
+    Command("page_down", "Page down", "Scroll down", "Reading", "pagedown"),
     Command("end", "Go to the end", "Follow the answer again", "Reading", "ctrl+end"),
     Command(
         "route",
@@ -157,7 +157,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("suspend", "Suspend", "Back to the shell; fg comes back", "Program", "ctrl+z"),
     Command(
-        "quit", "Quit", "Leave; answers and downloads go on in the daemon", "Program", "ctrl+q"
+        "quit", "Quit", "Leave; answers and downloads continue in the daemon", "Program", "ctrl+q"
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Commands of a long chat: compact, undo, summary, trim, pins, and what takes how many tokens."""
+"""Commands of a long chat: compact, undo, summary, trim, pins, token counts, statistics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def summarise(
     changed: Callable[[CompactionProgress], object],
     page_tokens: int = 0,
 ) -> Done:
-    """Make a summary and let it stand for the messages; raises `CommandRefused`."""
+    """Make a summary that replaces messages of the context; raises `CommandRefused`."""
     from ..compaction.apply_compaction import apply
     from ..compaction.compactor import Compactor
 
@@ -67,7 +67,7 @@ async def summarise(
 
 
 def compaction_sentence(made: CompactionRecord) -> str:
-    """What a compaction or a trim changed."""
+    """The effect of a compaction or a trim in words."""
     before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     what = "trimmed" if made.trims else "summed up"
@@ -149,7 +149,7 @@ async def summary(session: ChatSession, name: str) -> Done:
 
 
 async def _edit_summary(session: ChatSession, shown: CompactionRecord, text: str) -> Done:
-    """Put an edited summary in the place of the old one, which history keeps."""
+    """Replace a summary by an edited one; the history keeps the old one."""
     from ..compaction.apply_compaction import apply, edited
 
     chat = session.chat
@@ -198,7 +198,7 @@ async def pins(session: ChatSession, _argument: str) -> Done:
 
 
 async def context(session: ChatSession, _argument: str) -> Done:
-    """Show what takes how many tokens."""
+    """Show the tokens of each message."""
     counter, use = await session.front.count_context()
     if not counter.parts:
         raise CommandRefused("Nothing is sent yet: the chat is empty.")

@@ -30,17 +30,15 @@ _TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "LANG"
 Fact = tuple[str, str]
 
 
-async def quick_facts(
-    session: ChatSession, devices: Sequence[DeviceGauges], size: Fact
-) -> list[Fact]:
-    """All facts but the findings of the daemon's doctor, which take a second."""
+async def quick_facts(session: ChatSession, size: Fact) -> list[Fact]:
+    """All facts except the findings of the daemon's doctor, which take a second."""
     env, state = dict(os.environ), session.state
     daemon, memory = await daemon_facts(session.client)
     return [
         *await asyncio.to_thread(program_facts),
         *await asyncio.to_thread(terminal_facts, env, size),
         *await asyncio.to_thread(clipboard_facts, env),
-        *machine_facts(devices, memory),
+        *machine_facts(state.devices, memory),
         *daemon,
         *model_facts(state.loaded, state.model_name, speed_of(session.chat.path)),
         *place_facts(session.folders),
@@ -48,7 +46,7 @@ async def quick_facts(
 
 
 def program_facts() -> list[Fact]:
-    """Versions of ingle, Python, the toolkit and the system; blocks for a moment."""
+    """Versions of ingle, Textual, Python and the system; reads the disk."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions: list[str] = []
@@ -65,13 +63,13 @@ def program_facts() -> list[Fact]:
 
 
 def size_fact(env: Mapping[str, str], width: int, height: int, sync: bool) -> Fact:
-    """How much the terminal shows, and how."""
+    """The size and colours of the terminal."""
     colours = "true colour" if env.get("COLORTERM") in ("truecolor", "24bit") else "256 or fewer"
     return "size", f"{width} × {height} · {colours} · steady frames {'yes' if sync else 'no'}"
 
 
 def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
-    """What the terminal reports of itself, and what is between it and the chat."""
+    """The terminal's environment variables, and multiplexers between it and the chat."""
     said = [f"{name}={env[name]}" for name in _TERMINAL if env.get(name)]
     between: list[str] = []
     if "TMUX" in env:
@@ -90,7 +88,7 @@ def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
 
 
 def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
-    """Which way a copy goes, and whether reading works; the clipboard stays as it is."""
+    """The ways to copy, and whether reading works; the clipboard is not changed."""
     names = [program.name for program in clipboard.writers(env)]
     copies = " → ".join([*names, "OSC 52 (the terminal, not confirmed)"])
     readers = [program.name for program in clipboard.readers(env)]
@@ -104,7 +102,7 @@ def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
 
 
 def machine_facts(devices: Sequence[DeviceGauges], memory: MemoryGauges) -> list[Fact]:
-    """Processor, memory and GPUs; `memory` is the daemon's word on this machine's, in bytes."""
+    """Processor, memory and GPUs; `memory` is as reported by the daemon, in bytes."""
     parts = [f"{os.cpu_count() or '?'} cores"]
     if memory.total:
         free = number_format.size(memory.available)
@@ -119,7 +117,7 @@ def machine_facts(devices: Sequence[DeviceGauges], memory: MemoryGauges) -> list
 
 
 async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], MemoryGauges]:
-    """What the daemon says of itself, and of this machine's memory in bytes."""
+    """The daemon's status, and the memory of its machine in bytes."""
     try:
         said = await client.request(Status, "GET", "/ingle/v1/status")
     except ClientError as error:
@@ -135,7 +133,7 @@ async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], MemoryGau
 
 
 async def finding_facts(client: AsyncDaemonClient) -> list[Fact]:
-    """What is wrong and how to mend it, as `ingle doctor` says; nothing of a daemon without one."""
+    """Problems and their fixes, as in `ingle doctor`; empty for a daemon without that endpoint."""
     try:
         said = await client.request(DoctorFindings, "GET", "/ingle/v1/doctor")
     except ClientError:
@@ -150,7 +148,7 @@ async def finding_facts(client: AsyncDaemonClient) -> list[Fact]:
 
 
 def speed_of(path: Sequence[Message]) -> str:
-    """How fast the last answer of a chat was, "" where that is not known."""
+    """The speed of the last answer of a chat, "" if unknown."""
     answers = (message for message in reversed(path) if message.role == "assistant")
     facts = next((message.facts for message in answers), None)
     if facts is None or facts.speed is None:
@@ -162,7 +160,7 @@ def speed_of(path: Sequence[Message]) -> str:
 
 
 def place_facts(folders: ChatFolders | None) -> list[Fact]:
-    """Where the program and what is its own lie."""
+    """The paths of the interpreter, the history and the settings."""
     facts = [("python", interpreter())]
     if folders is not None:
         facts += [("chats", shown(folders.chats)), ("settings", shown(folders.config))]
@@ -170,7 +168,7 @@ def place_facts(folders: ChatFolders | None) -> list[Fact]:
 
 
 def model_facts(loaded: LoadedModel | None, name: str | None, last_speed: str) -> list[Fact]:
-    """The model on the screen, and how fast it was last."""
+    """The model of the chat, and the speed of its last answer."""
     if loaded is None:
         return [("model", f"{name or 'none'}, not loaded")]
     parts = [loaded.name, loaded.state, loaded.engine, loaded.device, loaded.kv_type]
@@ -185,7 +183,7 @@ def model_facts(loaded: LoadedModel | None, name: str | None, last_speed: str) -
 
 
 def shown(path: Path | str) -> str:
-    """A path without the name of its owner, so that it can be shown to others."""
+    """A path with `~` for the home folder, so that it does not name its owner."""
     text, home = str(path), str(Path.home())
     return f"~{text[len(home) :]}" if text == home or text.startswith(home + os.sep) else text
 
@@ -197,5 +195,5 @@ def report(facts: Sequence[Fact]) -> str:
 
 
 def interpreter() -> str:
-    """Which Python runs, by which installations can be distinguished."""
+    """The path of the Python interpreter."""
     return shown(sys.executable)

@@ -73,7 +73,7 @@ def find(session: ChatSession, text: str) -> Facts:
     rows = [
         (f"Message {place}, {'You' if m.role == 'user' else 'Model'}", maker.make(m.text).text)
         for place, m in enumerate(path, 1)
-        if maker.matches_all(m.text, terms)
+        if maker.matches_all(m.text)
     ]
     return Facts({f"{len(rows)} of {len(path)} messages have it": rows})
 
@@ -309,7 +309,7 @@ async def unlock(session: ChatSession) -> None:
 
 
 async def readable_store(session: ChatSession) -> HistoryStore:
-    """The kept chats, unlocked if need be; raises `CommandRefused`."""
+    """The history, unlocked if needed; raises `CommandRefused`."""
     store = session.store
     if store is None:
         raise CommandRefused("Chats are not kept here, so there are none to show.")

@@ -1,4 +1,4 @@
-"""`KeyTable`: which key runs which command, by default and by the file of the user's own keys."""
+"""`KeyTable`: the keys of commands, from the defaults and the user's file of keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .command_table import COMMANDS, Command
 
 FILE = "keys.toml"
 UNBOUND = "no_key_"
-"""What a command without a key is bound to: no key has such a name."""
+"""Prefix of the binding of a command without a key; no key has such a name."""
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super")
 _NAMED_KEYS = """
@@ -55,12 +55,12 @@ class KeyTable:
     problems: list[str] = field(default_factory=list[str])
 
     def keys_of(self, command: Command) -> tuple[str, ...]:
-        """The keys that run a command, none where it has none."""
+        """The keys that run a command; empty if it has none."""
         default = (command.key,) if command.key is not None else ()
         return self.own.get(command.name, default)
 
     def keymap(self) -> dict[str, str]:
-        """What differs from the defaults, as Textual's keymap."""
+        """The differences from the defaults, as a Textual keymap."""
         return {name: ",".join(keys) or default_key(name) for name, keys in self.own.items()}
 
 
@@ -105,7 +105,7 @@ def load_keys(file: Path) -> KeyTable:
 
 
 def _keys(value: object) -> tuple[str, ...] | None:
-    """The keys of an entry in their usual spelling; None where it is of another form."""
+    """The normalised keys of an entry; None if it has another type."""
     try:
         said = msgspec.convert(value, str | list[str])
     except msgspec.ValidationError:
@@ -131,7 +131,7 @@ def normalize(key: str) -> str:
 
 
 def why_not(key: str) -> str | None:
-    """Why a key cannot run a command, None where it can."""
+    """The reason why a key cannot run a command, or None."""
     *modifiers, last = key.split("+")
     function_key = last[:1] == "f" and last[1:].isdigit() and 1 <= int(last[1:]) <= 24
     single = len(last) == 1 and last.isalnum()
@@ -164,7 +164,7 @@ def _drop_collisions(table: KeyTable) -> None:
 
 
 def skeleton(commands: Iterable[Command] = COMMANDS) -> str:
-    """A file that changes nothing, with every command to change."""
+    """A commented key file with the default of every command."""
     lines = [
         "# The keys of the chat. Take the # away from a line and change its key: a key, a list of",
         '# keys, or "" for none. Names are those of /keys; it is read when the chat starts.',

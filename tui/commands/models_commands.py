@@ -42,10 +42,8 @@ async def model(session: ChatSession, reference: str) -> Done:
             return await delete(session, picked.model)
         case "pull":
             session.front.fetch(picked.model.name)
-        case "cancel":
-            await session.front.cancel_pull(picked.model.name)
-        case "compare":
-            session.front.compare(picked.model.name)
+        case _:  # the front end has done it
+            pass
     return Done()
 
 
@@ -56,15 +54,7 @@ async def pull(session: ChatSession, reference: str) -> Done:
         front.fetch(reference)
     elif state.must_pull and state.model_name is not None:
         front.fetch(state.model_name, use=True)
-    elif (running := front.shown_pull()) is not None:
-        if await front.confirm(
-            f"Stop the download of {running}?",
-            "What arrived is kept: the next attempt goes on from there.",
-            yes="stops it",
-            no="lets it go on",
-        ):
-            await front.cancel_pull(running)
-    else:
+    elif not await front.offer_stop():
         raise CommandRefused("/pull NAME downloads a model.", "/model lists all.")
     return Done()
 
@@ -107,7 +97,7 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
 
 
 def switch_cost(session: ChatSession, model: ModelEntry) -> ModelSwitchCost:
-    """What it costs if `model` continues the chat."""
+    """The cost of continuing the chat with `model`."""
     state, path = session.state, session.chat.path
     sizes = {entry.name: entry.parameters or 0 for entry in state.models}
     return estimate_switch_cost(
@@ -132,7 +122,7 @@ def talk_to(session: ChatSession, model: ModelEntry) -> None:
 
 
 async def unload(session: ChatSession, reference: str) -> Done:
-    """Give a model's memory back."""
+    """Unload a model."""
     name = reference or session.state.model_name
     if not name:
         raise CommandRefused("Say which model: /unload NAME.")
@@ -180,7 +170,7 @@ async def ctx(session: ChatSession, argument: str) -> Done:
 
 
 def _context_cost(session: ChatSession, name: str, context: int) -> str:
-    """What is lost with the cache, and what the new context takes, a line each."""
+    """The cost of the lost cache and the memory of the new context, a line each."""
     lines: list[str] = []
     model = find_model(session.state.models, name)
     cost = switch_cost(session, model) if model is not None else None

@@ -25,7 +25,7 @@ CHOICES = (AUTO, LOCAL, ASK)
 
 
 async def routing_of(session: ChatSession) -> RoutingState:
-    """The routes that the daemon offers; none from a daemon without routing."""
+    """The routes that the daemon offers; empty for a daemon without routing."""
     try:
         return await session.client.routing()
     except ClientError:
@@ -44,7 +44,7 @@ def route_sentence(route: ChatRoute) -> str:
 
 
 async def route(session: ChatSession, choice: str) -> Done:
-    """Set where messages of this chat may go; without a choice, say where they go."""
+    """Set where messages of this chat may go; without a choice, report the route."""
     routing = await routing_of(session)
     known = (*CHOICES, *routing.names)
     if choice and choice not in known:
@@ -57,22 +57,22 @@ async def route(session: ChatSession, choice: str) -> Done:
 
 
 async def why(session: ChatSession, _argument: str) -> Done:
-    """Say what decides where the next message goes."""
+    """Explain the route of the next message."""
     return Done(route_sentence(route_of(session, await routing_of(session))))
 
 
 async def sent(session: ChatSession, _argument: str) -> Done:
-    """Say what left this machine, of this chat, of all kept chats, and of all programs."""
+    """Report the messages that left this machine: of this chat, all kept chats, all programs."""
     kept: dict[str, int] | None = None
     if session.store is not None:
         with suppress(HistoryError):  # locked: then of this chat only
             kept = await asyncio.to_thread(session.store.route_counts)
-    told = egress_sentence(list(session.chat.messages.values()), kept)
+    sentence = egress_sentence(list(session.chat.messages.values()), kept)
     try:
         totals = await session.client.ledger_totals()
     except ClientError:  # a daemon without a ledger
         totals = LedgerTotals()
-    return Done(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
+    return Done(f"{sentence} {ledger_sentence(totals)}" if totals.requests else sentence)
 
 
 async def redact(session: ChatSession, text: str) -> Done:

@@ -21,5 +21,5 @@ async def doctor(session: ChatSession, _argument: str) -> Facts:
     """Report on terminal, machine and daemon, and what is wrong with them."""
     size = shutil.get_terminal_size()
     shown = doctor_report.size_fact(dict(os.environ), size.columns, size.lines, sync=False)
-    facts = await doctor_report.quick_facts(session, [], shown)
+    facts = await doctor_report.quick_facts(session, shown)
     return Facts({"Doctor": facts + await doctor_report.finding_facts(session.client)})

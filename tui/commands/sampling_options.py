@@ -44,7 +44,7 @@ async def chat_options(client: AsyncDaemonClient) -> Mapping[str, ChatOption]:
 def changed_sampling(
     sampling: Mapping[str, float], text: str, options: Mapping[str, ChatOption]
 ) -> dict[str, float]:
-    """`sampling` with the pairs of `text`; raises `ValueError` with a message for the user."""
+    """Apply the pairs of `text` to `sampling`; raises `ValueError` with a message for the user."""
     result = dict(sampling)
     for pair in text.replace(",", " ").split():
         name, equals, value = pair.partition("=")

@@ -74,11 +74,11 @@ def trim(chat: Chat) -> CompactionRecord:
     path = [message for message in chat.path if not message.is_open]
     prompts = [index for index, message in enumerate(path) if message.role == "user"]
     before = path[: prompts[-1]] if prompts else []
-    done = trimmed_names(chat)
+    chain = chat.compaction_chain()
+    done = trimmed_names(chat, chain)
     fresh = [message for message in before if message.id not in done and not message.pinned]
     if not any(trimmed_text(message) != message.text for message in fresh):
         raise CompactionRefused(NOTHING)
-    chain = chat.compaction_chain()
     return CompactionRecord(
         at=before[-1].id,
         summary="",

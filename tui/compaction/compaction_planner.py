@@ -25,11 +25,11 @@ CHOICES: tuple[tuple[Choice, str, str], ...] = (
     ("send", "Send anyway", "it may be refused"),
     ("trim", "Trim, then send", "drops old files and long texts"),
 )
-"""What can be done with a prompt that does not fit: name, title and effect."""
+"""Choices for a prompt that does not fit: name, title and effect."""
 
 
 class CompactionStep(Enum):
-    """What to do after an answer."""
+    """The step after an answer."""
 
     NOTHING = "nothing"
     SUGGEST = "suggest"
@@ -58,14 +58,15 @@ class ContextFill:
 
 
 def automatic_at(context: int, notes: int, at: float = AUTOMATIC_AT) -> int:
-    """Return the tokens from which compaction is automatic: that share, or what leaves space for
-    it.
+    """Return the tokens from which compaction is automatic.
+
+    This is the share `at` of the context, or less if the instruction and `notes` need the space.
     """
     return max(0, min(round(at * context), context - INSTRUCTION - notes))
 
 
 def next_step(fill: ContextFill) -> CompactionStep:
-    """Return what to do after an answer, in idle time."""
+    """Return the step after an answer, in idle time."""
     if not fill.context or (fill.turns_since is not None and fill.turns_since < TURNS_BETWEEN):
         return CompactionStep.NOTHING
     if fill.at is not None and fill.used >= automatic_at(fill.context, fill.notes, fill.at):
@@ -90,7 +91,8 @@ def fill_of(
 
 def is_worth_it(chat: Chat) -> bool:
     """Return whether there are turns to summarise."""
-    return sum(message.role == "user" for message in tail_messages(chat)) > 1
+    tail = tail_messages(chat, chat.compaction_chain())
+    return sum(message.role == "user" for message in tail) > 1
 
 
 def fits(used: int, prompt: int, context: int) -> bool:

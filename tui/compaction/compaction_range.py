@@ -27,7 +27,7 @@ RECORD_TOKENS = 40
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one compaction does: `range` is replaced by a summary of at most `notes` tokens.
+    """The messages of one compaction: `range` is replaced by a summary of at most `notes` tokens.
 
     `kept` are pins in the range, `tail` stays as it is; the whole view should have `target` tokens.
     `after` is the compaction whose summary stays before the new one; None if the new one covers
@@ -43,16 +43,6 @@ class Selection:
     notes: int
     tokens: int
     target: int
-
-    @property
-    def at(self) -> str:
-        """Return the id of the last message of the range."""
-        return self.range[-1].id
-
-    @property
-    def turns(self) -> int:
-        """Return how many prompts are summarised."""
-        return sum(message.role == "user" for message in self.range)
 
 
 def select(
@@ -78,28 +68,28 @@ def select(
         return None
     if merging:
         cut = max(cut, _after_trims(chat, whole, messages))
-    told = tuple(covered_messages(chat, chain)) if merging else ()
+    merged = tuple(covered_messages(chat, chain)) if merging else ()
     pinned = _pinned(chat, chain, merging, messages[:cut])
     kept = tuple(message.id for message in pinned)
     tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
     pins = sum(sizes.get(message.id) or count(message.text) for message in pinned)
     in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
-    # A quarter of what all originals would take, not of what earlier summaries left of them; but at
-    # most a share of the present size: a chat may be many times as long as its context.
+    # A share of the size of all original messages, not of their summaries; but at most a share of
+    # the present size: a chat may be many times as long as its context.
     earlier = sum(count(message.text) for message in covered_messages(chat, chain))
     target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
     fixed = tail + pins + (0 if merging else head)
     room = target - fixed - RECORD_TOKENS
-    told_tokens = in_range + (earlier if merging else 0)
-    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, told_tokens // 3))
+    replaced_tokens = in_range + (earlier if merging else 0)
+    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, replaced_tokens // 3))
     return Selection(
         range=tuple(messages[:cut]),
         tail=tuple(messages[cut:]),
         kept=kept,
         after=None if merging or not whole else whole[-1].id,
-        merged=told,
+        merged=merged,
         notes=notes,
-        tokens=told_tokens,
+        tokens=replaced_tokens,
         target=max(target, fixed + RECORD_TOKENS + notes),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -121,10 +121,8 @@ class Compactor:
     async def cancel(self) -> None:
         """Stop the model; the caller of `run` cancels the task."""
         if self._generation is not None:
-            try:
+            with suppress(ClientError):  # it has ended, or the daemon is gone: nothing is running
                 await self._generation.cancel()
-            except ClientError:
-                return  # it has ended, or the daemon is gone: nothing is running
 
     def _select(self, entries: Sequence[ViewEntry], sizes: TokenSizes) -> Selection | None:
         by_name: dict[str, int] = {}
@@ -142,9 +140,9 @@ class Compactor:
     def _corrects_earlier(self, selection: Selection) -> bool:
         """Return whether a message after an earlier summary corrects it."""
         path = self._chat.path
-        told = {message.id for message in path[: path.index(selection.range[0])]}
+        summarised = {message.id for message in path[: path.index(selection.range[0])]}
         return any(
-            c.earlier.message in told and c.later.message not in told
+            c.earlier.message in summarised and c.later.message not in summarised
             for c in corrections(find_quotes(path))
         )
 
@@ -216,7 +214,7 @@ class Compactor:
         compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
         for attempt in range(_FITTING):
             excess = after.total - selection.target
-            # Sizes were estimated so far, and rather too high.
+            # The sizes so far are estimates, usually too high.
             more = attempt < _FITTING - 1 and len(notes.quoted) < len(quotes)
             if not notes.quoted or (excess <= 0 and not (more and -excess > _SPARE)):
                 break
@@ -254,13 +252,13 @@ class Compactor:
         """Return the compaction with quotes of at most `budget` tokens, and the resulting size."""
         notes.add_quotes(quotes, max(0, budget), before.of_text)
         compaction = CompactionRecord(
-            at=selection.at,
+            at=selection.range[-1].id,
             summary=notes.text,
             after=selection.after,
             kept=selection.kept,
             model=self._model or "",
             focus=self._focus,
-            turns=selection.turns,
+            turns=sum(message.role == "user" for message in selection.range),
             tokens_before=before.total,
         )
         entries = view_entries(self._chat, self._chat.chain_to(compaction))

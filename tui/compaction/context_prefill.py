@@ -1,9 +1,9 @@
-"""Prefills a new view of the chat before it is needed."""
+"""Prefills the context of the next prompt ahead of time."""
 
 from __future__ import annotations
 
 import dataclasses
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
@@ -19,14 +19,11 @@ async def warm_up(client: AsyncDaemonClient, chat: Chat, model: str | None) -> N
     Failures are ignored: the next prompt then takes longer.
     """
     generation = await begin_warm_up(client, chat, model)
-    if generation is None:
-        return
-    try:
-        async with aclosing(generation.events()) as events:
-            async for _ in events:
-                continue
-    except ClientError:
-        return
+    if generation is not None:
+        with suppress(ClientError):
+            async with aclosing(generation.events()) as events:
+                async for _ in events:
+                    continue
 
 
 async def begin_warm_up(

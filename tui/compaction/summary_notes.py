@@ -105,11 +105,6 @@ class SummaryNotes:
                 current.append(line.strip().lstrip("-*•· ").strip())
         return notes
 
-    @property
-    def bullets(self) -> list[str]:
-        """Return all bullets."""
-        return [bullet for bullets in self.sections.values() for bullet in bullets]
-
     def tidy(self) -> None:
         """Remove bullets that are empty, repeated, or copied from the instruction."""
         seen = [set(words(about)) for about in HEADINGS.values()]
@@ -155,9 +150,9 @@ class SummaryNotes:
 
 def _is_stale(bullet: str, correction: Correction) -> bool:
     """Return whether a bullet has the old value of something and not the new one."""
-    said, told = bullet.casefold(), stems(bullet)
+    said, present = bullet.casefold(), stems(bullet)
     earlier, later = correction.earlier, correction.later
-    if not earlier.topic & told:
+    if not earlier.topic & present:
         return False
     old = [key for key in earlier.keys if key not in later.keys]
     new = [key for key in later.keys if key not in earlier.keys]
@@ -167,8 +162,8 @@ def _is_stale(bullet: str, correction: Correction) -> bool:
         return any(key.casefold() in said for key in old)
     # Plain words: it resembles the earlier statement more.
     shared = earlier.topic & later.topic
-    return bool(shared & told) and len((earlier.topic - shared) & told) > len(
-        (later.topic - shared) & told
+    return bool(shared & present) and len((earlier.topic - shared) & present) > len(
+        (later.topic - shared) & present
     )
 
 
@@ -189,7 +184,7 @@ LEAST_SAVING = 0.3
 
 
 class CompactionRefused(Exception):
-    """A compaction was not made; the message is a sentence for people."""
+    """A compaction was not made; the message is shown to the user."""
 
 
 def check_answer(text: str, reason: str) -> SummaryNotes:
@@ -208,7 +203,7 @@ def check_answer(text: str, reason: str) -> SummaryNotes:
     if lacking:
         raise CompactionRefused(f"The summary lacks “{lacking[0]}”, so nothing was changed.")
     notes.tidy()
-    if not notes.bullets:
+    if not any(notes.sections.values()):
         raise CompactionRefused("The model found nothing to write down, so nothing was changed.")
     return notes
 
@@ -217,7 +212,7 @@ def check_saving(before: int, after: int, *, range_tokens: int, summary_tokens: 
     """Raise `CompactionRefused` if too little is saved; all numbers are tokens."""
     if summary_tokens >= range_tokens:
         raise CompactionRefused(
-            "The summary is longer than what it stands for, so nothing was changed."
+            "The summary is longer than the text it replaces, so nothing was changed."
         )
     saving = 1 - after / before if before else 0.0
     if saving < LEAST_SAVING:

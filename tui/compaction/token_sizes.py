@@ -42,12 +42,6 @@ async def measure(
     try:
         counts = await client.count_tokens(body)
     except DaemonError:  # the model is not loaded, or the daemon is older than this request
-        return estimate(entries)
+        sizes = [math.ceil(len(e.content) / CHARACTERS_A_TOKEN) + _A_MESSAGE for e in entries]
+        return TokenSizes(tuple(sizes), sum(sizes), 0, False, characters)
     return TokenSizes(tuple(counts.messages), counts.total, counts.context, True, characters)
-
-
-def estimate(entries: Sequence[ViewEntry]) -> TokenSizes:
-    """Estimate the sizes from the length of the texts."""
-    sizes = [math.ceil(len(e.content) / CHARACTERS_A_TOKEN) + _A_MESSAGE for e in entries]
-    characters = sum(len(entry.content) for entry in entries)
-    return TokenSizes(tuple(sizes), sum(sizes), 0, False, characters)

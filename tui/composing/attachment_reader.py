@@ -14,7 +14,7 @@ from pathlib import Path
 from ..chats.message import Attachment
 from ..text import number_format
 from .file_index import index_files
-from .file_mentions import Mention, exists, find_mentions, resolve, shown_path
+from .file_mentions import AttachmentPreview, Mention, exists, find_mentions, resolve, shown_path
 
 MAX_FILE = 1_000_000
 """Bytes of one file."""
@@ -38,16 +38,6 @@ class AttachmentReading:
 
     attachments: list[Attachment] = field(default_factory=list[Attachment])
     problems: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True, slots=True)
-class AttachmentPreview:
-    """What a mention refers to now: number of files and bytes; `problem` if it fails."""
-
-    path: str
-    files: int
-    size: int
-    problem: str = ""
 
 
 def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> AttachmentReading:
@@ -95,13 +85,12 @@ def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
         paths = paths_of(mention, folder)
         size = sum(path.stat().st_size for path in paths if path.is_file())
     except UnreadableFile as error:
-        return AttachmentPreview(mention.path, 0, 0, str(error))
+        return AttachmentPreview(mention.path, problem=str(error))
     except OSError as error:
-        return AttachmentPreview(mention.path, 0, 0, f"{mention.path}: {error.strerror}.")
+        return AttachmentPreview(mention.path, problem=f"{mention.path}: {error.strerror}.")
     too_large = len(paths) == 1 and size > MAX_FILE
-    return AttachmentPreview(
-        mention.path, len(paths), size, _too_large(mention.path, size) * too_large
-    )
+    problem = _too_large(mention.path, size) if too_large else ""
+    return AttachmentPreview(mention.path, size, len(paths), problem=problem)
 
 
 def paths_of(mention: Mention, folder: Path) -> list[Path]:

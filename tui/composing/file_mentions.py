@@ -26,6 +26,20 @@ class Mention:
         return _GLOB.search(self.path) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class AttachmentPreview:
+    """What a mention or a chip would attach; `problem` if it cannot.
+
+    `size` is in bytes, or in characters for text that is not `on_disk`.
+    """
+
+    name: str
+    size: int = 0
+    files: int = 1
+    on_disk: bool = True
+    problem: str = ""
+
+
 def find_mentions(text: str) -> list[Mention]:
     """Return all mentions in a text; a full stop after one is not part of it."""
     if "@" not in text:

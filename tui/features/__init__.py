@@ -1,1 +1,1 @@
-"""What the chat can do, one module a capability; the screen passes them commands and events."""
+"""Capabilities of the chat, a module each; the screen passes them commands and events."""

@@ -1,8 +1,9 @@
-"""`ChatHost`: the open chat on the screen: its prompts, sent in turn, and their answers."""
+"""`ChatHost`: sends the prompts of the open chat in turn, and shows their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -28,7 +29,7 @@ Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
 class ChatHost(ChatLayout):
-    """What features see of the chat screen; everything is used on the event loop.
+    """The open chat on the screen, as features use it on the event loop.
 
     One prompt is answered at a time; what is sent meanwhile waits in the queue.
 
@@ -46,9 +47,9 @@ class ChatHost(ChatLayout):
         preferences: Preferences | None = None,
         start_daemon: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(preferences or Preferences())
+        super().__init__(ChatState(wanted=model))
+        self.preferences = preferences or Preferences()
         self.client = client
-        self.state = ChatState(wanted=model)
         self.chat = Chat(temporary=temporary)
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.folders = folders
@@ -59,13 +60,13 @@ class ChatHost(ChatLayout):
         self._saved_draft = ""
 
     def _cannot_keep(self, trouble: str) -> None:
-        """Called in another thread."""
+        """Post the history's message to the screen; called in another thread."""
         is_over = self.store is not None and self.store.is_able
         self.post_message(HistoryStatusChanged(trouble, is_over=is_over))
 
     @property
     def history(self) -> ChatRecorder:
-        """Where the open chat is kept; `NullRecorder` for a temporary one."""
+        """The recorder of the open chat; `NullRecorder` for a temporary one."""
         return NullRecorder() if self.store is None or self.chat.temporary else self.store
 
     @property
@@ -74,13 +75,13 @@ class ChatHost(ChatLayout):
         return self.turn is not None
 
     def copy(self, text: str) -> None:
-        """Copy text, and say how."""
+        """Copy text, and report how."""
         self.chat_app.copy_to_clipboard(text)
 
     # The chat
 
     def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
-        """Show another chat; a draft stays with its chat, or comes along if it had no messages."""
+        """Open another chat; the draft of one without messages moves along."""
         if self.turn is not None and self.turn.is_watched:
             self.turn.stop()  # another program asked for this answer: it is not cancelled
             self._end(self.turn)
@@ -99,21 +100,22 @@ class ChatHost(ChatLayout):
             self._take_up(leaf)
 
     def show_path(self, *, at: str | None = None) -> None:
-        """Draw the transcript from the chat's path again, and inform the features."""
+        """Redraw the transcript from the chat's path, and inform the features."""
         self.transcript.load(path_entries(self.chat, self._entry), at)
         for feature in self.features:
             feature.on_path_changed()
-        self.show_state()
+        self.state_changed()
 
     def add_failure(self, message: str, hint: str | None, keys: str) -> None:
-        """Say in the transcript what went wrong, and what to press."""
+        """Add an error with its hint and keys to the transcript."""
         self.transcript.add(failure(message, hint, keys))
+        self.state_changed()
 
     # The draft
 
     def save_draft(self) -> None:
-        """Write the draft and the waiting prompts, unless they are written already."""
-        text = self.composer.kept_draft(self.queue.texts)
+        """Save the draft and the waiting prompts, unless they are unchanged."""
+        text = self.composer.kept_draft(prompt.text for prompt in self.queue.prompts)
         if text != self._saved_draft:
             self._saved_draft = text
             self.history.save_draft(self.chat.id, text)
@@ -123,18 +125,15 @@ class ChatHost(ChatLayout):
         self.composer.load(text or message.content, message.attachments)
         self.edits = message
         self.composer.focus()
-        self.show_state()
 
-    def take_back(self, prompt: QueuedPrompt | None, before: str = "") -> None:
-        """Put a prompt that waited into the composer, above the text `before`."""
-        if prompt is not None:
-            self.edits = prompt.edits
-            text = "\n\n".join(filter(None, (prompt.text, before)))
-            self.composer.load(text, prompt.attachments)
-        self._mark_waiting()
+    def take_back(self, prompt: QueuedPrompt, before: str = "") -> None:
+        """Put a waiting prompt back into the composer, above the text `before`."""
+        self.edits = prompt.edits
+        text = "\n\n".join(filter(None, (prompt.text, before)))
+        self.composer.load(text, prompt.attachments)
 
     def _leave_draft(self) -> None:
-        """Keep the draft with its chat; that of a chat without messages goes to the next one."""
+        """Save the draft with its chat; that of a chat without messages moves to the next one."""
         self.edits = None
         if self.chat.messages:
             self.save_draft()
@@ -147,37 +146,31 @@ class ChatHost(ChatLayout):
 
     def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """Send a prompt, or queue it while an answer runs."""
-        self.queue.push(QueuedPrompt(text, attachments, self.edits))
+        self.queue.prompts += (QueuedPrompt(text, attachments, self.edits),)
         self.edits = None
         self.send_next()
 
     def send_next(self) -> None:
-        """Send the first waiting prompt, or bring about what it waits for."""
+        """Send the first waiting prompt, or start what it waits for: the daemon or a download."""
         state = self.state
-        self._mark_waiting()
         if self.turn is not None or not self.is_complete:
             return
         if self._later is not None and state.can_ask:
             later, self._later = self._later, None
             later()
             return
-        prompt = self.queue.first
-        if prompt is None:
+        if not self.queue.prompts:
             return
+        prompt, *_ = self.queue.prompts
         if not self._can_ask():
             if state.model is not None and state.connected and not state.model.writes:
                 self.return_queue()
         elif all(feature.may_send(prompt) for feature in self.features):
-            self.queue.next()
+            self.queue.prompts = self.queue.prompts[1:]
             self._ask(self._add_prompt(prompt))
-        self._mark_waiting()
-        self.show_state()
-
-    def _mark_waiting(self) -> None:
-        self.composer.queue_waiting = len(self.queue) > 0
 
     def _can_ask(self) -> bool:
-        """Whether a model can be asked now; what is missing for that is brought about."""
+        """Whether a model can be asked now; if not, start the daemon or the download."""
         state = self.state
         if not state.connected:
             self.wake_daemon()
@@ -188,13 +181,12 @@ class ChatHost(ChatLayout):
         return state.can_ask
 
     def wake_daemon(self) -> None:
-        """Look for the daemon now, and start it if it does not run."""
+        """Connect to the daemon now, and start it if it does not run."""
         self.state.trouble = None
         self.link.wake()
-        self.show_state()
 
     def _add_prompt(self, prompt: QueuedPrompt) -> Message:
-        """The prompt as a message behind the last one, or in the place of the one it edits."""
+        """Add the prompt as a message after the last one, or in place of the one it edits."""
         chat = self.chat
         message = add_prompt(chat, self.history, prompt.text, prompt.attachments, prompt.edits)
         if prompt.edits is not None:
@@ -204,47 +196,40 @@ class ChatHost(ChatLayout):
         return message
 
     def return_queue(self) -> None:
-        """Put waiting prompts back into the composer: nothing is sent after a stop."""
+        """Put waiting prompts back into the composer, since nothing is sent after a stop."""
         self._later = None
-        waiting = self.queue.take_all()
+        waiting, self.queue.prompts = self.queue.prompts, ()
         if waiting:
             self.edits = waiting[0].edits or self.edits
             texts = [*(prompt.text for prompt in waiting), self.composer.text]
             attachments = [given for prompt in waiting for given in prompt.attachments]
             self.composer.load("\n\n".join(filter(None, texts)), attachments)
-        self._mark_waiting()
 
     # Answers
 
     def _ask(self, prompt: Message) -> None:
-        """Have the model answer the prompt, which is the last message of the path."""
+        """Request an answer to the prompt, the last message of the path."""
         request = TurnRequest.of(self.chat, self.state.model_name)
         self._begin(self._add_answer(prompt.id), lambda turn: self._run(turn, request))
 
     def ask_again(self, parent: Message) -> None:
         """Generate another answer to a prompt; its other answers stay as branches."""
-
-        def ask() -> None:
-            self.chat.end_path_at(parent)
-            self.show_path()
-            self._ask(parent)
-
-        self._when_ready(ask)
+        self._when_ready(partial(self._answer_from, parent, parent.id))
 
     def continue_answer(self, message: Message) -> None:
-        """Continue an interrupted answer, as another branch that begins alike."""
+        """Continue an interrupted answer, as another branch with the same beginning."""
+        self._when_ready(partial(self._answer_from, message, message.parent, message))
 
-        def ask() -> None:
-            self.chat.end_path_at(message)
-            request = TurnRequest.of(self.chat, self.state.model_name, continues=True)
-            answer = self._add_answer(message.parent, message)
-            self.show_path()
-            self._begin(answer, lambda turn: self._run(turn, request))
-
-        self._when_ready(ask)
+    def _answer_from(self, end: Message, parent: str | None, begun: Message | None = None) -> None:
+        """Answer the path up to `end` anew, or continue the interrupted answer `begun`."""
+        self.chat.end_path_at(end)
+        request = TurnRequest.of(self.chat, self.state.model_name, continues=begun is not None)
+        answer = self._add_answer(parent, begun)
+        self.show_path()
+        self._begin(answer, lambda turn: self._run(turn, request))
 
     def _when_ready(self, ask: Callable[[], None]) -> None:
-        """Ask now, or as soon as a model can be asked; until then the chat is as it was."""
+        """Ask now, or as soon as a model can answer; until then the chat does not change."""
         state = self.state
         if self._can_ask():
             ask()
@@ -257,14 +242,14 @@ class ChatHost(ChatLayout):
         return add_answer(self.chat, self.history, model, parent, begun)
 
     async def _run(self, turn: Turn, request: TurnRequest) -> None:
-        """Send the request as the features change it, unless the turn was stopped meanwhile."""
+        """Send the request as changed by the features, unless the turn was stopped meanwhile."""
         for feature in self.features:
             request = await feature.prepare_request(request)
         if turn.ending is None:
             await turn.run(request)
 
     def _take_up(self, answer: Message) -> None:
-        """Follow an answer that another program began, and may still write down."""
+        """Follow an answer that another program began and may still record."""
         store = self.store
         if store is None or self.chat.temporary:
             self._begin(answer, lambda turn: turn.resume())
@@ -282,7 +267,7 @@ class ChatHost(ChatLayout):
             self.show_path()
 
     def _begin(self, answer: Message, follow: Follow, history: ChatRecorder | None = None) -> Turn:
-        """Show the answer as it grows, from what it has already, and record it in `history`."""
+        """Show the growing answer after its present text, and record it in `history`."""
         drawn = self.transcript.find_entry(answer.id)
         if drawn is not None:
             self.transcript.drop(drawn)  # as it was before it grows again
@@ -299,7 +284,6 @@ class ChatHost(ChatLayout):
         self.run_worker(self._follow(turn, follow(turn)), group="turn")
         for feature in self.features:
             feature.on_turn_started(turn)
-        self.show_state()
         return turn
 
     async def _follow(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
@@ -326,11 +310,11 @@ class ChatHost(ChatLayout):
             self.return_queue()
         for feature in self.features:
             feature.on_turn_ended(turn)
-        self.show_state(turn)
+        self.show_status(turn)
         self.send_next()
 
     def stop(self) -> None:
-        """Stop the answer that runs, and keep its part."""
+        """Stop the running answer, and keep what was generated."""
         turn = self.turn
         if turn is not None:
             turn.stop()

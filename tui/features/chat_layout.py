@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from textual import events, getters, on
 from textual.app import App, ComposeResult
 from textual.containers import Container, Horizontal, Vertical
-from textual.reactive import reactive
+from textual.reactive import reactive, var
 from textual.widgets import Static
 
 from ..chats.chat import Chat
@@ -23,6 +23,7 @@ from ..session.turn import Turn
 from ..settings.preferences import Preferences
 from ..text.terminal_safe_text import clean
 from ..transcript.view.transcript import Transcript
+from ..widgets.compaction_bar import CompactionBar
 from ..widgets.composer.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.pull_bar import PullBar
@@ -36,12 +37,17 @@ F = TypeVar("F", bound=Feature)
 
 
 class ChatLayout(PromptScreen[None]):
-    """Lays the widgets out, shows the state, and runs commands."""
+    """Composes the widgets, draws the state, and runs commands."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
 
     view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
+    preferences: var[Preferences] = var(Preferences(), init=False)
+    turn: var[Turn | None] = var[Turn | None](None, init=False)
+    """The answer that is generated."""
+    edits: var[Message | None] = var[Message | None](None, init=False)
+    """The prompt that the draft will replace."""
     front: FrontEnd
 
     transcript = getters.query_one(Transcript)
@@ -53,21 +59,18 @@ class ChatLayout(PromptScreen[None]):
     status_line = getters.query_one(StatusLine)
     pill = getters.query_one("#pill", Static)
 
-    def __init__(self, preferences: Preferences) -> None:
+    def __init__(self, state: ChatState) -> None:
         super().__init__()
         self.features: list[Feature] = []
         self.is_complete = False
         """Whether the features are loaded; until then prompts and their commands wait."""
         self._handlers = dict(self.handlers())
         self._early: list[tuple[str, str]] = []
-        self.preferences = preferences
-        self.state = ChatState()
+        self._is_drawing = False
+        self.state = state
+        self.state.changed = self.state_changed
         self.chat = Chat()
         self.store: HistoryStore | None = None
-        self.turn: Turn | None = None
-        """The answer that is generated."""
-        self.edits: Message | None = None
-        """The prompt that the draft will replace."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """The commands that work before the features are loaded."""
@@ -75,7 +78,7 @@ class ChatLayout(PromptScreen[None]):
 
     @property
     def typed_in(self) -> Composer:
-        """The widget whose letters are painted at once."""
+        """The widget that is painted at once after a key."""
         return self.composer
 
     @property
@@ -93,17 +96,24 @@ class ChatLayout(PromptScreen[None]):
             yield PromptQueue()
             yield PullBar()
             yield RouteLine()
+            yield CompactionBar()
             yield Composer(id="composer")
         yield StatusLine()
 
     # What it shows
 
-    def show_state(self, turn: Turn | None = None) -> None:
-        """Draw `state`, `chat` and the preferences again, with the figures of a `turn` that ended.
+    def state_changed(self) -> None:
+        """Call `show_state` once the current event has been handled."""
+        if not self._is_drawing:
+            self._is_drawing = True
+            self.call_next(self.show_state)
 
-        The transcript is drawn on its own.
-        """
-        if not self.is_mounted:
+    watch_turn = watch_edits = state_changed
+
+    def show_state(self) -> None:
+        """Draw `state`, `chat` and the preferences; the transcript is drawn on its own."""
+        self._is_drawing = False
+        if not (self.is_mounted and self.is_attached):  # too early, or the chat is being left
             return
         self.welcome.display = not self.transcript.entries
         self.view = ChatView(self.state, self.chat, self.store)
@@ -111,7 +121,7 @@ class ChatLayout(PromptScreen[None]):
             feature.on_state()
         self.composer.placeholder = self.state.placeholder
         self._show_hints(self.size.width)
-        self.show_status(turn or self.turn)
+        self.show_status(self.turn)
 
     def show_status(self, turn: Turn | None) -> None:
         """Draw the status line."""
@@ -119,7 +129,7 @@ class ChatLayout(PromptScreen[None]):
         line.status = self.state.status(line.status, turn)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show as many keys as fit."""
+        """Update the key hints for the new width."""
         if self.is_mounted:
             self._show_hints(event.size.width)
 
@@ -130,7 +140,7 @@ class ChatLayout(PromptScreen[None]):
 
     @on(Transcript.NewLines)
     def new_lines(self, event: Transcript.NewLines) -> None:
-        """Say how many lines came below the view."""
+        """Show how many lines were added below the view."""
         pill = self.pill
         plural = "" if event.count == 1 else "s"
         pill.update(f"↓ {event.count} new line{plural} · end")
@@ -151,7 +161,7 @@ class ChatLayout(PromptScreen[None]):
         self._handlers.update(feature.handlers())
 
     def complete(self) -> None:
-        """Run the commands that were given before all features were added."""
+        """Run the commands that were issued before all features were added."""
         self.is_complete = True
         for name, argument in self._early:
             self.run_command(name, argument)
@@ -169,7 +179,7 @@ class ChatLayout(PromptScreen[None]):
         self.run_command(name)
 
     def run_command(self, name: str, argument: str = "") -> None:
-        """Run a command; one that waits goes on in the background."""
+        """Run a command; an asynchronous one runs in the background."""
         handler = self._handlers.get(name)
         if handler is None:
             if not self.is_complete:
@@ -180,7 +190,7 @@ class ChatLayout(PromptScreen[None]):
             self.run_worker(result, group=f"command-{name}")
 
     async def present(self, running: Awaitable[Result]) -> None:
-        """Wait for a command, and show what it did or why it was refused."""
+        """Await a command, and show its result or why it was refused."""
         try:
             result = await running
         except PROBLEMS as problem:
@@ -189,12 +199,12 @@ class ChatLayout(PromptScreen[None]):
             self.front.present(result)
 
     def refuse(self, problem: Problem) -> None:
-        """Show why a command did nothing."""
+        """Show why a command was refused."""
         severity = "warning" if isinstance(problem, CommandRefused) else "error"
         self.tell(f"{problem.message} {problem.hint or ''}".strip(), severity)
 
-    def set_preferences(self, preferences: Preferences) -> None:
-        """Go on with other preferences."""
-        self.preferences = preferences
+    def watch_preferences(self, preferences: Preferences) -> None:
+        """Pass changed preferences to the features."""
+        self.state_changed()
         for feature in self.features:
             feature.on_preferences(preferences)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-from ingle.daemon.client.model_types import DownloadProgress
+from ..session.chat_events import Report
+from ..transcript.view.transcript import Transcript
 
 if TYPE_CHECKING:
     from ..chats.message import QueuedPrompt
     from ..chats.turn_request import TurnRequest
     from ..session.turn import Turn
     from ..settings.preferences import Preferences
-    from ..transcript.view.transcript import Transcript
     from .chat_host import ChatHost
 
+TranscriptEvent = Transcript.BlockAction | Transcript.CursorMoved | Transcript.LinkClicked
 Handler = Callable[[str], Awaitable[None] | None]
 """Runs a command with its argument, "" without one."""
 
 
 class Feature:
-    """Does nothing by itself; a capability overrides what it needs.
+    """Base of all capabilities; its hooks do nothing.
 
     What is slow to import is imported where it is used, so that no key waits for it.
     """
@@ -30,17 +30,17 @@ class Feature:
         self.host = host
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The commands it handles, by their names."""
+        """The handlers of its commands, by name."""
         return {}
 
     def on_ready(self) -> None:
-        """The screen is there, and keys work."""
+        """The screen is mounted, and keys are handled."""
 
     def on_chat_opened(self) -> None:
-        """Another chat is on the screen, or a new one."""
+        """Another chat was opened."""
 
     def on_path_changed(self) -> None:
-        """Another branch, an edit, a compaction or its undoing: what is sent next has changed."""
+        """The next messages to send have changed: by a branch, an edit or a compaction."""
 
     def on_connected(self) -> None:
         """The daemon answers, and its models are known."""
@@ -50,11 +50,11 @@ class Feature:
         return False
 
     def may_send(self, prompt: QueuedPrompt) -> bool:
-        """Whether a prompt can go out now; one that holds it calls `send_next` later."""
+        """Whether a prompt can be sent now; a feature that holds it calls `send_next` later."""
         return True
 
     async def prepare_request(self, request: TurnRequest) -> TurnRequest:
-        """The request to send in the place of `request`."""
+        """The request to send in place of `request`."""
         return request
 
     def on_first_escape(self) -> bool:
@@ -64,29 +64,17 @@ class Feature:
     def on_state(self) -> None:
         """Title, status line and hints are drawn again."""
 
-    def on_block_action(self, event: Transcript.BlockAction) -> None:
-        """An action on a block of the transcript was chosen."""
+    def on_transcript(self, event: TranscriptEvent) -> None:
+        """The user chose an action on a block, moved the block cursor, or clicked an address."""
 
-    def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
-        """The block cursor moved."""
-
-    def on_link(self, address: str) -> None:
-        """An address in the transcript is to be opened."""
-
-    def on_pull_moved(self, progress: DownloadProgress) -> None:
-        """A download progressed or ended; it may be another client's."""
+    def on_report(self, report: Report) -> None:
+        """The daemon reported something; its figures a few times a second while they change."""
 
     def on_turn_started(self, turn: Turn) -> None:
         """A prompt is being sent."""
 
     def on_turn_ended(self, turn: Turn) -> None:
         """An answer is complete, stopped or failed; it is in the chat already."""
-
-    def on_gauges(self, gauges: GaugesEvent) -> None:
-        """The daemon reported its figures, a few times a second while something changes."""
-
-    def on_pages(self, pages: PagesEvent) -> None:
-        """The daemon reported which page of the model's KV cache holds what."""
 
     def on_draft_changed(self, text: str) -> None:
         """The draft changed."""
@@ -95,4 +83,4 @@ class Feature:
         """A preference changed; those of the start are in `host.preferences`."""
 
     def on_closing(self) -> None:
-        """The chat is left; nothing asynchronous will run any more."""
+        """The chat is closing; nothing asynchronous runs any more."""

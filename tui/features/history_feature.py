@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .chat_host import ChatHost
 
 ASK_AFTER = 0.3
-"""Seconds after the start, so that keys that are typed early do not end in the passphrase."""
+"""Delay in seconds after the start, so that early keys do not end up in the passphrase."""
 
 
 class HistoryFeature(Feature):
@@ -43,7 +43,7 @@ class HistoryFeature(Feature):
 
     @property
     def _is_locked(self) -> bool:
-        """Whether there are chats that cannot be read yet."""
+        """Whether the history is still locked."""
         return self.host.store is not None and self.host.store.database.is_locked
 
     async def _unlock_at_start(self) -> Done:
@@ -65,7 +65,7 @@ class HistoryFeature(Feature):
     # Open answers and drafts
 
     def on_connected(self) -> None:
-        """Look once for answers that an earlier chat has left in the daemon."""
+        """Resume once the answers that an earlier chat left in the daemon."""
         store = self.host.store
         if store is not None and not self._looked and not store.database.is_locked:
             self._looked = True
@@ -79,7 +79,7 @@ class HistoryFeature(Feature):
             self.host.run_worker(self._restore_draft(store, chat), group="draft")
 
     def _hand_over(self, chat: Chat) -> None:
-        """Put the resumed answers into a chat that was read: on the disk they may be shorter.
+        """Put the resumed answers into a chat that was read: on disk they may be shorter.
 
         The one on the screen is followed there alone: two followers would record it twice.
         """
@@ -112,7 +112,7 @@ class HistoryFeature(Feature):
             self.host.tell(error.message, "warning")
 
     async def _resume(self, store: HistoryStore, chat: Chat, message: Message) -> None:
-        """Resume on the screen if nothing else was begun there, else in the background."""
+        """Resume on the screen if nothing was begun there, else in the background."""
         shown = self.host.chat
         # A temporary chat stays: what is typed there must not end up in one that is kept.
         if not shown.messages and not shown.temporary and chat.leaf is message:

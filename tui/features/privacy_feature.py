@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from .chat_host import ChatHost
 
 SCAN_SECONDS = 0.25
-"""The draft is looked at so often at most."""
+"""Minimum interval in seconds between two scans of the draft."""
 QUICK = 4_000
-"""Characters that are looked at in passing; a longer draft is looked at in a thread."""
+"""The most characters that are scanned on the event loop; longer drafts are scanned in a thread."""
 NEXT = {"": AUTO, LOCAL: AUTO, AUTO: ASK}
-"""What `/route` without a word goes on to; it is `LOCAL` from all others."""
+"""The choice after each one when `/route` has no argument; `LOCAL` after all others."""
 
 
 class PrivacyFeature(Feature):
-    """Shows where messages go, and asks before one leaves; findings are hints."""
+    """Shows the route of messages, and asks before one leaves; findings are hints."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -50,7 +50,7 @@ class PrivacyFeature(Feature):
 
     @property
     def route(self) -> ChatRoute:
-        """Where the next message goes."""
+        """The route of the next message."""
         return privacy_commands.route_of(self.host, self.routing)
 
     @property
@@ -103,7 +103,7 @@ class PrivacyFeature(Feature):
             self._timer.stop()
 
     async def choose_route(self, argument: str) -> None:
-        """`/route`: where messages of this chat may go; without a word the next choice."""
+        """`/route`: set where messages of this chat may go; without an argument the next choice."""
         await self._learn_routes()  # a provider may have been added since
         choice = argument or NEXT.get(self._choice, LOCAL)
         await self.host.present(privacy_commands.route(self.host, choice))
@@ -131,7 +131,7 @@ class PrivacyFeature(Feature):
             self._show(found)
 
     async def _mentioned(self, draft: str) -> list[str]:
-        """What is in the files that the draft mentions; they are read again when others are."""
+        """The texts of the mentioned files; read again when the mentions change."""
         composer = self.host.composer
         paths = (mention.path for mention in find_mentions(draft))
         mentions = frozenset(paths) & composer.mentioned
@@ -156,7 +156,7 @@ class PrivacyFeature(Feature):
             line.route = self.route
 
     async def _preview_route(self, draft: str) -> None:
-        """Show where this draft would go; the daemon looks at all of it again when it is sent."""
+        """Show the route of this draft; the daemon inspects all of it again when it is sent."""
         chat = self.host.chat
         named = {} if self._choice in CHOICES else {"model": self._choice}
         body = {"text": draft, "conversation": chat.label, **named}

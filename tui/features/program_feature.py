@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
-
 from ..commands.command_table import COMMANDS, Command
 from ..commands.key_table import FILE as KEYS_FILE
 from ..commands.key_table import KeyTable, load_keys
@@ -30,7 +28,6 @@ class ProgramFeature(Feature):
         self._remembering = asyncio.Lock()
         self._theme = ""
         self._keys = KeyTable()
-        self._devices: list[DeviceGauges] = []
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -42,7 +39,7 @@ class ProgramFeature(Feature):
         }
 
     def on_ready(self) -> None:
-        """Take over the user's keys, and keep every change of the theme, whichever way it came."""
+        """Apply the user's keys, and save every change of the theme."""
         app = self.host.chat_app
         self._theme = app.theme
         app.theme_changed_signal.subscribe(self.host, self._keep_theme)
@@ -50,21 +47,16 @@ class ProgramFeature(Feature):
             self._keys = load_keys(self._keys_file)
             app.set_keymap(self._keys.keymap())
         if self._keys.problems:
-            told = " ".join(self._keys.problems)
-            self.host.tell(f"{KEYS_FILE}: {told} /keys shows what holds.", "warning")
+            problems = " ".join(self._keys.problems)
+            self.host.tell(f"{KEYS_FILE}: {problems} /keys shows the keys in effect.", "warning")
         if self.host.preferences.trouble:
             self.host.tell(self.host.preferences.trouble, "warning")
         self._apply(self.host.preferences)
 
-    def on_gauges(self, gauges: GaugesEvent) -> None:
-        """Remember the devices for the doctor."""
-        self._devices = gauges.devices
-
     def on_preferences(self, preferences: Preferences) -> None:
-        """Let them take effect, as far as they are about the program."""
+        """Apply the motion, composer and transcript settings."""
         self.host.chat_app.animation_level = "full" if preferences.motion else "none"
         self._apply(preferences)
-        self.host.show_state()
 
     def _apply(self, preferences: Preferences) -> None:
         self.host.composer.enter_sends = preferences.enter_sends
@@ -103,20 +95,18 @@ class ProgramFeature(Feature):
             self.host.tell(f"The setting is not kept: {error.strerror}.", "warning")
 
     def settings(self) -> None:
-        """Show what can be set."""
+        """Show the settings."""
         from ..screens.settings_screen import SettingsScreen
 
         app, host = self.host.chat_app, self.host
         folder = None if host.folders is None else host.folders.config
         themes = sorted(app.available_themes)
-        self.host.chat_app.push_screen(
-            SettingsScreen(host.preferences, themes, app.theme, folder, self._change)
-        )
+        app.push_screen(SettingsScreen(host.preferences, themes, app.theme, folder, self._change))
 
     def _change(self, name: str, value: str | bool | int) -> Preferences:
-        """Let a setting take effect and keep it; returns all of them."""
+        """Apply and save a setting; return all preferences."""
         preferences = self.host.preferences._replace(**{name: value})  # pyright: ignore[reportArgumentType]
-        self.host.set_preferences(preferences)
+        self.host.preferences = preferences
         if name == "theme":
             self.host.chat_app.theme = str(value)  # which is kept as every change of it
         else:
@@ -124,7 +114,7 @@ class ProgramFeature(Feature):
         return preferences
 
     def theme(self, name: str) -> None:
-        """Change the colours, or show which there are."""
+        """Change the theme, or list the themes."""
         app = self.host.chat_app
         if not name:
             app.action_change_theme()
@@ -136,31 +126,31 @@ class ProgramFeature(Feature):
     # Help
 
     def show_help(self, commands: Sequence[Command]) -> None:
-        """Show the keys of what has the focus, and the commands."""
+        """Show the keys of the focused widget, and the commands."""
         from ..screens.filtered_table import HelpScreen
 
         app = self.host.chat_app
         focused = app.focused or self.host.composer
         here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
         title = getattr(focused, "HELP_TITLE", "Where you are")
-        self.host.chat_app.push_screen(HelpScreen(here, commands, self._keys, title=title))
+        app.push_screen(HelpScreen(here, commands, self._keys, title=title))
 
     def keys(self) -> None:
-        """Show which key runs what."""
+        """Show the keys of all commands."""
         from ..screens.filtered_table import KeysScreen
 
         commands = [command for command in COMMANDS if self.host.can_run(command.name)]
         self.host.chat_app.push_screen(KeysScreen(commands, self._keys, self._keys_file))
 
     def doctor(self) -> None:
-        """Show what is known about terminal, machine and daemon."""
+        """Report on terminal, machine and daemon."""
         from ..screens.doctor_screen import DoctorScreen
 
-        self.host.chat_app.push_screen(DoctorScreen(self.host, self._devices))
+        self.host.chat_app.push_screen(DoctorScreen(self.host))
 
 
 def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:
-    """Keys that mean something on the screen that is shown, with what they do."""
+    """The keys of the current screen and their descriptions."""
     bindings = [active.binding for active in app.screen.active_bindings.values()]
     return [
         (app.get_key_display(binding), binding.description)

@@ -66,7 +66,6 @@ def _key(model: str, message: RequestMessage) -> _Key:
 
 
 Request = Sequence[dict[str, str]]
-RESERVE_PARTS = 8
 
 
 class ContextCounter:
@@ -109,7 +108,7 @@ class ContextCounter:
         self, context: int, sampling: dict[str, float], running: int | None = None
     ) -> ContextUse:
         """Return the sums by role; `running` is the engine's count while an answer is generated."""
-        reserve = min(int(sampling.get("max_tokens", REPLY_RESERVE)), context // RESERVE_PARTS)
+        reserve = int(sampling.get("max_tokens", REPLY_RESERVE))
         total = running
         answer = 0
         if running is not None:

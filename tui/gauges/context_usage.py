@@ -184,7 +184,7 @@ class Savings(msgspec.Struct, frozen=True):
 
 
 class ContextReport(msgspec.Struct, frozen=True):
-    """What takes how many tokens, and what compacting and trimming would save."""
+    """The tokens of each part, and the savings of compacting and trimming."""
 
     parts: list[ContextPart]
     use: ContextUse

@@ -9,23 +9,15 @@ import msgspec
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
 from ingle.daemon.client.model_types import DownloadProgress, LoadedModel, ModelEntry
 
-from ..chats.message import MessageFacts
+from ..chats.message import Message, MessageFacts
 from ..text import number_format
 from .context_usage import ContextUse
 from .memory_usage import MemoryUse, binary_size, memory_uses
 from .page_map_cells import evicted_pages
-from .speed_meter import SpeedMeter, TokenRates
+from .speed_meter import SpeedMeter
 
 IDLE_MODELS = 3
-"""How many unloaded models are listed."""
-
-
-class RouteRow(msgspec.Struct, frozen=True):
-    """Where one answer was generated: time of day, place, and reason."""
-
-    time: str
-    place: str
-    reason: str
+"""The most unloaded models that are listed."""
 
 
 class ModelStateRow(msgspec.Struct, frozen=True):
@@ -38,17 +30,19 @@ class ModelStateRow(msgspec.Struct, frozen=True):
 
 
 class GaugeState(msgspec.Struct):
-    """State from the daemon and the current chat, and the values drawn from it."""
+    """State from the daemon and the current chat; `now` is the monotonic time of the drawing."""
 
     model: str = ""
     label: str = ""
+    now: float = 0.0
     gauges: GaugesEvent | None = None
     pages: PagesEvent | None = None
     flashing: frozenset[int] = frozenset()
     evicted: int = 0
     use: ContextUse = msgspec.field(default_factory=ContextUse)
     last: MessageFacts | None = None
-    routes: tuple[RouteRow, ...] = ()
+    answers: tuple[Message, ...] = ()
+    """The last answers, the newest first."""
     cloud: int = 0
     models: list[ModelEntry] = msgspec.field(default_factory=list[ModelEntry])
     pulls: dict[str, DownloadProgress] = msgspec.field(default_factory=dict[str, DownloadProgress])
@@ -81,10 +75,6 @@ class GaugeState(msgspec.Struct):
     def memory(self) -> tuple[MemoryUse, ...]:
         """Return the memory bars."""
         return () if self.gauges is None else tuple(memory_uses(self.gauges))
-
-    def speed(self, now: float) -> TokenRates:
-        """Return the rates as of `now`."""
-        return self.meter.speed(now)
 
     def promised_context(self) -> int | None:
         """Return the context the model could have, if it got less."""

@@ -104,7 +104,7 @@ def models_of(chat: Chat) -> list[str]:
 
 
 def message_heading(chat: Chat, message: Message) -> tuple[str, str]:
-    """Return who wrote a message, and its facts: time, position among its siblings, ending."""
+    """Return the name of the author, and the facts: time, position among siblings, ending."""
     who = "You" if message.role == "user" else message.model or "Answer"
     siblings = chat.siblings(message)
     place = f"{siblings.index(message) + 1} of {len(siblings)}; the JSON export has all"
@@ -128,7 +128,7 @@ def _front_matter(chat: Chat) -> str:
         "messages": len(chat.path),
         "id": chat.id,
     }
-    # JSON is valid YAML, and quotes what a title may contain.
+    # JSON is valid YAML, whatever characters a title contains.
     lines = [
         f"{name}: {json.dumps(value, ensure_ascii=False)}"
         for name, value in fields.items()

@@ -53,8 +53,8 @@ class SnippetMaker:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._folding = _Folding()
-        patterns = [pattern for term in terms if (pattern := self._pattern(term))]
-        self._hit = re.compile("|".join(patterns)) if patterns else None
+        self._patterns = [pattern for term in terms if (pattern := self._pattern(term))]
+        self._hit = re.compile("|".join(self._patterns)) if self._patterns else None
 
     def make(self, text: str, width: int = 240) -> Snippet:
         """Return `width` characters around the first hit, on one line, safe to show."""
@@ -80,11 +80,10 @@ class SnippetMaker:
             return ()
         return tuple(match.span() for match in self._hit.finditer(self._fold(text)))
 
-    def matches_all(self, text: str, terms: Sequence[Term]) -> bool:
+    def matches_all(self, text: str) -> bool:
         """Return whether each term occurs in `text`."""
         folded = self._fold(text)
-        patterns = [pattern for term in terms if (pattern := self._pattern(term))]
-        return bool(patterns) and all(re.search(pattern, folded) for pattern in patterns)
+        return bool(self._patterns) and all(re.search(each, folded) for each in self._patterns)
 
     def _fold(self, text: str) -> str:
         return text.lower() if text.isascii() else text.translate(self._folding)
@@ -107,17 +106,15 @@ HITS_IN_A_CHAT = 3
 _FRESH_DAYS = 60.0
 """Days after which the ranking advantage of a new message has fallen to a third."""
 
-_NEWEST = (
-    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created FROM messages m WHERE"
-    " (:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
+_MESSAGE = "SELECT m.row, m.id, m.chat, m.role, m.model, m.created"
+_FILTERS = (
+    "(:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
     " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
-    " ORDER BY m.created DESC LIMIT :limit"
 )
+_NEWEST = f"{_MESSAGE} FROM messages m WHERE {_FILTERS} ORDER BY m.created DESC LIMIT :limit"
 _FILTERED = (
-    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created, bm25(words) FROM words"
-    " CROSS JOIN messages m ON m.row = words.rowid WHERE words MATCH :match AND"
-    " (:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
-    " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
+    f"{_MESSAGE}, bm25(words) FROM words CROSS JOIN messages m ON m.row = words.rowid"
+    f" WHERE words MATCH :match AND {_FILTERS}"
     " AND words.rowid < :below ORDER BY words.rowid DESC LIMIT :limit"
 )
 # Ranked before the join: only the newest matches are looked up.
@@ -145,39 +142,44 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 def search_chats(connection: Connection, query: SearchQuery, limit: int) -> list[SearchHit]:
     """Return the hits of a query, best first, at most `limit`, and a few per chat."""
-    if query.is_empty:
-        return []
-    settings = _Settings(connection)
-    chats = _chats_of_filters(connection, query, settings)
-    if chats is not None and not chats:
-        return []
-    maker = SnippetMaker(query.terms)
-    hits = _title_hits(connection, query, settings, chats, maker)[:limit]
-    for row, name, chat, role, model, created in _ranked(connection, query, chats, limit):
-        if len(hits) >= limit:
-            break
-        snippet = maker.make(whole_text(connection, row))
-        hits.append(settings.hit(chat, snippet, name, role, model, created))
-    return hits
+    return [] if query.is_empty else _Search(connection, query).hits(limit)
 
 
-class _Settings:
-    """The settings of all chats, read once per search and parsed on demand."""
+_Row = tuple[int, str, str, str, str, float]
 
-    def __init__(self, connection: Connection) -> None:
+
+class _Search:
+    """One search; the settings of all chats are read once, and parsed on demand."""
+
+    def __init__(self, connection: Connection, query: SearchQuery) -> None:
         self._connection = connection
-        self.bodies: dict[str, str] = dict(connection.execute(LATEST_SETTINGS))
+        self._query = query
+        self._maker = SnippetMaker(query.terms)
+        self._bodies: dict[str, str] = dict(connection.execute(LATEST_SETTINGS))
         self._known: dict[str, ChatSettings] = {}
 
-    def of(self, chat: str) -> ChatSettings:
+    def hits(self, limit: int) -> list[SearchHit]:
+        """Return chats found by their title, then messages, at most `limit` in all."""
+        chats = self._chats_of_filters()
+        if chats is not None and not chats:
+            return []
+        hits = self._title_hits(chats)[:limit]
+        for row, name, chat, role, model, created in self._ranked(chats, limit):
+            if len(hits) >= limit:
+                break
+            text = whole_text(self._connection, row)
+            hits.append(self._hit(chat, text, name, role, model, created))
+        return hits
+
+    def _settings(self, chat: str) -> ChatSettings:
         if chat not in self._known:
-            self._known[chat] = decode_settings(self.bodies.get(chat))
+            self._known[chat] = decode_settings(self._bodies.get(chat))
         return self._known[chat]
 
-    def hit(
-        self, chat: str, found: Snippet, message: str | None, role: str, model: str, created: float
+    def _hit(
+        self, chat: str, text: str, message: str | None, role: str, model: str, created: float
     ) -> SearchHit:
-        settings = self.of(chat)
+        settings = self._settings(chat)
         return SearchHit(
             chat=chat,
             message=message,
@@ -187,70 +189,83 @@ class _Settings:
             created=created,
             folder=settings.folder,
             pinned=settings.pinned,
-            snippet=found,
+            snippet=self._maker.make(text),
         )
 
-
-def _chats_of_filters(
-    connection: Connection, query: SearchQuery, settings: _Settings
-) -> set[str] | None:
-    """Return the chats that pass the filters, None for all."""
-    found: set[str] | None = None
-    if query.folder is not None or query.pinned:
-        wanted = (query.folder or "").casefold()
-        found = {
-            chat
-            for chat in settings.bodies
-            if (not query.pinned or settings.of(chat).pinned)
-            and wanted in settings.of(chat).folder.casefold()
-        }
-    if query.model is not None:
-        models = [
-            model
-            for (model,) in connection.execute(
-                "WITH RECURSIVE each(model) AS (SELECT min(model) FROM messages UNION ALL SELECT"
-                " (SELECT min(model) FROM messages WHERE messages.model > each.model) FROM each"
-                " WHERE each.model IS NOT NULL) SELECT model FROM each WHERE model IS NOT NULL"
+    def _chats_of_filters(self) -> set[str] | None:
+        """Return the chats that pass the filters, None for all."""
+        query = self._query
+        found: set[str] | None = None
+        if query.folder is not None or query.pinned:
+            wanted = (query.folder or "").casefold()
+            found = {
+                chat
+                for chat in self._bodies
+                if (not query.pinned or self._settings(chat).pinned)
+                and wanted in self._settings(chat).folder.casefold()
+            }
+        if query.model is not None:
+            models = [
+                model
+                for (model,) in self._connection.execute(
+                    "WITH RECURSIVE each(model) AS (SELECT min(model) FROM messages UNION ALL"
+                    " SELECT (SELECT min(model) FROM messages WHERE messages.model > each.model)"
+                    " FROM each WHERE each.model IS NOT NULL)"
+                    " SELECT model FROM each WHERE model IS NOT NULL"
+                )
+                if query.model.casefold() in model.casefold()
+            ]
+            rows = self._connection.execute(
+                "SELECT DISTINCT chat FROM messages"
+                " WHERE model IN (SELECT value FROM json_each(?))",
+                (json.dumps(models),),
             )
-            if query.model.casefold() in model.casefold()
-        ]
-        rows = connection.execute(
-            "SELECT DISTINCT chat FROM messages WHERE model IN (SELECT value FROM json_each(?))",
-            (json.dumps(models),),
-        )
-        of_model = {chat for (chat,) in rows}
-        found = of_model if found is None else found & of_model
-    return found
+            of_model = {chat for (chat,) in rows}
+            found = of_model if found is None else found & of_model
+        return found
 
+    def _ranked(self, chats: set[str] | None, limit: int) -> list[_Row]:
+        """Return the rows of matching messages, best first, a few per chat."""
+        query = self._query
+        values: dict[str, Any] = {
+            "match": query.match(),
+            "chats": None if chats is None else json.dumps(list(chats)),
+            "before": query.before,
+            "after": query.after,
+            "limit": CANDIDATES,
+            "below": 1 << 62,
+        }
+        if not query.terms:
+            return _few_of_each(self._connection.execute(_NEWEST, values).fetchall())
+        statement = _FILTERED if query.has_filters else _ALL
+        found: list[_Row] = []
+        now = time.time()
+        for _ in range(LOOKS):
+            rows = self._connection.execute(statement, values).fetchall()
+            rows.sort(key=lambda row: row[6] * _freshness(now - row[5]))
+            found = _few_of_each([*found, *(row[:6] for row in rows)])
+            if len(found) >= limit or len(rows) < values["limit"]:
+                break
+            values["below"] = min(row[0] for row in rows)
+            values["limit"] *= 4
+        return found
 
-_Row = tuple[int, str, str, str, str, float]
-
-
-def _ranked(
-    connection: Connection, query: SearchQuery, chats: set[str] | None, limit: int
-) -> list[_Row]:
-    """Return the rows of matching messages, best first, a few per chat."""
-    values: dict[str, Any] = {
-        "match": query.match(),
-        "chats": None if chats is None else json.dumps(list(chats)),
-        "before": query.before,
-        "after": query.after,
-        "limit": CANDIDATES,
-        "below": 1 << 62,
-    }
-    if not query.terms:
-        return _few_of_each(connection.execute(_NEWEST, values).fetchall())
-    found: list[_Row] = []
-    now = time.time()
-    for _ in range(LOOKS):
-        rows = connection.execute(_FILTERED if query.has_filters else _ALL, values).fetchall()
-        rows.sort(key=lambda row: row[6] * _freshness(now - row[5]))
-        found = _few_of_each([*found, *(row[:6] for row in rows)])
-        if len(found) >= limit or len(rows) < values["limit"]:
-            break
-        values["below"] = min(row[0] for row in rows)
-        values["limit"] *= 4
-    return found
+    def _title_hits(self, chats: set[str] | None) -> list[SearchHit]:
+        """Return chats whose own title has all the words; automatic titles are found as prompts."""
+        hits: list[SearchHit] = []
+        if not self._query.terms or self._query.before is not None or self._query.after is not None:
+            return hits
+        for chat, body in self._bodies.items():
+            if '"title":""' in body or (chats is not None and chat not in chats):
+                continue
+            title = self._settings(chat).title
+            if self._maker.matches_all(title):
+                created, model = self._connection.execute(
+                    "SELECT max(created), model FROM messages WHERE chat = ?", (chat,)
+                ).fetchone()
+                hits.append(self._hit(chat, title, None, "", model or "", created or 0.0))
+        hits.sort(key=lambda hit: hit.created, reverse=True)
+        return hits
 
 
 def _few_of_each(rows: list[_Row]) -> list[_Row]:
@@ -266,28 +281,3 @@ def _few_of_each(rows: list[_Row]) -> list[_Row]:
 def _freshness(age: float) -> float:
     """Return the factor for a score: 1 for the newest message, a half for the oldest."""
     return 0.5 + 0.5 * math.exp(-max(0.0, age) / 86400 / _FRESH_DAYS)
-
-
-def _title_hits(
-    connection: Connection,
-    query: SearchQuery,
-    settings: _Settings,
-    chats: set[str] | None,
-    maker: SnippetMaker,
-) -> list[SearchHit]:
-    """Return chats whose own title has all the words; automatic titles are found as prompts."""
-    hits: list[SearchHit] = []
-    if not query.terms or query.before is not None or query.after is not None:
-        return hits
-    for chat, body in settings.bodies.items():
-        if '"title":""' in body or (chats is not None and chat not in chats):
-            continue
-        kept = settings.of(chat)
-        if maker.matches_all(kept.title, query.terms):
-            created, model = connection.execute(
-                "SELECT max(created), model FROM messages WHERE chat = ?", (chat,)
-            ).fetchone()
-            snippet = maker.make(kept.title)
-            hits.append(settings.hit(chat, snippet, None, "", model or "", created or 0.0))
-    hits.sort(key=lambda hit: hit.created, reverse=True)
-    return hits

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ..chats.chat import Chat, ChatSettings
     from ..chats.message import CompactionRecord, Ending, Message, MessageFacts
     from .chat_search import SearchHit
-    from .database.row_reads import ChatSummary, ModelSpeed, UnfinishedAnswer
+    from .database.row_reads import ChatSummary, ModelSpeed
     from .imports.import_chats import ImportReport
-    from .open_answers import KeptAnswer
+    from .open_answers import UnfinishedAnswer
 
 PATIENCE = 2.0
 """Seconds a reader waits for pending writes."""
@@ -65,7 +65,7 @@ class HistoryStore(ChatRecorder):
 
     @property
     def is_able(self) -> bool:
-        """Return whether records reach the disk, as far as is known."""
+        """Return whether records reach the disk, as far as known."""
         return self._writer.is_able
 
     def add_chat(self, chat: Chat) -> None:
@@ -162,7 +162,8 @@ class HistoryStore(ChatRecorder):
 
     def message_text(self, message: str) -> str:
         """Return a message's text with its attachments; "" if missing."""
-        return self._read(row_reads.message_text, message)
+        found = self.answer(message)
+        return "" if found is None else found.text
 
     def given(self, message: str) -> tuple[int, int]:
         """Return the characters of text and reasoning with which a message was added."""
@@ -189,7 +190,7 @@ class HistoryStore(ChatRecorder):
         `end_message`.
         """
         return self._ask_writer(
-            lambda connection: row_reads.claim_unfinished(connection, self._writer.session)
+            lambda connection: open_answers.claim_unfinished(connection, self._writer.session)
         )
 
     def claim(self, message: str) -> bool:
@@ -201,9 +202,9 @@ class HistoryStore(ChatRecorder):
             lambda connection: open_answers.claim_answer(connection, message, self._writer.session)
         )
 
-    def answer(self, message: str) -> KeptAnswer | None:
+    def answer(self, message: str) -> Message | None:
         """Return the stored state of an answer, None if it was deleted."""
-        return self._read(open_answers.read_answer, message)
+        return self._read(chat_reads.load_message, message)
 
     def route_counts(self) -> dict[str, int]:
         """Return the number of answers by route over all chats, including `local`."""

@@ -22,6 +22,7 @@ from .database.database import (
 )
 from .database.history_errors import HistoryError, HistoryLocked
 from .database.text_index import repair_index
+from .database.transactions import closed_on_error, savepoint, write_transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -38,12 +39,12 @@ RETRY = 2.0
 """Seconds before a failed write is retried."""
 
 LOCKED_MEANWHILE = (
-    "Another ingle has encrypted the chats. What is said is held in memory until /encrypt has the "
+    "Another ingle has encrypted the chats. New messages are held in memory until /encrypt has the "
     "passphrase."
 )
 
 CHAT_GONE = "This chat was deleted in another window; new messages in it are not kept."
-NOT_KEPT = "Something that was said could not be kept:"
+NOT_KEPT = "A message could not be kept:"
 
 Note = Callable[["Connection"], object]
 P = ParamSpec("P")
@@ -99,7 +100,7 @@ class HistoryWriter:
 
     @property
     def is_able(self) -> bool:
-        """Return whether records reach the disk, as far as is known."""
+        """Return whether records reach the disk, as far as known."""
         return not (self._has_reported or self._refused or self._database.is_locked)
 
     def put(
@@ -147,7 +148,7 @@ class HistoryWriter:
             return self._written >= goal
 
     def wake(self) -> None:
-        """Retry now: there may be disk space, or a passphrase."""
+        """Retry now, for example with a passphrase or more disk space."""
         with self._changed:
             self._hurry = self._taken
             self._in_trouble = False
@@ -272,36 +273,24 @@ class HistoryWriter:
         others.
         """
         left_out: list[Exception] = []
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with write_transaction(connection):
             for note in batch:
-                connection.execute("SAVEPOINT note")
                 try:
-                    note(connection)
+                    with savepoint(connection):
+                        note(connection)
                 except Exception as error:
                     if not is_conflict(error) and not is_unwritable(error):
                         raise
                     left_out.append(error)
-                    connection.execute("ROLLBACK TO note")
-                connection.execute("RELEASE note")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         for error in left_out[-1:]:
             self._on_trouble(CHAT_GONE if is_conflict(error) else f"{NOT_KEPT} {error}")
 
     def _open(self) -> Connection:
         if self._connection is None:
-            connection = self._database.connect()
-            try:
+            with closed_on_error(self._database.connect()) as connection:
                 self._session = connection.execute(
                     "INSERT INTO sessions(pid, started) VALUES (?, ?)", (os.getpid(), time.time())
                 ).lastrowid
-            except BaseException:
-                connection.close()
-                raise
             self._connection = connection
             self._opened_at = time.monotonic()
             folder = self._database.folder
@@ -322,7 +311,7 @@ class HistoryWriter:
         self._put_back(batch, in_trouble=True)
         self._report_once(
             f"Chats cannot be kept now: {storage_trouble(error)}. "
-            "What is said is held in memory, and written as soon as that works."
+            "New messages are held in memory, and written as soon as that works."
         )
         return False
 
@@ -338,10 +327,8 @@ class HistoryWriter:
     def _repair(self) -> bool:
         """Repair a damaged file, or start a new one; return False if neither is possible now."""
         try:
-            with closing(self._database.connect()) as connection:
-                connection.execute("BEGIN IMMEDIATE")
+            with closing(self._database.connect()) as connection, write_transaction(connection):
                 repair_index(connection)
-                connection.execute("COMMIT")
         except (HistoryError, OSError, *database_errors()) as error:
             return is_damage(error) and self._set_aside()
         # It is sound now, or another program has set the damaged one aside.
@@ -359,7 +346,7 @@ class HistoryWriter:
         now = "new ones are kept from now on"
         if made is not None:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
-            now = f"those of {when} are back in their place; what was said later is only there"
+            now = f"those of {when} are back in their place; later messages are only there"
         self._on_trouble(
             f"The chats on the disk are damaged. They were set aside as {kept.name}, and {now}."
         )

@@ -27,7 +27,7 @@ class ChatFile(msgspec.Struct, kw_only=True):
 
 
 def export_json(chat: Chat) -> str:
-    """Return the chat as JSON; the same chat gives the same bytes."""
+    """Return the chat as JSON; equal chats are exported as equal bytes."""
     chosen = set(chat.chosen_ids())
     file = ChatFile(
         format=FORMAT,
@@ -79,5 +79,5 @@ def read_ingle_chat(entry: Json) -> Chat:
 
 
 def _time(stamp: float) -> float:
-    """Return a time limited to what can be shown."""
+    """Clamp a time to the range that calendars can show."""
     return min(max(stamp, 0.0), LAST_TIME)

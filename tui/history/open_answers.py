@@ -1,27 +1,47 @@
-"""Ownership and stored state of answers that are still being written."""
+"""Claims answers that are still being written, each for one running program."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-
-from ..chats.message import Ending, MessageFacts
-from .database.row_reads import living_sessions
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+_OPEN = (
+    "SELECT m.row, m.chat, m.id, g.generation, ifnull(g.session, m.session)"
+    " FROM messages m LEFT JOIN generations g ON g.row ="
+    " (SELECT max(row) FROM generations WHERE message = m.row)"
+    " WHERE NOT EXISTS (SELECT 1 FROM endings WHERE message = m.row)"
+)
 
-class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored state of an answer; `ending` is None while it is being written."""
 
-    content: str
-    reasoning: str
+class UnfinishedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer whose program has ended; `generation` is its id in the daemon, if known."""
+
+    chat: str
+    message: str
     generation: str | None
-    ending: Ending | None
-    facts: MessageFacts
+
+
+def claim_unfinished(connection: Connection, session: int) -> list[UnfinishedAnswer]:
+    """Claim answers that ended programs left open; this session now follows them.
+
+    Needs a write transaction, so that two chats started at once never claim the same answer.
+    """
+    rows = connection.execute(
+        f"{_OPEN} AND m.session IS NOT NULL AND m.role = 'assistant' ORDER BY m.row"
+    ).fetchall()
+    alive = _living_sessions(connection, {row[4] for row in rows} - {session}) | {session}
+    left = [row for row in rows if row[4] not in alive]
+    for row in left:
+        _claim(connection, row, session)
+    return [
+        UnfinishedAnswer(chat=chat, message=message, generation=generation)
+        for _, chat, message, generation, _ in left
+    ]
 
 
 def claim_answer(connection: Connection, message: str, session: int) -> bool:
@@ -29,26 +49,25 @@ def claim_answer(connection: Connection, message: str, session: int) -> bool:
 
     Needs a write transaction, so that only one program succeeds.
     """
-    found = connection.execute(
-        "SELECT m.row, g.generation, ifnull(g.session, m.session),"
-        " EXISTS (SELECT 1 FROM endings WHERE message = m.row)"
-        " FROM messages m LEFT JOIN generations g ON g.row ="
-        " (SELECT max(row) FROM generations WHERE message = m.row) WHERE m.id = ?",
-        (message,),
-    ).fetchone()
-    if found is None or found[3]:
+    row = connection.execute(f"{_OPEN} AND m.id = ?", (message,)).fetchone()
+    if row is None:
         return False
-    row, generation, owner, _ = found
+    owner = row[4]
     if owner == session:
         return True
     others = set[int]() if owner is None or _is_own(connection, owner) else {int(owner)}
-    if living_sessions(connection, others):
+    if _living_sessions(connection, others):
         return False
+    _claim(connection, row, session)
+    return True
+
+
+def _claim(connection: Connection, row: tuple[Any, ...], session: int) -> None:
+    """Make `session` the owner of an answer, given as a row of `_OPEN`."""
     connection.execute(
         "INSERT INTO generations(message, generation, session) VALUES (?, ?, ?)",
-        (row, generation, session),
+        (row[0], row[3], session),
     )
-    return True
 
 
 def _is_own(connection: Connection, session: int) -> bool:
@@ -57,32 +76,24 @@ def _is_own(connection: Connection, session: int) -> bool:
     return found is not None and found[0] == os.getpid()
 
 
-def read_answer(connection: Connection, message: str) -> KeptAnswer | None:
-    """Return the present state of an answer, None if it was deleted."""
-    connection.execute("BEGIN")
-    try:
+def _living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
+    """Return those of `sessions` whose program is still running."""
+    import psutil
+
+    alive: set[int] = set()
+    for session in sessions:
         found = connection.execute(
-            "SELECT row, content, reasoning FROM messages WHERE id = ?", (message,)
+            "SELECT pid, started FROM sessions WHERE row = ?", (session,)
         ).fetchone()
         if found is None:
-            return None
-        row, content, reasoning = found
-        pieces = connection.execute(
-            "SELECT text, reasoning FROM pieces WHERE message = ? ORDER BY number", (row,)
-        ).fetchall()
-        ended = connection.execute(
-            "SELECT ending, facts FROM endings WHERE message = ? ORDER BY row DESC LIMIT 1", (row,)
-        ).fetchone()
-        named = connection.execute(
-            "SELECT generation FROM generations WHERE message = ? ORDER BY row DESC LIMIT 1", (row,)
-        ).fetchone()
-    finally:
-        connection.execute("COMMIT")
-    facts = MessageFacts() if ended is None else msgspec.json.decode(ended[1], type=MessageFacts)
-    return KeptAnswer(
-        content=content + "".join(text for text, _ in pieces),
-        reasoning=reasoning + "".join(thought for _, thought in pieces),
-        generation=None if named is None else named[0],
-        ending=None if ended is None else ended[0],
-        facts=facts,
-    )
+            continue
+        try:
+            program = psutil.Process(found[0])
+            # A program started after the session was recorded merely reuses its process id; a
+            # zombie is dead too.
+            began_before = program.create_time() <= found[1] + 1
+            if began_before and program.status() != psutil.STATUS_ZOMBIE:
+                alive.add(session)
+        except psutil.Error:
+            continue
+    return alive

@@ -27,7 +27,7 @@ class Term:
 
 @dataclass(slots=True)
 class SearchQuery:
-    """A parsed query; every text is valid: what is not a filter is a search term.
+    """A parsed query; every text is valid: parts that are no filters are search terms.
 
     `before` and `after` are Unix seconds; `after` is the start of the named period.
     """

@@ -23,7 +23,6 @@ from ..gauges.context_usage import Role
 from ..gauges.prefill_cost import PrefillCost
 from ..privacy.chat_route import LOCAL, kinds_found, part_name
 from ..text import number_format
-from .attached_files import read_files
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries, ModelEntry
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 SHOWN_CHATS = 20
 SHOWN_PARTS = 10
 NEWEST = 1000
-"""Among so many chats a title is looked for."""
+"""The number of chats among which a title is searched."""
 LONGEST_LINE = 200
 
 
@@ -59,7 +58,7 @@ class _LineTask:
 
 
 class LineFront:
-    """See `FrontEnd`; what takes long is done after the command, in the order it was asked for."""
+    """See `FrontEnd`; long tasks run after the command, in the order of their requests."""
 
     def __init__(self, session: PlainSession) -> None:
         self._session = session
@@ -104,14 +103,14 @@ class LineFront:
         return self._reader.confirm(question)
 
     async def accept_cost(self, question: str, details: str, *, yes: str, no: str = KEEPS) -> bool:
-        """As `confirm`; text from a pipe is no answer."""
+        """As `confirm`; True without asking if the input is a pipe."""
         if self.is_person:
             return await self.confirm(question, details, yes=yes, no=no)
         self._output.line(details)
         return True
 
     async def line(self, question: LineQuestion) -> str | None:
-        """What a user types; None from a pipe, and for an empty secret."""
+        """A typed line; None if the input is a pipe, and for an empty secret."""
         if not self.is_person:
             return None
         if question.note:
@@ -121,7 +120,7 @@ class LineFront:
         return self._reader.edit(f"{question.label}: ", question.text)
 
     async def long_text(self, title: str, text: str) -> str | None:
-        """Write the text; it is changed by the command's argument."""
+        """Write the text; the command's argument changes it."""
         self._output.line(f"{title}: {text or 'empty'}")
         return None
 
@@ -174,10 +173,10 @@ class LineFront:
         return None if index is None else ModelPick("use", models[index])
 
     async def pick_route(self, said: Explanation) -> str:
-        """Where a prompt is answered; here, if no user can be asked."""
+        """The user's choice of a route; `LOCAL` if no user can be asked."""
         output = self._output
         if not self.is_person:
-            output.line(f"Answered here: nobody is there to ask. {said.reason}")
+            output.line(f"Answered here: no user can be asked. {said.reason}")
             return LOCAL
         output.line(f"{said.target} would see this. {said.reason}")
         if found := kinds_found(said):
@@ -242,7 +241,7 @@ class LineFront:
 
     @contextmanager
     def long_task(self, title: str) -> Generator[_LineTask]:
-        """Write what is reported every few seconds."""
+        """Write the last report every few seconds."""
         self._output.line(f"{title}. Ctrl+C stops it.")
         yield _LineTask(self._output.news)
 
@@ -264,7 +263,7 @@ class LineFront:
     # What the session knows and does
 
     async def draft(self) -> str:
-        """Nothing: a prompt is sent as soon as it is typed."""
+        """Return "": a prompt is sent as soon as it is typed."""
         return ""
 
     def draft_part(self) -> DraftPart:
@@ -287,19 +286,19 @@ class LineFront:
             raise CommandRefused("Say which file: /attach FILE.")
         text = " ".join(mentions)
         promised = [mention.path for mention in find_mentions(text)]
-        attachments, _ = read_files(self._session, text, promised)
+        attachments, _ = self._session.read_files(text, promised)
         self._session.attachments += attachments
         return Done("It goes along with the next prompt." if attachments else "")
 
     def insert_template(self, template: Template) -> None:
-        """Ask for what belongs into the places of a template, and send it."""
+        """Ask for the placeholders of a template, and send it."""
         from ..composing.prompt_templates import PLACE
 
         filled = {place: self._reader.ask(f"{place}: ") for place in template.places}
         self._session.send(PLACE.sub(lambda match: filled[match[1]], template.text))
 
     def history_unlocked(self) -> None:
-        """Complete what a chat that ended has left."""
+        """Complete the answers that an earlier chat left open."""
         self._session.then(self._session.read_history())
 
     def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
@@ -307,7 +306,7 @@ class LineFront:
         return PrefillCost()
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """The tokens of what the next prompt is sent with."""
+        """The tokens of the messages that are sent with the next prompt."""
         session = self._session
         counter = ContextCounter()
         counter.look(session.chat, session.state.model_name or "")
@@ -319,14 +318,9 @@ class LineFront:
         """Download a model after the command."""
         self._session.then(self._session.models.pull(name))
 
-    def shown_pull(self) -> str | None:
-        """None: downloads are waited for."""
-
-    async def cancel_pull(self, name: str) -> None:
-        """Nothing: the list offers only to use a model."""
-
-    def compare(self, name: str) -> None:
-        """Nothing: the list offers only to use a model."""
+    async def offer_stop(self) -> bool:
+        """False: downloads are waited for."""
+        return False
 
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
         """Offer to download a missing model; the next prompt loads one that is here."""

@@ -34,7 +34,7 @@ class LineReader:
         self._readline = _load_readline() if self.is_person else None
 
     def prompt(self, label: str) -> str | None:
-        """What is typed behind `label`, None at the end of the input."""
+        """A prompt typed after `label`; None at the end of the input."""
         lines: list[str] = []
         while (line := self._line("and: " if lines else label)) is not None:
             lines.append(line)
@@ -44,7 +44,7 @@ class LineReader:
         return "\n".join(lines) if lines else None
 
     def edit(self, label: str, text: str) -> str | None:
-        """What `text`, of one line, was changed to; None at the end of the input."""
+        """Let the user edit a line; None at the end of the input."""
         readline = self._readline
         if readline is None:  # it is typed anew
             return self._line(label)
@@ -55,13 +55,13 @@ class LineReader:
             readline.set_startup_hook()
 
     def remember(self, prompts: Iterable[str]) -> None:
-        """Offer earlier prompts, the oldest first, to the key up."""
+        """Add earlier prompts, the oldest first, to readline's history."""
         if self._readline is not None:
             for prompt in prompts:
                 self._readline.add_history(prompt.replace("\n", " "))
 
     def choose(self, title: str, choices: list[str]) -> int | None:
-        """The index of the choice whose number is typed, None for none of them."""
+        """The index of the choice whose number is typed, or None."""
         self._output.line(title)
         for number, choice in enumerate(choices, 1):
             self._output.line(f"{number}. {choice}")
@@ -83,7 +83,7 @@ class LineReader:
         return (self._line(question) or "").strip()
 
     def secret(self, label: str) -> str:
-        """What is typed unseen, "" for nothing."""
+        """Read a line without echo; "" at the end of the input."""
         from getpass import getpass
 
         try:

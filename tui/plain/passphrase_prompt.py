@@ -22,7 +22,7 @@ def unlock(store: HistoryStore) -> None:
         return
     if sys.stdin.isatty() and _asked(store):
         return
-    print("The chats are locked: what is said now is not kept.", file=sys.stderr)
+    print("The chats are locked: messages of this session are not kept.", file=sys.stderr)
 
 
 def _asked(store: HistoryStore) -> bool:
@@ -43,7 +43,7 @@ def _asked(store: HistoryStore) -> bool:
 
 
 def _passphrase(question: str) -> str:
-    """What is typed unseen, "" where it is nothing."""
+    """Read a line without echo; "" if the user cancels."""
     from getpass import getpass
 
     try:

@@ -1,4 +1,4 @@
-"""When the plain chat compacts: before a prompt that does not fit, or once the context is full."""
+"""Compaction in the plain chat: before a prompt that does not fit, or when the context is full."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PlainCompaction:
         self._session.output.line(f"{full} {does} sums up what was said earlier.")
 
     async def make_room(self, characters: int) -> bool:
-        """Make room for a prompt of so many characters; False if it is not to be sent."""
+        """Make room for a prompt of this size; return False if it must not be sent."""
         session, fill = self._session, self._fill
         if next_step(fill) is CompactionStep.COMPACT and is_worth_it(session.chat):
             try:

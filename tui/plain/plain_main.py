@@ -1,4 +1,4 @@
-"""`run_plain`: the chat as lines, from the first to the exit status."""
+"""`run_plain`: runs the plain chat and returns its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of the plain chat: which one answers, and downloads that are waited for."""
+"""The models of the plain chat: selection, and downloads that it waits for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PlainModels:
         return (await self._session.client.models()).models
 
     async def connect(self) -> bool:
-        """Choose a model; whether there is one. Failures are reported."""
+        """Choose a model; return whether there is one. Failures are reported."""
         try:
             await self.refresh()
         except ClientError as error:
@@ -55,7 +55,7 @@ class PlainModels:
         return self._session.state.model is not None
 
     async def can_ask(self) -> bool:
-        """Whether a model can answer; one that is missing is offered for download first."""
+        """Whether a model can answer; a missing one is first offered for download."""
         state = self._session.state
         if (not state.connected or state.model is None) and not await self.connect():
             return False
@@ -65,7 +65,7 @@ class PlainModels:
         return state.can_ask or await self.offer_pull()
 
     async def offer_pull(self) -> bool:
-        """Ask whether to download the model of the chat, and do so; whether it is here then."""
+        """Offer to download the model of the chat; return whether it is here afterwards."""
         model = self._session.state.model
         if model is None:
             return False
@@ -77,7 +77,7 @@ class PlainModels:
         return self._session.reader.confirm("Download it?") and await self.pull(model.name)
 
     async def pull(self, name: str) -> bool:
-        """Download a model; whether it is here then. Raises `ClientError`."""
+        """Download a model; return True. Raises `ClientError`."""
         self._session.output.line(f"Downloading {name}. Ctrl+C leaves that to the daemon.")
         try:
             entry = await self._session.client.pull(name, self._show_pull)

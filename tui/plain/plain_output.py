@@ -1,4 +1,4 @@
-"""`PlainOutput`: lines that are written once and never touched again."""
+"""`PlainOutput`: lines that are written once, and `SentenceWriter`: an answer as such lines."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ NEWS_INTERVAL = 5.0
 LONGEST_HELD = 400
 """Characters of a sentence after which its words are written before it ends."""
 BELL = "\a"
+SPEAKER = "Model"
 _SENTENCE = re.compile(r".*(?:\n|[.!?:;…]\s|[。！？])", re.DOTALL)
 _WORDS = re.compile(r".*\s", re.DOTALL)
 
 
 class PlainOutput:
-    """Writes lines; a screen reader speaks each as it comes.
+    """Writes lines, each of which a screen reader speaks at once.
 
     Nothing is rewritten, no cursor is moved and no colour is used. Errors go to `errors`, with the
     word in front. Once a reader is gone (`BrokenPipeError`), nothing more is tried.
@@ -53,7 +54,7 @@ class PlainOutput:
         self._write(f"{clean(text)}\n")
 
     def error(self, message: str, hint: str | None = None) -> None:
-        """Announce what went wrong, and what to do next."""
+        """Write an error and its hint."""
         self.end_answer()
         self.failures += 1
         text = f"Error: {clean(message)}" + (f" {clean(hint)}" if hint else "")
@@ -66,14 +67,14 @@ class PlainOutput:
             self.line(text)
 
     def begin_answer(self, speaker: str) -> None:
-        """Name the speaker of the lines to come."""
+        """Write the name of the speaker of the following lines."""
         self.end_answer()
         self._next_news = 0.0
         self._open = True
         self._write(f"{speaker}: ")
 
     def answer(self, text: str) -> None:
-        """Write the sentences that are complete: half ones would be spoken in pieces."""
+        """Write complete sentences, since a screen reader would speak partial ones in pieces."""
         self._held += self._cleaner.feed(text)
         complete = _SENTENCE.match(self._held)
         if complete is None and len(self._held) > LONGEST_HELD:
@@ -83,7 +84,7 @@ class PlainOutput:
             self._write(complete[0])
 
     def end_answer(self) -> None:
-        """Write what is left of an answer, and end its line."""
+        """Write the rest of an answer, and end its line."""
         if self._open:
             self._open = False
             rest = (self._held + self._cleaner.flush()).rstrip("\n")
@@ -96,7 +97,7 @@ class PlainOutput:
             self._write(BELL)
 
     def ask_terminal(self, sequence: str) -> None:
-        """Write a sequence of our own that the terminal is to obey; a file gets none."""
+        """Write an escape sequence to the terminal; nothing is written to a file."""
         if self.is_terminal:
             self._write(sequence)
 
@@ -112,3 +113,39 @@ class PlainOutput:
         except OSError:
             self._gone.add(stream)
             raise
+
+
+class SentenceWriter:
+    """An `AnswerSink` whose output is written once."""
+
+    def __init__(self, output: PlainOutput) -> None:
+        self._output = output
+        self._is_unfinished = False
+
+    def append(self, text: str) -> None:
+        """Write the sentences that `text` completes."""
+        if not self._is_unfinished:
+            text = text.lstrip()
+            if not text:
+                return
+            self._is_unfinished = True
+            self._output.begin_answer(SPEAKER)
+        self._output.answer(text)
+
+    def append_reasoning(self, text: str, tokens: int = 0) -> None:
+        """Nothing: reasoning is not read out."""
+
+    def annotate(self, note: str) -> None:
+        """Nothing: /stats writes the figures."""
+
+    def answered_by(self, model: str) -> None:
+        """Report that another machine answers."""
+        self._output.line(f"Answered by {clean(model)}, not on this machine.")
+
+    def finish(self, ending: str = "") -> None:
+        """End the answer, and say why if it did not end by itself."""
+        self._output.end_answer()
+        if ending:
+            # The square before the words would be read out as "black square".
+            words = ending.lstrip("■ ")
+            self._output.line(f"{words[:1].upper()}{words[1:]}.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -25,13 +26,11 @@ from ..session.turn import Turn, add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
 from ..transcript.entries.answer_entry import AnswerEntry
-from .attached_files import read_mentioned
 from .line_front import LineFront
 from .line_reader import LineReader
 from .plain_compaction import PlainCompaction
 from .plain_models import PlainModels
-from .plain_output import PlainOutput
-from .sentence_writer import SPEAKER, SentenceWriter
+from .plain_output import SPEAKER, PlainOutput, SentenceWriter
 
 if TYPE_CHECKING:
     from ..history.history_store import HistoryStore
@@ -48,7 +47,7 @@ INTERRUPTED = 130
 
 
 class PlainSession:
-    """See `ChatSession`; everything is done one after the other.
+    """See `ChatSession`; everything runs sequentially.
 
     While an answer is generated, only ctrl+c is heard. If the input is a pipe, that ends the
     program.
@@ -76,7 +75,7 @@ class PlainSession:
         self.state = ChatState(wanted=model)
         self.is_answering = False
         self.attachments: list[Attachment] = []
-        """What is sent along with the next prompt."""
+        """Attachments of the next prompt."""
         self.front: FrontEnd = LineFront(self)
         self._compaction = PlainCompaction(self)
         self.models = PlainModels(self, start_daemon)
@@ -86,13 +85,13 @@ class PlainSession:
 
     @property
     def history(self) -> ChatRecorder:
-        """Where the chat is kept."""
+        """The recorder of the open chat."""
         return NullRecorder() if self.chat.temporary or self.store is None else self.store
 
     # The loop
 
     def run(self) -> int:
-        """Chat until the input ends; 0, or 1 if something failed and the input is a pipe."""
+        """Chat until the input ends; return 0, or 1 if something failed and the input is a pipe."""
         with asyncio.Runner() as runner:
             if self.reader.is_person:
                 runner.run(self._welcome())
@@ -114,12 +113,12 @@ class PlainSession:
         return 1 if self.output.failures and not self.reader.is_person else 0
 
     def _interrupt(self) -> bool:
-        """Handle ctrl+c: if the input is a pipe, it ends the program; whether it does."""
+        """Handle ctrl+c; return True if it ends the program, as with input from a pipe."""
         self._interrupted = self._over = not self.reader.is_person
         return self._interrupted
 
     def _take(self, runner: asyncio.Runner, text: str) -> None:
-        """Run a command, or send a prompt, and what either asked to do afterwards."""
+        """Run a command or send a prompt, then the tasks that it queued."""
         if not self.reader.is_person:
             self.output.line(f"{YOU}: {text}")
         try:
@@ -180,7 +179,7 @@ class PlainSession:
         self.output.line("/help lists the commands. Ctrl+C stops an answer. Ctrl+D leaves.")
 
     async def read_history(self) -> None:
-        """Offer earlier prompts to the key up, and complete what an earlier program has left."""
+        """Add earlier prompts to readline's history, and complete answers that were left open."""
         if self.store is None or self.store.database.is_locked:
             return
         from ..session.answer_takeover import open_answers
@@ -262,7 +261,7 @@ class PlainSession:
         self.then(self._answer_from(parent, parent.id))
 
     def continue_answer(self, message: Message) -> None:
-        """Continue an interrupted answer, as another branch that begins alike."""
+        """Continue an interrupted answer, as another branch with the same beginning."""
         self.then(self._answer_from(message, message.parent, message))
 
     async def _send(
@@ -270,16 +269,33 @@ class PlainSession:
     ) -> None:
         if not await self.models.can_ask():
             return
-        files = read_mentioned(self, text)
-        if files is None:
-            return
-        attachments = (*attachments, *self.attachments, *files)
+        attachments = (*attachments, *self.attachments)
+        # Text from a pipe is not searched for mentions, since anyone may have written it.
+        if "@" in text and self.reader.is_person:
+            files, failed = self.read_files(text)
+            if failed and not self.reader.confirm("Send it all the same?"):
+                return
+            attachments += tuple(files)
         size = len(text) + sum(len(attachment.text) for attachment in attachments)
         if edits is None and not await self._compaction.make_room(size):
             return
         self.attachments = []
         prompt = add_prompt(self.chat, self.history, text, attachments, edits)
         await self._answer(prompt.id)
+
+    def read_files(
+        self, text: str, promised: Collection[str] = ()
+    ) -> tuple[list[Attachment], bool]:
+        """Read the mentioned files and report each; whether one of them could not be read."""
+        from ..composing.attachment_reader import read_mentions
+
+        reading = read_mentions(text, Path.cwd(), promised)
+        for problem in reading.problems:
+            self.output.error(problem)
+        for attachment in reading.attachments:
+            size = number_format.size(len(attachment.text.encode()))
+            self.output.line(f"Attached: {attachment.name}, {size}.")
+        return reading.attachments, bool(reading.problems)
 
     async def _answer_from(
         self, end: Message, parent: str | None, begun: Message | None = None
@@ -289,7 +305,7 @@ class PlainSession:
             await self._answer(parent, begun)
 
     async def _answer(self, parent: str | None, begun: Message | None = None) -> None:
-        """Have the end of the path answered, or the answer `begun` continued."""
+        """Generate an answer to the end of the path, or continue the answer `begun`."""
         name = self.state.model_name
         request = TurnRequest.of(self.chat, name, continues=begun is not None)
         request = await self._prepared(request)
@@ -298,7 +314,7 @@ class PlainSession:
         await self._finish(turn, turn.run(request))
 
     async def _prepared(self, request: TurnRequest) -> TurnRequest:
-        """The request with its route; the user has agreed to what leaves this machine."""
+        """Return the request with its route, after the user agreed to what leaves this machine."""
         routing = await routing_of(self)
         route = routing.of_chat(self.chat.settings.route, request.model)
         if not route or not routing.has_choice:
@@ -307,7 +323,7 @@ class PlainSession:
         return await request_with_consent(self.client, request, route, pick, self.output.line)
 
     async def _take_over(self, message: Message, store: HistoryStore) -> None:
-        """Follow an answer that another program began, and may still write to the history."""
+        """Follow an answer that another program began and may still record."""
         from ..session.answer_takeover import adopt_final_answer, take_over_answer
 
         turn = self._turn(message, NullRecorder())

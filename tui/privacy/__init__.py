@@ -1,1 +1,1 @@
-"""Finds possibly private data in a text, on this machine; hints without guarantee."""
+"""Local scan of drafts for private data (a hint, no guarantee), and the route of messages."""

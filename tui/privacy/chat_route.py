@@ -159,7 +159,7 @@ def previewed(route: ChatRoute, said: Explanation) -> ChatRoute:
 
 
 Choose = Callable[[Explanation], Awaitable[str]]
-"""Asks the person; without an answer it returns "local"."""
+"""Asks the user; without an answer it returns "local"."""
 
 
 async def request_with_consent(
@@ -203,8 +203,8 @@ def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None 
     routes = Counter(message.facts.route or "local" for message in answers)
     away = {route: count for route, count in routes.items() if route != "local"}
     if away:
-        told = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
-        return f"Answered elsewhere in this chat: {told}; here: {routes['local']}."
+        elsewhere = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
+        return f"Answered elsewhere in this chat: {elsewhere}; here: {routes['local']}."
     here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
     return (
         f"Nothing of this chat left this machine: {here}, all made here.{_of_all(kept)} "
@@ -213,7 +213,7 @@ def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None 
 
 
 def ledger_sentence(totals: LedgerTotals) -> str:
-    """Return what left this machine this month, by the daemon's ledger."""
+    """Return the amounts of data that left this machine this month, by the daemon's ledger."""
     parts = ", ".join(
         f"{number_format.size(provider.bytes_out)} to {provider.name}"
         for provider in totals.providers

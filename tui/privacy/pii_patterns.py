@@ -46,9 +46,7 @@ def is_isbn(digits: str) -> bool:
     """Return whether it is an ISBN of 10 or 13 digits with a valid check digit."""
     if len(digits) == 13 and digits.isdigit() and digits[:3] in ("978", "979"):
         return sum(int(d) * (3 if i % 2 else 1) for i, d in enumerate(digits)) % 10 == 0
-    if len(digits) != 10 or not digits[:9].isdigit():
-        return False
-    if digits[9] not in "0123456789Xx":
+    if len(digits) != 10 or not digits[:9].isdigit() or digits[9] not in "0123456789Xx":
         return False
     values = [int(d) for d in digits[:9]] + [10 if digits[9] in "xX" else int(digits[9])]
     return sum(value * (10 - i) for i, value in enumerate(values)) % 11 == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -127,7 +127,7 @@ def _after(text: str, rule: _Rule) -> Iterator[re.Match[str]]:
             place = lower.find(word, end)
 
 
-# What of a match is private: its span, None for nothing
+# The private span of a match, None if it has none
 
 Match = re.Match[str]
 Span = tuple[int, int] | None
@@ -204,8 +204,8 @@ def _ipv6(match: Match) -> Span:
 class _Rule(NamedTuple):
     """How a kind is found: by `pattern`, anywhere or after one of `words`.
 
-    Every match has one of the substrings `needs`, which are faster to search. `span` returns what
-    of a match is private.
+    Every match has one of the substrings `needs`, which are faster to search. `span` returns the
+    private span of a match.
     """
 
     kind: PrivateKind
@@ -244,19 +244,14 @@ class RedactedSpan(NamedTuple):
 
 def masks(text: str, findings: Sequence[PrivateSpan]) -> list[str]:
     """Return `⟦e-mail⟧` for each finding, numbered if a text has several different ones."""
-    values: dict[tuple[PrivateKind, str], int] = {}
-    counts: Counter[PrivateKind] = Counter()
-    for finding in findings:
-        key = finding.kind, text[finding.start : finding.end]
-        if key not in values:
-            counts[finding.kind] += 1
-            values[key] = counts[finding.kind]
-    names: list[str] = []
-    for finding in findings:
-        number = values[finding.kind, text[finding.start : finding.end]]
-        suffix = f" {number}" if counts[finding.kind] > 1 else ""
-        names.append(f"⟦{finding.kind}{suffix}⟧")
-    return names
+    values = [(finding.kind, text[finding.start : finding.end]) for finding in findings]
+    numbers: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for kind, value in values:
+        numbers[kind].setdefault(value, len(numbers[kind]) + 1)
+    return [
+        f"⟦{kind} {numbers[kind][value]}⟧" if len(numbers[kind]) > 1 else f"⟦{kind}⟧"
+        for kind, value in values
+    ]
 
 
 def pieces(

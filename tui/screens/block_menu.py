@@ -44,7 +44,7 @@ class BlockMenu(ChoiceDialog[Action | None]):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """Choose the action of a letter."""
+        """End with the action of a key."""
         action = KEYS.get(event.key)
         if action in self._actions:
             event.stop()

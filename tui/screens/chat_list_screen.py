@@ -87,7 +87,7 @@ class ChatListScreen(ModalScreen[str | None]):
         self.run_worker(partial(self._read, self._session.chat.id), group="read", exclusive=True)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lines are as wide as the screen."""
+        """Redraw the lines for the new width."""
         self.set_class(event.size.height < 20, "-short")
         long = event.size.width > cell_len(LEGEND) + 4
         self.query_one("#hint", Static).update(Content(LEGEND if long else SHORT_LEGEND))
@@ -95,7 +95,7 @@ class ChatListScreen(ModalScreen[str | None]):
 
     @on(Input.Changed)
     def changed(self) -> None:
-        """Keep the chats that have what is typed."""
+        """Filter the chats by the typed words."""
         self._limit = SHOWN
         self._show(None)
 
@@ -114,7 +114,7 @@ class ChatListScreen(ModalScreen[str | None]):
             self.dismiss(chat.id)
 
     def action_move(self, lines: int) -> None:
-        """Highlight another chat, without leaving the line one types in."""
+        """Move the highlight, without leaving the filter."""
         options = self.query_one(OptionList)
         chats = [place for place, chat in enumerate(self._lines) if chat is not None]
         if chats:
@@ -129,7 +129,7 @@ class ChatListScreen(ModalScreen[str | None]):
                 options.scroll_home(animate=False)
 
     def action_folder(self, step: int) -> None:
-        """Show another folder: all chats, then one after the other."""
+        """Show the next folder; all chats come before the first one."""
         places: list[str | None] = [None, *self._folders]
         here = places.index(self._folder) if self._folder in places else 0
         self._folder = places[(here + step) % len(places)]
@@ -207,8 +207,7 @@ class ChatListScreen(ModalScreen[str | None]):
             options.append(Option(Content(more), disabled=True))
             self._lines.append(None)
         shown = self.query_one(OptionList)
-        shown.clear_options()
-        shown.add_options(options)
+        shown.set_options(options)
         ids = [None if chat is None else chat.id for chat in self._lines]
         first = 1 if kept else None
         shown.highlighted = ids.index(highlight) if highlight in ids and highlight else first
@@ -253,7 +252,7 @@ class ChatListScreen(ModalScreen[str | None]):
         return None if chat is None else chat.id
 
     def _neighbour(self, chat: ChatSummary) -> str | None:
-        """The chat below, else the one above: where the highlight goes when this one is gone."""
+        """The chat to highlight after this one is deleted: the one below, else the one above."""
         chats = [each for each in self._lines if each is not None]
         place = chats.index(chat)
         others = chats[place + 1 : place + 2] or chats[max(0, place - 1) : place]
@@ -261,5 +260,5 @@ class ChatListScreen(ModalScreen[str | None]):
 
 
 def searched_words(chat: ChatSummary) -> str:
-    """What the filter looks at."""
+    """The text that the filter searches, in lower case."""
     return f"{chat.title}\n{chat.model}\n{chat.folder}\n{chat.draft}".casefold()

@@ -20,7 +20,7 @@ REWIND_LEGEND = "enter edits it, as a branch; what came later stays  ·  esc clo
 PINS_LEGEND = "enter goes there  ·  delete unpins  ·  esc closes"
 NO_PINS = "Nothing is pinned. /pin keeps the last message word for word, p the block you are on."
 SHOWN = 200
-"""Characters of a message that its line shows."""
+"""The most characters of a message that are shown."""
 
 
 class RewindScreen(ChoiceDialog[Message | None]):

@@ -14,12 +14,9 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from ingle.daemon.client.async_client import AsyncDaemonClient
-
-from ..chats.chat import Chat
-from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
+from ..commands.chat_session import ChatSession
 from ..privacy.chat_route import route_to
 from ..session.chat_entries import answer_failed, entry_of, path_entries
 from ..session.turn import Turn, add_answer, add_prompt
@@ -32,14 +29,14 @@ from ..transcript.view.transcript import Transcript
 from ..widgets.composer.composer import Composer
 
 SIDE_BY_SIDE = 100
-"""Columns from which there is room beside each other."""
+"""Columns from which both models are shown side by side."""
 KEYS = "enter asks both · alt+1 or alt+2 goes on with one · esc keeps both"
 TOGETHER = "They answer at the same time and share the machine."
 IN_TURN = "No room for both: they answer in turn, loaded anew."
 SHORT_KEYS = "alt+1 alt+2 picks one · esc keeps both"
 
 NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
-"""What the daemon says of a model that has no room beside those that answer."""
+"""Error codes of the daemon if a model does not fit into memory beside those that answer."""
 
 
 class ComparedModel(Vertical):
@@ -54,20 +51,18 @@ class ComparedModel(Vertical):
         self,
         number: int,
         model: str,
-        client: AsyncDaemonClient,
-        chat: Chat,
-        history: ChatRecorder,
+        session: ChatSession,
         changed: Callable[[], None],
     ) -> None:
         super().__init__(classes="compared" if number == 1 else "compared -second")
         self.model = model
-        self.leaf = chat.leaf
+        self.leaf = session.chat.leaf
         self.turn: Turn | None = None
         self._entry = AnswerEntry(model)
         self._number = number
-        self._client = client
-        self._chat = chat
-        self._history = history
+        self._client = session.client
+        self._chat = session.chat
+        self._history = session.history
         self._changed = changed
 
     def compose(self) -> ComposeResult:
@@ -75,7 +70,7 @@ class ComparedModel(Vertical):
         yield Transcript()
 
     def on_mount(self) -> None:
-        """Begin with what was said before."""
+        """Show the chat so far."""
         transcript = self.transcript
         transcript.can_focus = False
         for entry in path_entries(self._chat):
@@ -88,7 +83,7 @@ class ComparedModel(Vertical):
         return self.turn is not None and self.turn.ending is None
 
     def ask(self, prompt: Message) -> TurnRequest:
-        """Take a prompt that is in the chat; what it returns is to be passed to `run` at once."""
+        """Add a prompt of the chat; return the request, which must be passed to `run` at once."""
         self._chat.end_path_at(prompt)
         request = TurnRequest.of(self._chat, self.model)
         self.transcript.add(entry_of(self._chat, prompt))
@@ -105,7 +100,7 @@ class ComparedModel(Vertical):
         self.turn = Turn(self._client, self._history, answer, self._entry, self._changed)
 
     async def run(self, request: TurnRequest) -> bool:
-        """Answer; False where there is no room for this model beside the other one."""
+        """Generate the answer; False if the model does not fit into memory beside the other one."""
         turn = self.turn
         assert turn is not None
         await turn.run(request)
@@ -116,7 +111,7 @@ class ComparedModel(Vertical):
         return True
 
     async def run_again(self, request: TurnRequest) -> None:
-        """Answer, now that there is room."""
+        """Generate the answer again, now that there is room."""
         turn = self.turn
         assert turn is not None
         assert turn.message.parent is not None
@@ -134,7 +129,7 @@ class ComparedModel(Vertical):
         self.show_facts()
 
     async def stop(self) -> None:
-        """Stop its answer, and keep the part."""
+        """Stop the answer, and keep what was generated."""
         turn = self.turn
         if turn is not None and turn.ending is None:
             turn.stop()
@@ -148,7 +143,7 @@ class ComparedModel(Vertical):
             self.show_facts()
 
     def show_facts(self) -> None:
-        """Name the model and its figures."""
+        """Draw the model's name and figures."""
         line = Content.assemble(
             (f" {self._number} ", "bold $primary"),
             (clean(self.model), "bold"),
@@ -190,23 +185,15 @@ class CompareScreen(Screen[Message | None]):
         Binding("ctrl+q", "app.quit", "Leave", show=False, priority=True),
     ]
 
-    def __init__(
-        self,
-        client: AsyncDaemonClient,
-        chat: Chat,
-        history: ChatRecorder,
-        models: tuple[str, str],
-        *,
-        together: bool,
-    ) -> None:
+    def __init__(self, session: ChatSession, models: tuple[str, str], *, together: bool) -> None:
         super().__init__()
-        self._chat = chat
-        self._history = history
+        self._chat = session.chat
+        self._history = session.history
         self._together = together
         self._painter = RenderThrottle(self._paint)
         self._asked = False
         self._sides = [
-            ComparedModel(number, model, client, chat, history, self._painter.request)
+            ComparedModel(number, model, session, self._painter.request)
             for number, model in enumerate(models, 1)
         ]
 
@@ -217,14 +204,14 @@ class CompareScreen(Screen[Message | None]):
         yield Composer(id="compare-composer")
 
     def on_mount(self) -> None:
-        """Be ready to type."""
+        """Focus the composer."""
         composer = self.query_one(Composer)
         composer.placeholder = "Ask both"
         composer.focus()
         self.run_worker(import_markdown, thread=True, group="import")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Beside each other where there is room, else one above the other."""
+        """Put the models side by side where there is room, else one above the other."""
         wide = event.size.width >= SIDE_BY_SIDE
         self.query_one("#compared").set_class(wide, "-beside")
         self._show_note()
@@ -262,7 +249,7 @@ class CompareScreen(Screen[Message | None]):
         self.run_worker(self._answer(requests), group="compare")
 
     def _prompts(self, event: Composer.Submitted) -> list[Message]:
-        """The prompt in each branch: one message where they have not parted yet."""
+        """The prompt of each branch; a single message while the branches are the same."""
         prompts: dict[str, Message] = {}
         for side in self._sides:
             leaf = "" if side.leaf is None else side.leaf.id
@@ -291,7 +278,7 @@ class CompareScreen(Screen[Message | None]):
                 await side.run_again(request)
 
     def action_leave(self) -> None:
-        """Close what the composer shows, or stop what runs; else go back, with both in the chat."""
+        """Close the completions, or stop the answers; else go back, with both in the chat."""
         if self.query_one(Composer).escape(clears=False):
             return
         if self._busy:

@@ -12,7 +12,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -22,9 +21,11 @@ class Dialog(ModalScreen[ScreenResultType]):
         Binding("escape", "dismiss", "Close", show=False, priority=True)
     ]
 
-    def __init__(self, heading: str, legend: str | Content, style: str = "bold $primary") -> None:
+    def __init__(
+        self, heading: str | Content, legend: str | Content, style: str = "bold $primary"
+    ) -> None:
         super().__init__()
-        self._heading = Content(heading).stylize(style)
+        self._heading = Content(heading).stylize(style) if isinstance(heading, str) else heading
         self._legend = Content(legend).stylize("$muted") if isinstance(legend, str) else legend
 
     def compose(self) -> ComposeResult:
@@ -59,7 +60,7 @@ class ChoiceDialog(Dialog[ScreenResultType]):
         """The note, and a line for each choice."""
         if self._note:
             yield Static(self._note, markup=False)
-        yield OptionList(*(Option(line) for _, line in self._choices), markup=False)
+        yield OptionList(*(line for _, line in self._choices), markup=False)
 
     def on_mount(self) -> None:
         """Highlight the first choice."""

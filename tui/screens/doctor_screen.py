@@ -18,8 +18,6 @@ from ..text.terminal_safe_text import clean
 from .dialog import Dialog
 
 if TYPE_CHECKING:
-    from ingle.daemon.client.daemon_types import DeviceGauges
-
     from ..commands.chat_session import ChatSession
 
 NAME_WIDTH = 13
@@ -28,7 +26,7 @@ AROUND = 8
 
 
 class DoctorScreen(Dialog[None]):
-    """Shows the facts as they come; nothing of them leaves this machine by itself."""
+    """Shows the facts as they arrive; nothing leaves this machine unless the user copies it."""
 
     DEFAULT_CSS = """
     DoctorScreen VerticalScroll { height: auto; max-height: 36; scrollbar-size-vertical: 1; }
@@ -38,10 +36,9 @@ class DoctorScreen(Dialog[None]):
         Binding("y", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, session: ChatSession, devices: list[DeviceGauges]) -> None:
+    def __init__(self, session: ChatSession) -> None:
         super().__init__("Doctor", "y copies it all  ·  esc closes")
         self._session = session
-        self._devices = devices
         self._facts: list[Fact] = []
 
     def body(self) -> ComposeResult:
@@ -50,19 +47,19 @@ class DoctorScreen(Dialog[None]):
             yield Static("Looking …", id="facts", markup=False)
 
     def on_mount(self) -> None:
-        """Ask."""
+        """Start collecting the facts."""
         self.run_worker(self._examine)
 
     async def _examine(self) -> None:
         session, size = self._session, self._size_fact()
-        self._facts = await doctor_report.quick_facts(session, self._devices, size)
+        self._facts = await doctor_report.quick_facts(session, size)
         self._show()
         # The machine is looked at last: that can take a second.
         self._facts += await doctor_report.finding_facts(session.client)
         self._show()
 
     def on_resize(self) -> None:
-        """Lay the facts out for the new width; the keys stay in sight."""
+        """Wrap the facts for the new width, and keep the keys visible."""
         rows = max(3, self.size.height * 9 // 10 - AROUND)
         self.query_one(VerticalScroll).styles.max_height = min(36, rows)
         size = self._size_fact()
@@ -72,7 +69,8 @@ class DoctorScreen(Dialog[None]):
     def _size_fact(self) -> Fact:
         """The current size: what is copied after a resize must not contain the old one."""
         size = self.size
-        return doctor_report.size_fact(os.environ, size.width, size.height, self._sync_available)
+        sync = self.app._sync_available  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
+        return doctor_report.size_fact(os.environ, size.width, size.height, sync)
 
     def _show(self) -> None:
         if not self._facts:
@@ -84,10 +82,6 @@ class DoctorScreen(Dialog[None]):
             lines.append(Content.assemble((name.ljust(NAME_WIDTH), "$secondary"), parts[0]))
             lines += [Content(" " * NAME_WIDTH + part) for part in parts[1:]]
         self.query_one("#facts", Static).update(Content("\n").join(lines))
-
-    @property
-    def _sync_available(self) -> bool:
-        return self.app._sync_available  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
 
     def action_copy(self) -> None:
         """Copy the report."""

@@ -23,7 +23,7 @@ from .dialog import Dialog
 KEY_WIDTH = 16
 SLASH_WIDTH = 22
 NARROW = 64
-"""Below so many columns the second of three columns goes under the first."""
+"""Columns below which the second word of a row is appended to its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Row:
     text: str
 
     def fits(self, typed: str) -> bool:
-        """Whether it has every word that was typed."""
+        """Whether it contains every typed word."""
         whole = f"{self.key} {self.word} {self.text}".lower()
         return all(part in whole for part in typed.lower().split())
 
     def lines(self, width: int, words: int) -> list[Content]:
-        """The row in columns, the second of `words` cells; its text wraps below itself."""
+        """The row in columns, the second of `words` cells; the text is wrapped in its column."""
         indent = KEY_WIDTH + words
         text = self.text if words else f"{self.text}  {self.word}".rstrip()
         parts = textwrap.wrap(text, max(10, width - indent)) or [""]
@@ -53,7 +53,7 @@ class Row:
 
 
 class FilteredTable(Dialog[None]):
-    """Shows rows under headings; what is typed leaves the rows that contain it."""
+    """Shows rows under headings; typing filters them."""
 
     DEFAULT_CSS = """
     FilteredTable #filter {
@@ -83,7 +83,7 @@ class FilteredTable(Dialog[None]):
             yield Static(id="table", markup=False)
 
     def on_mount(self) -> None:
-        """Be ready for the filter."""
+        """Focus the filter."""
         self.query_one(Input).focus()
         self.call_after_refresh(self._show)
 
@@ -97,7 +97,7 @@ class FilteredTable(Dialog[None]):
         self.query_one("#rows", VerticalScroll).scroll_home(animate=False)
 
     def action_scroll(self, lines: int) -> None:
-        """Move through the rows."""
+        """Scroll the rows."""
         self.query_one("#rows", VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def _show(self) -> None:
@@ -146,7 +146,7 @@ class HelpScreen(FilteredTable):
 
 
 class KeysScreen(FilteredTable):
-    """Which key runs what; `file` is where keys are changed, None if settings are not kept."""
+    """The keys of all commands; `file` is the user's key file, None if settings are not kept."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "write", "Write the file", show=False, priority=True)

@@ -1,4 +1,4 @@
-"""`ModelPicker`: the models here and those to be fetched, and what to do with one."""
+"""`ModelPicker`: local models and models to download, with the actions on each."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..commands.chat_session import ModelAction, ModelPick
 from ..session.model_choice import custom_model
 from ..session.model_descriptions import (
     WARM,
+    ModelGroup,
     download_sentence,
     facts,
     fit_sentence,
@@ -35,11 +36,11 @@ MARKS = {"ready": "●", "stopped": "○", "downloading": "↓", "available": "�
 KEYS = "p pull · u unload · d delete · c compare · / filter · esc closes"
 SHORT_KEYS = "p pull · u unload · d delete · c compare · esc"
 BESIDE_THE_LIST = 12
-"""Rows of the dialog for other things than the list, and around it."""
+"""Rows of the dialog besides the list, and around it."""
 
 
 class ModelPicker(ModalScreen[ModelPick | None]):
-    """Ends with what was chosen, or None; choosing is all it does.
+    """Ends with the choice, or None, and does nothing else.
 
     `speeds` are tokens a second as they were measured here, `rate` the bytes a second of the last
     download.
@@ -81,7 +82,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
             yield Static(classes="dialog-hint", id="hint")
 
     def on_mount(self) -> None:
-        """Begin at the model in use, ready to filter."""
+        """Highlight the model in use, and focus the filter."""
         self._fill("")
         names = [row.name if row is not None else None for row in self._rows]
         options = self.query_one(OptionList)
@@ -101,30 +102,23 @@ class ModelPicker(ModalScreen[ModelPick | None]):
     # What is shown
 
     def _fill(self, query: str) -> None:
-        options = self.query_one(OptionList)
-        options.clear_options()
         self._rows = []
+        lines: list[Option | Content] = []
         custom = custom_model(query)
+        groups = group_models(self._listing.models, "" if custom is not None else query)
         if custom is not None:
-            self._add_group("as you typed it", [custom])
-        for group in group_models(self._listing.models, "" if custom is not None else query):
-            self._add_group(group.title, group.models)
-        first = next((place for place, row in enumerate(self._rows) if row is not None), None)
-        options.highlighted = first
-        if first is None:
-            options.add_option(
-                Option(Content("nothing of that name").stylize("$muted"), None, True)
-            )
+            groups.insert(0, ModelGroup("as you typed it", [custom]))
+        for title, models in groups:
+            lines.append(Option(Content(title).stylize("$secondary"), disabled=True))
+            lines += map(self._row, models)
+            self._rows += [None, *models]
+        if not groups:
+            lines.append(Option(Content("nothing of that name").stylize("$muted"), disabled=True))
             self._rows.append(None)
-        self._describe()
-
-    def _add_group(self, title: str, models: list[ModelEntry]) -> None:
         options = self.query_one(OptionList)
-        options.add_option(Option(Content(title).stylize("$secondary"), disabled=True))
-        self._rows.append(None)
-        for model in models:
-            options.add_option(Option(self._row(model)))
-            self._rows.append(model)
+        options.set_options(lines)
+        options.highlighted = 1 if groups else None
+        self._describe()
 
     def _row(self, model: ModelEntry) -> Content:
         width = self.size.width or 80
@@ -197,7 +191,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
         return Content.assemble(("enter", "bold $primary"), (words, style))
 
     def on_descendant_focus(self) -> None:
-        """Tell the keys that count now."""
+        """Show the keys of the focused widget."""
         self._show_keys()
 
     def _show_keys(self) -> None:
@@ -215,35 +209,35 @@ class ModelPicker(ModalScreen[ModelPick | None]):
 
     @on(Input.Changed)
     def filter_models(self, event: Input.Changed) -> None:
-        """Show what matches."""
+        """Filter the models."""
         self._fill(event.value)
 
     @on(OptionList.OptionHighlighted)
     def describe(self) -> None:
-        """Tell what is known about the model under the cursor."""
+        """Describe the highlighted model."""
         self._describe()
 
     @on(OptionList.OptionSelected)
     def select(self) -> None:
-        """A click chooses."""
+        """Use the model that was clicked."""
         self.action_choose("use")
 
     def action_move(self, step: int) -> None:
-        """Go up or down, past the headings."""
+        """Move the highlight, skipping headings."""
         options = self.query_one(OptionList)
         (options.action_cursor_up if step < 0 else options.action_cursor_down)()
 
     def action_change_focus(self) -> None:
-        """From the filter to the list, where letters are keys, and back."""
+        """Move the focus between the filter and the list, where letters are keys."""
         filtering = self.focused is self.query_one(Input)
         (self.query_one(OptionList) if filtering else self.query_one(Input)).focus()
 
     def action_filter(self) -> None:
-        """Go back to the filter."""
+        """Focus the filter."""
         self.query_one(Input).focus()
 
     def action_choose(self, action: ModelAction) -> None:
-        """End with what is to be done, where that is possible for this model."""
+        """End with an action, if it is possible for this model."""
         model = self._chosen()
         if model is None:
             return

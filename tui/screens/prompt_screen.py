@@ -1,4 +1,4 @@
-"""`PromptScreen`: a screen that paints what is typed at once, also while it is busy painting.
+"""`PromptScreen`: a screen that paints typed text at once, also while it is busy painting.
 
 Textual paints at ticks of a clock, sixty a second; a change that comes soon after a painting waits
 for the second tick from there, up to 33 ms. While an answer streams in, that is nearly every key.
@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 
 class PromptScreen(Screen[ScreenResultType]):
-    """A screen with a place to type in, whose letters never wait for the rest of the screen."""
+    """A screen that paints its input widget before everything else."""
 
     @property
     def typed_in(self) -> Widget | None:
@@ -19,7 +19,7 @@ class PromptScreen(Screen[ScreenResultType]):
         return None
 
     def on_idle(self) -> None:
-        """Paint it, and leave what else changed to the next tick."""
+        """Paint it, and leave all other changes to the next tick."""
         typed_in = self.typed_in if self._dirty_widgets else None
         if typed_in is None or typed_in not in self._dirty_widgets:
             return

@@ -31,7 +31,7 @@ class ConfirmScreen(Dialog[bool | None]):
         self._details = details
 
     def body(self) -> ComposeResult:
-        """What yes means."""
+        """The details of the question."""
         yield Static(Content(self._details))
 
 
@@ -57,7 +57,7 @@ class LineInputScreen(Dialog[str | None]):
         )
 
     def on_mount(self) -> None:
-        """Begin at the end of the line."""
+        """Focus the line, with the cursor at its end."""
         line = self.query_one(Input)
         line.cursor_blink = False
         line.focus()
@@ -80,11 +80,11 @@ class TextEditor(Dialog[str | None]):
         self._text = text
 
     def body(self) -> ComposeResult:
-        """The text."""
+        """The editor."""
         yield TextArea(self._text, id="editor")
 
     def on_mount(self) -> None:
-        """Begin at the end of the text."""
+        """Focus the text, with the cursor at its end."""
         area = self.query_one(TextArea)
         area.cursor_blink = False
         area.move_cursor(area.document.end)
@@ -109,11 +109,11 @@ class ProgressScreen(Dialog[None]):
         self.is_cancelled = False
 
     def body(self) -> ComposeResult:
-        """The line."""
+        """The last reported line."""
         yield Static(id="line", markup=False)
 
     def on_mount(self) -> None:
-        """Draw what was reported from time to time."""
+        """Draw the reported line at intervals."""
         self._timer = self.set_interval(0.1, self._show)
 
     def report(self, text: str) -> None:
@@ -121,7 +121,7 @@ class ProgressScreen(Dialog[None]):
         self._line = text
 
     def finish(self) -> None:
-        """Close as soon as that is possible."""
+        """Close as soon as the screen is on top."""
         self._finished = True
 
     def action_cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""`RedactionScreen`: a text as it would be sent, with masks that can be lifted one by one."""
+"""`RedactionScreen`: a text as it would be sent, with masks that can be toggled one by one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from ..privacy.pii_scanner import PrivateSpan, masks, pieces, redact
 from ..text.terminal_safe_text import clean
+from .dialog import Dialog
 
 PREVIEWED = 20_000
 """Characters of the preview; the copy is of the whole text."""
@@ -24,40 +23,35 @@ HINT = "space masks or shows · a all · y copies this text · esc closes"
 LIMITS = "Found by shape and check digit. What has no such shape is not found: names, for one."
 
 
-class RedactionScreen(ModalScreen[str | None]):
+class RedactionScreen(Dialog[str | None]):
     """Ends with the text to copy, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", "Close", show=False),
+        Binding("q", "dismiss", "Close", show=False),
         Binding("space", "mask", "Mask or show", show=False),
         Binding("a", "mask_all", "All", show=False),
         Binding("y", "copy", "Copy", show=False),
     ]
 
     def __init__(self, text: str, findings: Sequence[PrivateSpan]) -> None:
-        super().__init__()
+        super().__init__("What would leave, and what would not", f"{LIMITS}\n{HINT}")
         self._text = text
         self._findings = list(findings)
         self._masks = masks(text, findings)
         self._shown: set[int] = set()
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(Content("What would leave, and what would not").stylize("bold $primary"))
-            yield Static(Content(NOTHING_SENT).stylize("$success"), id="sent")
-            if self._findings:
-                rows = (Option(self._row(index)) for index in range(len(self._findings)))
-                yield OptionList(*rows, markup=False)
-            else:
-                yield Static(Content("Nothing was found to mask.").stylize("$muted"))
-            with VerticalScroll(can_focus=False):
-                yield Static(self._preview(), id="preview")
-            yield Static(
-                Content(f"{LIMITS}\n{HINT}").stylize("$muted"), classes="dialog-hint", id="hint"
-            )
+    def body(self) -> ComposeResult:
+        """The findings, and the text with its masks."""
+        yield Static(Content(NOTHING_SENT).stylize("$success"), id="sent")
+        if self._findings:
+            yield OptionList(*map(self._row, range(len(self._findings))), markup=False)
+        else:
+            yield Static(Content("Nothing was found to mask.").stylize("$muted"))
+        with VerticalScroll(can_focus=False):
+            yield Static(self._preview(), id="preview")
 
     def on_mount(self) -> None:
-        """Begin with the first finding."""
+        """Highlight the first finding."""
         if self._findings:
             options = self.query_one(OptionList)
             options.highlighted = 0
@@ -96,11 +90,11 @@ class RedactionScreen(ModalScreen[str | None]):
 
     @on(OptionList.OptionSelected)
     def chosen(self) -> None:
-        """Enter and a click do what space does."""
+        """Toggle the mask, as space does."""
         self.action_mask()
 
     def action_mask(self) -> None:
-        """Mask what is highlighted, or show it."""
+        """Mask the highlighted finding, or show it."""
         if not self._findings:
             return
         index = self.query_one(OptionList).highlighted
@@ -109,7 +103,7 @@ class RedactionScreen(ModalScreen[str | None]):
             self._changed()
 
     def action_mask_all(self) -> None:
-        """Show everything, or mask everything again."""
+        """Show all findings, or mask all again."""
         if self._findings:
             self._shown = set() if self._shown else set(range(len(self._findings)))
             self._changed()

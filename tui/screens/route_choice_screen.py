@@ -1,49 +1,48 @@
-"""`RouteChoiceScreen`: what would leave this machine, before it does."""
+"""`RouteChoiceScreen`: shows what would leave this machine, and asks for consent."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ingle.daemon.client.routing_types import Explanation
 
 from ..privacy.chat_route import kinds_found, part_name
 from ..text.terminal_safe_text import clean
+from .dialog import Dialog
 
 SHOWN = 20_000
-"""Characters of what would leave that can be read here."""
+"""The most characters of the redacted text that are shown."""
 
 
-class RouteChoiceScreen(ModalScreen[str | None]):
+class RouteChoiceScreen(Dialog[str | None]):
     """Ends with a key of `Explanation.consents`, or "local"; None is the same as "local"."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,h", "choose('local')", "Here", show=False),
+        Binding("enter,h", "choose('local')", "Here", show=False),
         Binding("r", "choose('redact')", "Redacted", show=False),
         Binding("s", "choose('cloud')", "As it is", show=False),
     ]
 
     def __init__(self, said: Explanation) -> None:
-        super().__init__()
+        super().__init__(f"May {said.target} see this?", _keys(said.consents))
         self._said = said
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
+        """The findings, the reason, and the text with placeholders."""
         said = self._said
-        with Vertical(classes="dialog"):
-            yield Static(Content(f"May {said.target} see this?").stylize("bold $primary"))
-            yield Static(Content(self._found()).stylize("$warning"), id="found")
-            yield Static(Content(said.reason).stylize("$muted"))
-            if "redact" in said.consents:
-                yield Static(Content("With placeholders it would be:").stylize("$muted"))
-                with VerticalScroll(can_focus=True):
-                    yield Static(Content(self._preview()), id="preview")
-            yield Static(self._keys(), classes="dialog-hint")
+        yield Static(Content(self._found()).stylize("$warning"), id="found")
+        yield Static(Content(said.reason).stylize("$muted"))
+        if "redact" in said.consents:
+            yield Static(Content("With placeholders it would be:").stylize("$muted"))
+            with VerticalScroll(can_focus=True):
+                yield Static(Content(self._preview()), id="preview")
 
     def _found(self) -> str:
         kinds = kinds_found(self._said)
@@ -56,18 +55,19 @@ class RouteChoiceScreen(ModalScreen[str | None]):
         text = clean("\n\n".join(parts))
         return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
-    def _keys(self) -> Content:
-        keys = [("enter", "answer here")]
-        if "redact" in self._said.consents:
-            keys.append(("r", "send with placeholders"))
-        if "cloud" in self._said.consents:
-            keys.append(("s", "send as it is"))
-        parts: list[tuple[str, str] | str] = []
-        for key, words in keys:
-            parts += [(key, "bold $primary"), f" {words}   "]
-        return Content.assemble(*parts)
-
     def action_choose(self, choice: str) -> None:
-        """End with a choice that there is."""
+        """End with a choice, if it is offered."""
         if choice == "local" or choice in self._said.consents:
             self.dismiss(choice)
+
+
+def _keys(consents: Collection[str]) -> Content:
+    keys = [("enter", "answer here")]
+    if "redact" in consents:
+        keys.append(("r", "send with placeholders"))
+    if "cloud" in consents:
+        keys.append(("s", "send as it is"))
+    parts: list[tuple[str, str] | str] = []
+    for key, words in keys:
+        parts += [(key, "bold $primary"), f" {words}   "]
+    return Content.assemble(*parts)

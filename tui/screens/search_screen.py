@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
-from textual.widgets.option_list import Option
 
 from ..chats.automatic_title import shorten
 from ..history.chat_search import SearchHit, Snippet, SnippetMaker
@@ -103,7 +102,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
             self.run_worker(partial(self._preview, hit), group="preview", exclusive=True)
 
     def action_move(self, lines: int) -> None:
-        """Highlight another hit, without leaving the line one types in."""
+        """Move the highlight, without leaving the query."""
         options = self.query_one(OptionList)
         if self._hits:
             place = (options.highlighted or 0) + lines
@@ -145,8 +144,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         width = max(30, self.size.width - (5 if self.has_class("-short") else 7))
         now = datetime.now().astimezone()
         place = options.highlighted
-        options.clear_options()
-        options.add_options([Option(hit_line(hit, now, width)) for hit in self._hits])
+        options.set_options([hit_line(hit, now, width) for hit in self._hits])
         options.highlighted = min(place or 0, len(self._hits) - 1) if self._hits else None
 
     async def _preview(self, hit: SearchHit) -> None:
@@ -169,12 +167,12 @@ def hit_line(hit: SearchHit, now: datetime, width: int) -> Content:
     """Two lines: where it is, and what it says, with the words that were searched for marked."""
     speaker = {"user": "you", "assistant": hit.model or "answer"}.get(hit.role, "title")
     facts = [clean(hit.folder), clean(speaker), moment(hit.created, now)]
-    told = "  ".join(fact for fact in facts if fact)
-    room = max(10, width - cell_len(told) - 4)
+    place = "  ".join(fact for fact in facts if fact)
+    room = max(10, width - cell_len(place) - 4)
     title = shorten(" ".join(clean(hit.title).split()) or "Untitled", room)
-    gap = " " * max(2, width - 2 - cell_len(title) - cell_len(told))
+    gap = " " * max(2, width - 2 - cell_len(title) - cell_len(place))
     mark = "◆ " if hit.pinned else "  "
-    head = Content.assemble((mark, "$primary"), (title, "bold"), gap, (told, "$muted"))
+    head = Content.assemble((mark, "$primary"), (title, "bold"), gap, (place, "$muted"))
     return Content.assemble(head, "\n  ", _marked(hit.snippet, width - 2))
 
 

@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from ..settings.preferences import FILE, Preferences
 from .dialog import Dialog
@@ -69,7 +68,7 @@ class SettingsScreen(Dialog[None]):
 
     def body(self) -> ComposeResult:
         """The settings, and what is wrong with their file."""
-        yield OptionList(*(Option(self._line(setting)) for setting in self._settings))
+        yield OptionList(*map(self._line, self._settings))
         if self._preferences.trouble:
             trouble = Content(f"! {self._preferences.trouble}").stylize("$warning")
             yield Static(trouble, classes="dialog-hint")
@@ -88,7 +87,7 @@ class SettingsScreen(Dialog[None]):
         self.action_step(1)
 
     def action_step(self, direction: int) -> None:
-        """Give the marked setting its next (1) or previous (-1) value."""
+        """Set the highlighted setting to its next (1) or previous (-1) value."""
         options = self.query_one(OptionList)
         index = options.highlighted
         if index is None:

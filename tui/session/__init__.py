@@ -1,1 +1,1 @@
-"""The running chat without its screen: connection to the daemon, state, one turn, model choice."""
+"""The running chat without its screen: daemon connection, state, turns, model choice."""

@@ -1,4 +1,4 @@
-"""Answers that are open on the disk, which one program at a time records."""
+"""Resumes answers that are open in the history; only one program at a time records an answer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 POLL = 0.3
-"""Seconds between two looks at what another program writes."""
+"""Interval in seconds at which the records of another program are read."""
 NAME_LOOKS = 6
-"""How often to look for the name of an answer that was begun a moment ago."""
+"""Attempts to read the generation id of an answer that began a moment ago."""
 
 
 async def open_answers(store: HistoryStore) -> AsyncGenerator[tuple[Chat, Message]]:
-    """The answers that an earlier program left open and the daemon may still have.
+    """Yield the answers that an earlier program left open and the daemon may still have.
 
     Those that never reached the daemon are ended. Raises `HistoryError`.
     """
@@ -39,7 +39,7 @@ async def open_answers(store: HistoryStore) -> AsyncGenerator[tuple[Chat, Messag
 
 
 async def take_over_answer(turn: Turn, store: HistoryStore) -> bool:
-    """Follow an open answer with a turn that keeps nothing yet; whether this program writes it.
+    """Follow an open answer with a turn that records nothing yet; whether this program records it.
 
     Where another program does, `adopt_final_answer` is to be called afterwards.
     """
@@ -60,7 +60,7 @@ async def take_over_answer(turn: Turn, store: HistoryStore) -> bool:
 
 
 async def adopt_final_answer(message: Message, store: HistoryStore) -> bool:
-    """Make an answer what its writer wrote; whether it is another than it was.
+    """Replace an answer by the record of its writer; whether that changed it.
 
     A writer that has died meanwhile is replaced: what it did not write is written here.
     """
@@ -80,7 +80,7 @@ async def adopt_final_answer(message: Message, store: HistoryStore) -> bool:
 
 
 async def _write_rest(message: Message, store: HistoryStore) -> bool:
-    """Write what the one before did not, or take over what it has more."""
+    """Record the text that the former writer did not, or take over text that is missing here."""
     kept = await asyncio.to_thread(store.answer, message.id)
     if kept is None:
         return False
@@ -94,7 +94,7 @@ async def _write_rest(message: Message, store: HistoryStore) -> bool:
 
 
 async def _claimed(store: HistoryStore, message: str) -> bool:
-    """Whether this program writes it; if writing fails, `adopt_final_answer` asks again."""
+    """Whether this program records it; if that fails, `adopt_final_answer` tries again."""
     try:
         return await asyncio.to_thread(store.claim, message)
     except HistoryError:
@@ -102,7 +102,7 @@ async def _claimed(store: HistoryStore, message: str) -> bool:
 
 
 async def _find_name(message: Message, store: HistoryStore) -> None:
-    """Have the name under which the daemon knows an answer, which is written right behind it."""
+    """Read an answer's generation id, which is recorded right after the answer."""
     for _ in range(NAME_LOOKS):
         if message.generation is not None:
             return

@@ -17,7 +17,7 @@ _MULTILINE = ("message", "hint")
 def chat_client(
     socket_path: str | None = None, address: tuple[str, int] | None = None
 ) -> AsyncDaemonClient:
-    """A client that cleans all text of the daemon but that of answers, which is cleaned later."""
+    """A client that cleans all text of the daemon except answers, which are cleaned later."""
     return AsyncDaemonClient(socket_path, address, clean=clean_answer)
 
 

@@ -23,7 +23,7 @@ NEXT_KEYS = {
 
 
 def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
-    """The system prompt, an entry for each message that has something, and a seam a compaction.
+    """The system prompt, an entry for each non-empty message, and one for each compaction.
 
     An answer that is being written keeps the entry it grows in, `running`.
     """
@@ -42,7 +42,7 @@ def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
 
 
 def entry_of(chat: Chat, message: Message) -> Entry:
-    """The message as it is drawn once nothing more of it comes."""
+    """The entry of a complete message."""
     if message.role == "user":
         return PromptEntry(
             message.content,
@@ -69,7 +69,7 @@ def entry_of(chat: Chat, message: Message) -> Entry:
 
 
 def place_of(chat: Chat, message: Message) -> tuple[int, int] | None:
-    """Which of how many siblings it is, counted from one; None where it has none."""
+    """The number of a message among its siblings, from one, and their count; None without any."""
     siblings = chat.siblings(message)
     return (siblings.index(message) + 1, len(siblings)) if len(siblings) > 1 else None
 
@@ -84,11 +84,11 @@ def branch_of(chat: Chat) -> str:
 
 
 def answer_failed(error: ClientError) -> NoticeEntry:
-    """An answer did not come, or broke off."""
+    """The notice for an answer that failed."""
     keys = NEXT_KEYS.get(error.code, "F5 asks again; your prompt is kept")
     return failure(error.message, error.hint, keys)
 
 
 def failure(message: str, hint: str | None, keys: str) -> NoticeEntry:
-    """The sentence, the hint, and the keys that lead on."""
+    """The notice for a failure, with its hint and the keys for the next step."""
     return NoticeEntry(message, "\n".join(part for part in (hint, keys) if part), "error")

@@ -9,6 +9,8 @@ from textual.message import Message
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
 from ingle.daemon.client.model_types import DownloadProgress, LoadedModel, ModelEntry
 
+Report = LoadedModel | GaugesEvent | PagesEvent | DownloadProgress
+"""A model's process, the figures of the daemon, the pages of a KV cache, or a download."""
 ENDED = frozenset({"done", "failed"})
 """The states of a download that is over."""
 
@@ -29,36 +31,15 @@ class DaemonLost(Message):
 
 
 @dataclass
-class ModelMoved(Message):
-    """A model's process changed."""
+class DaemonReported(Message):
+    """The daemon reported an event of its shared stream."""
 
-    model: LoadedModel
-
-
-@dataclass
-class GaugesMoved(Message):
-    """The daemon reported its figures."""
-
-    gauges: GaugesEvent
-
-
-@dataclass
-class PagesMoved(Message):
-    """The daemon reported what is in a model's KV cache."""
-
-    pages: PagesEvent
+    report: Report
 
 
 @dataclass
 class HistoryStatusChanged(Message):
-    """Chats cannot be saved now; with `is_over` they can, and something else is said of them."""
+    """Chats cannot be saved, or with `is_over` can be saved again; `text` is for the user."""
 
     text: str
     is_over: bool = False
-
-
-@dataclass
-class PullMoved(Message):
-    """A download progressed or ended."""
-
-    progress: DownloadProgress

@@ -1,12 +1,14 @@
-"""`ChatState`: what the chat knows about the daemon and the model it talks to."""
+"""`ChatState`: the state of the daemon connection and of the chat's model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ingle.daemon.client.daemon_types import DeviceGauges, GaugesEvent
 from ingle.daemon.client.model_types import LoadedModel, ModelEntry
 
 from ..chats.chat import Chat
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ChatStatus(msgspec.Struct, frozen=True):
-    """What the status line shows; None and 0 stand for unknown numbers."""
+    """The content of the status line; None and 0 stand for unknown numbers."""
 
     model: str = ""
     state: str = "connecting"
@@ -32,10 +34,14 @@ class ChatStatus(msgspec.Struct, frozen=True):
     context: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class ChatState:
-    """Facts as they were last heard; `trouble` is why the daemon does not answer."""
+    """The last reported facts; `changed` is called after each change of a field.
 
+    `trouble` is why the daemon does not answer.
+    """
+
+    changed: Callable[[], object] = lambda: None
     wanted: str | None = None
     connected: bool = False
     trouble: tuple[str, str | None] | None = None
@@ -44,15 +50,20 @@ class ChatState:
     loaded: LoadedModel | None = None
     loaded_models: list[LoadedModel] = field(default_factory=list[LoadedModel])
     """The models in memory as last reported; the plain chat does not follow these reports."""
+    devices: list[DeviceGauges] = field(default_factory=list[DeviceGauges])
     free_bytes: int | None = None
     """Available RAM, None before the first report."""
     pulling: str | None = None
     not_kept: str = ""
-    """Why chats are not saved, "" if they are."""
+    """The reason why chats are not saved, "" if they are."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        self.changed()
 
     @property
     def model_name(self) -> str | None:
-        """The model that prompts go to; None leaves it to the daemon."""
+        """The name of the model that answers; None leaves the choice to the daemon."""
         return self.model.name if self.model is not None else self.wanted
 
     @property
@@ -70,7 +81,7 @@ class ChatState:
 
     @property
     def placeholder(self) -> str:
-        """What the empty composer says: the meaning of enter, where it has one."""
+        """The placeholder of the empty composer: the meaning of enter, if it has one."""
         if self.trouble is not None:
             return "enter starts the daemon again"
         return f"enter downloads {self.model_name}" if self.must_pull else "Message"
@@ -80,30 +91,41 @@ class ChatState:
         return next((model for model in self.loaded_models if model.name == name), None)
 
     def connect(self, models: list[ModelEntry]) -> None:
-        """The daemon answers and has these models."""
+        """Store that the daemon answers, with its models."""
         self.connected = True
         self.trouble = None
         self.models = models
         self.choose(choose_model(models, self.model_name))
 
     def lose(self, message: str, hint: str | None) -> None:
-        """The daemon does not answer."""
+        """Store that the daemon does not answer, and why."""
         self.connected = False
         self.trouble = (message, hint)
         self.loaded = None
 
+    def update_gauges(self, gauges: GaugesEvent) -> None:
+        """Store the daemon's figures."""
+        self.loaded_models = gauges.models
+        self.free_bytes = gauges.memory.available or None
+        self.devices = gauges.devices
+        self.update_loaded(gauges.models)
+
+    def update_loaded(self, models: Sequence[LoadedModel]) -> None:
+        """Store the chat's own model, if it is among these processes."""
+        self.loaded = next((m for m in models if m.name == self.model_name), self.loaded)
+
     def choose(self, model: ModelEntry | None) -> None:
-        """Talk to this model from now on."""
+        """Use this model from now on."""
         self.model = model
         self.loaded = None
 
     def want(self, name: str) -> None:
-        """Talk to the model of this name from now on, where there is one."""
+        """Use the model of this name from now on, if there is one."""
         self.wanted = name
         self.choose(choose_model(self.models, name))
 
     def pulled(self, entry: ModelEntry) -> None:
-        """A model has arrived; it is the one to talk to."""
+        """Add a downloaded model, and use it."""
         self.models = [*(m for m in self.models if m.name != entry.name), entry]
         self.choose(entry)
 
@@ -130,7 +152,7 @@ class ChatState:
         return (self.model.context or 0) if self.model is not None else 0
 
     def _words(self, turn: Turn | None) -> tuple[str, bool, bool]:
-        """A word for the state, and whether it is good or bad."""
+        """The state in words, and whether it is good or bad."""
         if self.trouble is not None:
             return "daemon stopped", False, True
         if not self.connected:
@@ -161,7 +183,7 @@ class ChatState:
 
 
 class ChatView(NamedTuple):
-    """What the widgets around the transcript show; `store` is None if chats are not kept."""
+    """The data of the widgets around the transcript; `store` is None if chats are not kept."""
 
     state: ChatState
     chat: Chat
@@ -169,7 +191,7 @@ class ChatView(NamedTuple):
 
 
 def key_hints(busy: bool, width: int, enter_sends: bool = True) -> str:
-    """The keys that matter now, as many as the screen's width allows."""
+    """The key hints that fit into the screen's width."""
     if busy:
         return "esc stops · enter queues"
     keys = "enter send · ctrl+j new line" if enter_sends else "ctrl+j send · enter new line"

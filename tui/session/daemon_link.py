@@ -17,10 +17,16 @@ from ingle.daemon.client.model_types import DownloadProgress, LoadedModel
 from ingle.daemon.client.sse_parser import ServerSentEvent
 
 from ..text.terminal_safe_text import clean
-from .chat_events import DaemonConnected, DaemonLost, GaugesMoved, ModelMoved, PagesMoved, PullMoved
+from .chat_events import DaemonConnected, DaemonLost, DaemonReported, Report
 
+REPORTS: dict[str, type[Report]] = {
+    "model": LoadedModel,
+    "gauges": GaugesEvent,
+    "pages": PagesEvent,
+    "pull": DownloadProgress,
+}
 RETRY_SECONDS = 5.0
-"""How often a lost daemon is looked for without a request of the user."""
+"""Interval in seconds at which a lost daemon is polled."""
 
 
 class DaemonLink:
@@ -128,17 +134,9 @@ class DaemonLink:
                 self._report(event)
 
     def _report(self, event: ServerSentEvent) -> None:
-        if event.event == "model":
-            self._post(ModelMoved(self._client.decode_event(event, LoadedModel)))
-        elif event.event == "gauges":
-            gauges = self._client.decode_event(event, GaugesEvent)
-            for model in gauges.models:
-                self._post(ModelMoved(model))
-            self._post(GaugesMoved(gauges))
-        elif event.event == "pages":
-            self._post(PagesMoved(self._client.decode_event(event, PagesEvent)))
-        elif event.event == "pull":
-            self._post(PullMoved(self._client.decode_event(event, DownloadProgress)))
+        kind = REPORTS.get(event.event)
+        if kind is not None:
+            self._post(DaemonReported(self._client.decode_event(event, kind)))
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""

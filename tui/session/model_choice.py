@@ -1,4 +1,4 @@
-"""Which model a chat opens with, and which ones a first run offers."""
+"""Chooses the model of a new chat, and the models that a first run offers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ingle.daemon.client.model_types import ModelEntry
 
 
 class ModelOffer(NamedTuple):
-    """A model for a user without one, and in a few words why this one."""
+    """A model for a user without one, and the reason in a few words."""
 
     model: ModelEntry
     reason: str
 
 
 def choose_model(models: Sequence[ModelEntry], wanted: str | None) -> ModelEntry | None:
-    """The wanted model, else the nearest: loaded, on disk, being fetched, best that would fit.
+    """The wanted model, else in this order: loaded, on disk, downloading, the best that would fit.
 
     A file, a folder or a repository of the hub may be wanted that is on no list.
     """
@@ -64,12 +64,12 @@ def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
 
 
 def is_coder(model: ModelEntry) -> bool:
-    """Whether it was made for writing code, as far as its name and description tell."""
+    """Whether it is a coding model, judging by its name and description."""
     return "code" in f"{model.name} {model.description or ''}".lower()
 
 
 def custom_model(text: str) -> ModelEntry | None:
-    """What was typed as a model of its own: a repository of the hub, an address or a path."""
+    """A typed repository of the hub, address or path as a model."""
     text = text.strip()
     path = text.startswith(("/", "./", "../", "~")) or text.endswith(".gguf")
     if path and len(text) > 2:
@@ -84,7 +84,7 @@ def custom_model(text: str) -> ModelEntry | None:
 
 
 def _distance(model: ModelEntry) -> tuple[bool, bool, bool]:
-    """Smaller is nearer to an answer."""
+    """The sort key of readiness; the model that can answer soonest comes first."""
     return not model.installed, model.state != "ready", not model.default
 
 

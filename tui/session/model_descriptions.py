@@ -1,4 +1,4 @@
-"""What is known about a model, in the words that the picker and the welcome use."""
+"""Descriptions of models for the picker and the welcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingle.daemon.client.model_types import ModelEntry, ModelFit
 from ..text import number_format
 
 ASSUMED_RATE = 100e6 / 8
-"""Bytes a second of a download before one was measured: 100 Mbit/s, which is shown."""
+"""Assumed bytes per second of a download before one was measured: 100 Mbit/s, which is shown."""
 WARM = frozenset({"ready", "starting", "draining", "stopping"})
 
 
@@ -22,7 +22,7 @@ class ModelGroup(NamedTuple):
 
 
 def group_models(models: Sequence[ModelEntry], query: str = "") -> list[ModelGroup]:
-    """Loaded ones, those on disk, those that can be fetched; only what matches all of `query`."""
+    """Group models that match all of `query`: loaded, on disk, to download."""
     words = query.lower().split()
     found = [model for model in models if all(word in _searchable(model) for word in words)]
     warm = [model for model in found if model.state in WARM]
@@ -61,7 +61,7 @@ def fit_style(fit: ModelFit | None) -> str:
 
 
 def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
-    """What it takes, and of how much; of a `loaded` model, what it has."""
+    """The memory that a model needs and that is available; for a `loaded` model, what it uses."""
     if fit is None:
         return ""
     memory = "VRAM" if fit.device == "cuda" else "RAM"
@@ -78,7 +78,7 @@ def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
 
 
 def facts(model: ModelEntry) -> list[str]:
-    """Size, licence, weights, quantisation, context and keeper, as far as they are known."""
+    """Size, licence, weights, quantisation, context and place, as far as known."""
     parts = [
         number_format.size(model.size) if model.size else "",
         model.licence or "",
@@ -91,7 +91,7 @@ def facts(model: ModelEntry) -> list[str]:
 
 
 def download_sentence(size: int | None, disk_free: int, rate: float | None = None) -> str:
-    """How much a download is, how long it takes, and the room there is for it."""
+    """The size and duration of a download, and the free space on the disk."""
     if not size:
         return "its size is known once the download begins"
     seconds = number_format.remaining(size / (rate or ASSUMED_RATE))

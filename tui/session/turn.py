@@ -1,4 +1,4 @@
-"""`Turn`: one prompt and its answer, from the messages and the request to the last token."""
+"""`Turn`: follows one answer from its request to the last token."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Turn:
 
     @property
     def ending(self) -> Ending | None:
-        """How it ended, None while it runs."""
+        """The ending; None while it runs."""
         return self.message.ending
 
     @property
@@ -111,7 +111,7 @@ class Turn:
 
     @property
     def speed(self) -> float | None:
-        """Tokens a second: of the last moments while it runs, of the whole answer at its end."""
+        """Tokens per second: of the last seconds while it runs, of the whole answer at its end."""
         done = self.finished
         if done is not None and done.decode_seconds > 0:
             return done.completion_tokens / done.decode_seconds or None
@@ -121,7 +121,7 @@ class Turn:
         return (now - before) / (end - start) if end > start else None
 
     async def run(self, request: TurnRequest) -> None:
-        """Ask and follow to the end; how it ended is in `ending` and `error`."""
+        """Send the request and follow it to the end; sets `ending` and `error`."""
         self._asked_at = time.monotonic()
         # Recorded before the request: the daemon goes on even if its reply is lost.
         chosen = new_generation_id()
@@ -143,7 +143,7 @@ class Turn:
         self._history.set_generation(self.message.id, generation)
 
     async def resume(self, given: tuple[int, int] = (0, 0)) -> None:
-        """Take up a generation that goes on in the daemon since this program ended.
+        """Resume a generation that continued in the daemon after a program ended.
 
         `given` are the characters of text and of thoughts that were there before it began.
         """
@@ -168,7 +168,7 @@ class Turn:
                 self._changed()
 
     def keep_in(self, history: ChatRecorder) -> None:
-        """Record from now on, and an end that was not recorded."""
+        """Record from now on, including an ending that was not recorded."""
         self.is_watched = False
         self._history = history
         if self.ending is not None:
@@ -179,12 +179,12 @@ class Turn:
         self._end("interrupted")
 
     def stop(self) -> None:
-        """End now, with the part that is there; `cancel` then stops the daemon."""
+        """End now, and keep what was generated; `cancel` then stops the daemon."""
         if self.ending is None:
             self._end("stopped")
 
     async def cancel(self) -> ClientError | None:
-        """Stop the generation in the daemon; returns why that failed."""
+        """Stop the generation in the daemon; return the error if that fails."""
         if self._generation is None:
             return None
         try:
@@ -194,7 +194,7 @@ class Turn:
         return None
 
     def summary(self) -> str:
-        """What is known about the answer, beside the model's name."""
+        """A short summary of the answer, shown beside the model's name."""
         parts = [self._where]
         if self.ending is None and self._first_at is None:
             parts.append(self._waiting())
@@ -270,26 +270,26 @@ class Turn:
         self._end(endings.get(event.reason, "answered"))
 
     def _facts(self) -> MessageFacts:
-        done = self.finished
+        done = self.finished or FinishedEvent(reason="stop")
         route, routed = route_to(self._client.endpoint), self.routed
         return MessageFacts(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             completion_tokens=self.tokens,
-            reasoning_tokens=done.reasoning_tokens if done else 0,
-            drafted_tokens=done.drafted_tokens if done else 0,
-            accepted_tokens=done.accepted_tokens if done else 0,
+            reasoning_tokens=done.reasoning_tokens,
+            drafted_tokens=done.drafted_tokens,
+            accepted_tokens=done.accepted_tokens,
             context=self.context,
             route=(routed.target if routed else "") or route.kind,
             route_reason=routed.rule if routed else route.short,
             first_token=self.first_token_seconds,
             seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
-            prompt_seconds=done.prompt_seconds if done else 0.0,
-            decode_seconds=done.decode_seconds if done else self._seconds_of_text(),
+            prompt_seconds=done.prompt_seconds,
+            decode_seconds=done.decode_seconds if self.finished else self._seconds_of_text(),
         )
 
     def _seconds_of_text(self) -> float:
-        """How long text came, if the engine did not report it."""
+        """Seconds of decoding as measured here, if the engine did not report them."""
         return self._samples[-1][0] - self._first_at if self._first_at and self._samples else 0.0
 
     def _end(self, ending: Ending, error: ClientError | None = None) -> None:
@@ -304,7 +304,7 @@ class Turn:
 
 
 def facts_summary(facts: MessageFacts) -> str:
-    """What stands beside the model's name once an answer has ended."""
+    """The summary of an ended answer, shown beside the model's name."""
     parts = [_mark(facts.route)]
     if facts.speed is not None:
         parts.append(number_format.speed(facts.speed))
@@ -318,7 +318,7 @@ def _mark(route: str) -> str:
 
 
 def ending_note(message: Message) -> str:
-    """What stands below an answer that did not end by itself."""
+    """The note below an answer that was stopped, cut off or interrupted."""
     notes = {
         "stopped": "■ stopped",
         "length": "■ cut off: the context or the limit is reached",
@@ -335,7 +335,7 @@ def add_prompt(
     attachments: tuple[Attachment, ...] = (),
     edits: Message | None = None,
 ) -> Message:
-    """The prompt as the last message, or beside the one it edits; keeps the chat if it is new."""
+    """Add a prompt as the last message, or beside the one it edits; record a new chat."""
     leaf = chat.leaf
     parent = edits.parent if edits is not None else leaf.id if leaf is not None else None
     message = Message(role="user", content=text, attachments=attachments, parent=parent)
@@ -353,7 +353,7 @@ def add_answer(
     parent: str | None,
     begun: Message | None = None,
 ) -> Message:
-    """An open answer to the message `parent`, with the text of the interrupted answer `begun`."""
+    """Add an open answer to `parent`, with the text of the interrupted answer `begun`."""
     answer = Message(
         role="assistant",
         parent=parent,

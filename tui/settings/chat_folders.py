@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 
-class ChatFolders:
+class ChatFolders(NamedTuple):
     """`chats` holds the history, `config` settings, keys and prompts; neither need exist."""
 
-    __slots__ = ("chats", "config")
-
-    def __init__(self, chats: Path, config: Path) -> None:
-        self.chats = chats
-        self.config = config
+    chats: Path
+    config: Path

@@ -86,11 +86,13 @@ def save_preference(folder: Path, name: str, value: str | bool | int) -> None:
 
     The file is replaced atomically, and keeps its other contents.
     """
+    import json
+
     # If the file is a link, as with settings kept in a repository, its target is changed.
     file = (folder / FILE).resolve()
     _read(file)
     lines = file.read_text(encoding="utf-8-sig").splitlines() if file.exists() else []
-    entry = f"{name} = {_toml(value)}"
+    entry = f"{name} = {json.dumps(value, ensure_ascii=False)}"  # which is TOML, too
     head = next((at for at, line in enumerate(lines) if line.startswith("[")), len(lines))
     place = next((at for at in range(head) if lines[at].partition("=")[0].strip() == name), None)
     if place is None:
@@ -104,12 +106,3 @@ def save_preference(folder: Path, name: str, value: str | bool | int) -> None:
         new.replace(file)
     finally:
         new.unlink(missing_ok=True)
-
-
-def _toml(value: str | bool | int) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ..text import number_format
 from .run_program import run_program
@@ -17,7 +16,7 @@ from .run_program import run_program
 TIMEOUT = 2.0
 """Seconds before a hanging program is abandoned."""
 OSC_52_LIMIT = 74_994
-"""Bytes that every common terminal takes; 100 000 characters of base64 are xterm's bound."""
+"""Bytes that every common terminal accepts; xterm's limit is 100 000 characters of base64."""
 SCREEN_CHUNK = 76
 """Most characters that GNU screen passes on in one string; it drops longer ones."""
 
@@ -35,9 +34,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The result of a copy: a sentence for people; `sequence` is still to be written to the
-    terminal.
-    """
+    """The result of a copy as a sentence; `sequence` must still be written to the terminal."""
 
     sentence: str
     sequence: str = ""
@@ -49,6 +46,7 @@ _WRITERS = {
     "xsel": Program("xsel", ("--clipboard", "--input")),
     "pbcopy": Program("pbcopy", ()),
     "clip.exe": Program("clip.exe", (), "utf-16-le"),
+    "tmux": Program("tmux", ("load-buffer", "-w", "-")),
 }
 _POWERSHELL = (
     "-NoProfile",
@@ -61,9 +59,8 @@ _READERS = {
     "xsel": Program("xsel", ("--clipboard", "--output")),
     "pbcopy": Program("pbpaste", ()),
     "clip.exe": Program("powershell.exe", _POWERSHELL),
+    "tmux": Program("tmux", ("save-buffer", "-")),
 }
-_TMUX_WRITER = Program("tmux", ("load-buffer", "-w", "-"))
-_TMUX_READER = Program("tmux", ("save-buffer", "-"))
 
 
 def is_remote(env: Mapping[str, str]) -> bool:
@@ -82,7 +79,7 @@ def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.
         command = (program.name, *program.arguments)
         if run_program(command, TIMEOUT, sent=content.encode(program.encoding)) is not None:
             done = f"Copied ({program.name})."
-            if program is _TMUX_WRITER:
+            if program.name == "tmux":
                 done = "Copied (tmux buffer, which tmux passes on where set-clipboard allows it)."
             return Copied(done)
     sequence = osc_52(content, env)
@@ -110,22 +107,20 @@ def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> 
 
 def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
     """Return the programs that can copy here, in the order in which they are tried."""
-    return _programs(env, which, _WRITERS, _TMUX_WRITER)
+    return _programs(env, which, _WRITERS)
 
 
 def readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
     """Return the programs that can read the clipboard here, in the order of trial."""
-    return _programs(env, which, _READERS, _TMUX_READER)
+    return _programs(env, which, _READERS)
 
 
-def _programs(
-    env: Mapping[str, str], which: Which, local: Mapping[str, Program], tmux: Program
-) -> list[Program]:
-    # Over SSH the remote clipboard is not the user's own: only tmux is of use.
-    programs = [] if is_remote(env) else [local[name] for name in _local(env)]
+def _programs(env: Mapping[str, str], which: Which, known: Mapping[str, Program]) -> list[Program]:
+    # Over SSH the remote clipboard is not the user's own: only tmux helps.
+    names = [] if is_remote(env) else _local(env)
     if "TMUX" in env:
-        programs.append(tmux)
-    return [program for program in programs if which(program.name) is not None]
+        names.append("tmux")
+    return [known[name] for name in names if which(known[name].name) is not None]
 
 
 def _local(env: Mapping[str, str]) -> list[str]:
@@ -136,14 +131,9 @@ def _local(env: Mapping[str, str]) -> list[str]:
     names = ["wl-copy"] if "WAYLAND_DISPLAY" in env else []
     if "DISPLAY" in env:
         names += ["xclip", "xsel"]
-    if "WSL_DISTRO_NAME" in env or _is_wsl():
+    if "WSL_DISTRO_NAME" in env or "microsoft" in platform.release().lower():
         names.append("clip.exe")
     return names
-
-
-@lru_cache(maxsize=1)
-def _is_wsl() -> bool:
-    return "microsoft" in platform.release().lower()
 
 
 def osc_52(text: str, env: Mapping[str, str]) -> str:

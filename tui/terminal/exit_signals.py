@@ -1,4 +1,4 @@
-"""The signals on which the program ends in good order."""
+"""Signal handlers for an orderly exit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ending_signals() -> list[int]:
 
 
 def exit_on_signals() -> None:
-    """Let a `kill` and a closed terminal end the program in order, so that nothing said is lost."""
+    """Exit in an orderly way on `kill` and when the terminal closes, so that no message is lost."""
     for number in ending_signals():
         signal.signal(number, _exit)
 

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 _COMMON = ("sensible-editor", "nano", "vim", "vi")
 
 
 class EditorFailed(Exception):
-    """The text could not be edited; the message says why, and what to do."""
+    """The text could not be edited; the message gives the reason and the next step."""
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:
@@ -61,6 +60,5 @@ def edit_text(text: str, env: Mapping[str, str] | None = None) -> str:
     except UnicodeDecodeError:
         raise EditorFailed("What the editor left is not UTF-8; the text is unchanged.") from None
     finally:
-        with suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
     return edited.removesuffix("\n")

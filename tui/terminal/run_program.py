@@ -17,8 +17,8 @@ def run_program(
     """Return its output; None if it fails or takes longer. Environment `variables` are added.
 
     With `sent` as its input the output is empty, and the program may stay in the background: xclip
-    and wl-copy do, to serve the selection. A pipe that they hold open would never end, and a signal
-    to our group would clear the clipboard.
+    and wl-copy do, to serve the selection. They would hold a pipe open, and
+    a signal to this process group would clear the clipboard.
     """
     try:
         done = subprocess.run(

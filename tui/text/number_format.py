@@ -1,4 +1,4 @@
-"""Formats numbers for people."""
+"""Formats numbers for display."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ def size(count: float) -> str:
     """Format bytes in the unit that fits, decimal as for disks."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
-            return (
-                f"{count:.0f} {unit}"
-                if unit in ("B", "kB") or count >= 10
-                else f"{count:.1f} {unit}"
-            )
+            places = 0 if unit in ("B", "kB") or count >= 10 else 1
+            return f"{count:.{places}f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
 

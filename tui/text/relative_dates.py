@@ -35,7 +35,7 @@ def day_group(stamp: float, now: datetime) -> str:
 
 
 def local_time(stamp: float) -> datetime | None:
-    """Return Unix seconds as a local time with its zone, None if there is no such time."""
+    """Return Unix seconds as a local time with its zone, None if it is out of range."""
     try:
         return datetime.fromtimestamp(stamp).astimezone()
     except (ValueError, OverflowError, OSError):

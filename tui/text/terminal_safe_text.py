@@ -66,7 +66,7 @@ class StreamCleaner:
         return self._continued(clean(text))
 
     def flush(self) -> str:
-        """Return what is still held, as text, at the end."""
+        """Return the text held back, at the end of the stream."""
         held, self._held = self._held, ""
         return self._continued(clean(held))
 

@@ -70,8 +70,8 @@ BlockKind = Literal["fence", "table", "thought", "attachment", "seam", "system"]
 class EntryBlock:
     """Kind and content of a part of an entry.
 
-    `key` identifies it within its entry and stays while the entry grows; `text` is what copying it
-    gives; `folded` is None if it cannot be folded.
+    `key` identifies it within its entry, also while the entry grows; `text` is the text to copy;
+    `folded` is None if it cannot be folded.
     """
 
     kind: BlockKind
@@ -161,7 +161,7 @@ def single_line(text: Text, width: int) -> RenderedLine:
 
 
 def marked(segments: Iterable[Segment], span: tuple[int, int], style: Style) -> list[Segment]:
-    """Return the segments with `style` over the characters in `span`; -1 stands for the end."""
+    """Return the segments with `style` over the characters in `span`; -1 means the end."""
     text = Text.assemble(*((part, own or "") for part, own, _ in segments), end="")
     text.stylize(style, span[0], None if span[1] == -1 else span[1])
     return list(text.render(_console()))

@@ -1,4 +1,4 @@
-"""`CompactionBar`: what compaction is doing, is about to do, or suggests."""
+"""`CompactionBar`: a line that suggests, announces and reports compaction."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class BarText:
 
 
 class CompactionBar(Widget):
-    """One line above the composer; hidden while there is nothing to say."""
+    """One line above the composer; hidden without a text."""
 
     DEFAULT_CSS = "CompactionBar { height: 1; width: 100%; padding: 0 2; }"
 
     said: reactive[BarText | None] = reactive[BarText | None](None)
 
     def watch_said(self, said: BarText | None) -> None:
-        """Show only while there is something to tell."""
+        """Show only while there is a value."""
         self.display = said is not None
 
     def render(self) -> RenderResult:
@@ -52,19 +52,19 @@ class CompactionBar(Widget):
 
 
 def suggestion_text(share: float) -> BarText:
-    """That compacting would be a good idea; `share` of the context is full."""
+    """The suggestion to compact; `share` of the context is full."""
     words = f"{number_format.percent(share)} of the context is full"
     return BarText(words, "F6 compacts · esc hides this", "F6 compacts · esc")
 
 
 def notice_text(share: float, seconds: int) -> BarText:
-    """That it will begin by itself."""
+    """The notice of an automatic compaction."""
     words = f"{number_format.percent(share)} of the context is full: compacting in {seconds} s"
     return BarText(words, "esc holds it off", "esc: no", style="$warning")
 
 
 def progress_text(progress: CompactionProgress) -> BarText:
-    """How far it is."""
+    """The progress of a compaction."""
     words = progress.words
     if progress.written:
         plural = "" if progress.written == 1 else "s"

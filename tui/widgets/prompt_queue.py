@@ -1,4 +1,4 @@
-"""`PromptQueue`: prompts that wait for the answer before them."""
+"""`PromptQueue`: the prompts that wait for the current answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from textual import events
 from textual.app import RenderResult
 from textual.content import Content
 from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from ..chats.message import QueuedPrompt
@@ -21,76 +22,31 @@ class PromptQueue(Widget):
 
     @dataclass
     class TakenBack(Message):
-        """A waiting prompt was clicked, and waits no longer."""
+        """A waiting prompt was clicked, and removed from the queue."""
 
         prompt: QueuedPrompt
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._prompts: list[QueuedPrompt] = []
+    prompts: reactive[tuple[QueuedPrompt, ...]] = reactive((), layout=True)
+    """The next prompt is the first one."""
 
-    def __len__(self) -> int:
-        return len(self._prompts)
-
-    def __bool__(self) -> bool:
-        # A widget is there even when it holds nothing; Textual asks for its truth.
-        return True
-
-    @property
-    def texts(self) -> list[str]:
-        """What waits, the first first."""
-        return [prompt.text for prompt in self._prompts]
-
-    @property
-    def first(self) -> QueuedPrompt | None:
-        """The prompt whose turn is next."""
-        return self._prompts[0] if self._prompts else None
-
-    def push(self, prompt: QueuedPrompt) -> None:
-        """Put a prompt at the end."""
-        self._prompts.append(prompt)
-        self._changed()
-
-    def next(self) -> QueuedPrompt | None:
-        """Take the first prompt."""
-        prompt = self._prompts.pop(0) if self._prompts else None
-        self._changed()
-        return prompt
-
-    def take_back(self) -> QueuedPrompt | None:
-        """Take the last prompt."""
-        prompt = self._prompts.pop() if self._prompts else None
-        self._changed()
-        return prompt
-
-    def take_all(self) -> list[QueuedPrompt]:
-        """Take all prompts, first one first."""
-        prompts, self._prompts = self._prompts, []
-        self._changed()
-        return prompts
-
-    def on_mount(self) -> None:
-        """Start hidden."""
-        self._changed()
-
-    def _changed(self) -> None:
-        self.display = bool(self._prompts)
-        self.refresh(layout=True)
+    def watch_prompts(self, prompts: tuple[QueuedPrompt, ...]) -> None:
+        """Show only while a prompt waits."""
+        self.display = bool(prompts)
 
     def on_click(self, event: events.Click) -> None:
-        """Give the prompt back that was clicked."""
-        if event.y < min(len(self._prompts), SHOWN):
-            prompt = self._prompts.pop(event.y)
-            self._changed()
-            self.post_message(self.TakenBack(prompt))
+        """Remove the clicked prompt, and hand it back."""
+        at, prompts = event.y, self.prompts
+        if at < min(len(prompts), SHOWN):
+            self.prompts = prompts[:at] + prompts[at + 1 :]
+            self.post_message(self.TakenBack(prompts[at]))
 
     def render(self) -> RenderResult:
-        lines: list[Content] = []
-        for index, prompt in enumerate(self._prompts[:SHOWN]):
-            last = index == len(self._prompts) - 1
+        prompts, lines = self.prompts, list[Content]()
+        for index, prompt in enumerate(prompts[:SHOWN]):
+            last = index == len(prompts) - 1
             lines.append(self._line(prompt, "  ↑ takes it back" if last else ""))
-        if len(self._prompts) > SHOWN:
-            lines.append(Content(f"  and {len(self._prompts) - SHOWN} more").stylize("$muted"))
+        if len(prompts) > SHOWN:
+            lines.append(Content(f"  and {len(prompts) - SHOWN} more").stylize("$muted"))
         return Content("\n").join(lines)
 
     def _line(self, prompt: QueuedPrompt, hint: str) -> Content:

@@ -1,4 +1,4 @@
-"""`PullBar`: how far a download is."""
+"""`PullBar`: the progress of a download."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ WORDS = {"resolving": "looking for it", "verifying": "checking that it arrived w
 
 
 class PullBar(Widget):
-    """One line above the composer, hidden while nothing is fetched; `others` are fetched too."""
+    """One line above the composer, hidden without downloads; `others` counts further ones."""
 
     progress: reactive[DownloadProgress | None] = reactive[DownloadProgress | None](None)
     others: reactive[int] = reactive(0)
 
     def watch_progress(self, progress: DownloadProgress | None) -> None:
-        """Show only while there is something to tell."""
+        """Show only while there is a value."""
         self.display = progress is not None
 
     async def on_click(self) -> None:
-        """Ask whether the download is to be stopped."""
+        """Ask whether to stop the download."""
         await self.run_action("screen.command('pull')")
 
     def render(self) -> RenderResult:

@@ -1,4 +1,4 @@
-"""`RouteLine`: where the message will go, and what was found in it, before it is sent."""
+"""`RouteLine`: the route of the draft, and private data found in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..privacy.chat_route import ChatRoute, route_to
 
 
 class RouteLine(Widget):
-    """One line above the composer; what was found is a hint, and finding nothing says nothing.
+    """One line above the composer; findings are hints, and no findings prove nothing.
 
     `found` is a list in words, None while nothing is typed.
     """
@@ -21,10 +21,10 @@ class RouteLine(Widget):
     route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
     found: reactive[str | None] = reactive[str | None](None)
     more: reactive[str] = reactive("")
-    """What else belongs into this line, such as what the draft takes; it goes first for room."""
+    """An additional fact, left out first where there is no room."""
 
     async def on_click(self) -> None:
-        """Tell why the message goes there."""
+        """Explain the route."""
         await self.run_action("screen.command('why')")
 
     def render(self) -> RenderResult:

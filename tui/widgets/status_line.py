@@ -1,8 +1,8 @@
-"""`StatusLine`: the model and its state, speed, how full the context is, and memory below."""
+"""`StatusLine`: the model and its state, speed, context use, and memory below."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 from textual.app import RenderResult
@@ -28,32 +28,20 @@ STYLES = ("$primary", "$success", "$edge")
 """Of cache that is used, kept, and free."""
 
 
-class MemoryStatus(msgspec.Struct, frozen=True):
-    """What the second line shows, where there is one."""
+class MemoryStatus(NamedTuple):
+    """The second line: a memory, the process of the chat's model, and the last answer."""
 
     memory: MemoryUse | None = None
-    kv_used: int = 0
-    kv_kept: int = 0
-    kv_capacity: int = 0
+    model: LoadedModel | None = None
     last: MessageFacts | None = None
 
 
-def memory_status(
-    memory: Sequence[MemoryUse], model: LoadedModel | None, last: MessageFacts | None
-) -> MemoryStatus:
-    """The first memory there is, the cache of the chat's model, and the last answer."""
-    first = memory[0] if memory else None
-    if model is None:
-        return MemoryStatus(first, last=last)
-    return MemoryStatus(first, model.kv_used, model.kv_kept, model.kv_capacity, last)
-
-
 class StatusLine(Widget):
-    """One line at the bottom, two where there is room; it leaves out what has none."""
+    """One line at the bottom, two where there is room; parts that do not fit are left out."""
 
     status: reactive[ChatStatus] = reactive(ChatStatus())
     use: reactive[ContextUse] = reactive(ContextUse())
-    """What fills the context by role; without it the numbers of `status` are shown."""
+    """The context by role; if unknown, the numbers of `status` are shown."""
     memory: reactive[MemoryStatus] = reactive(MemoryStatus())
 
     def render(self) -> RenderResult:
@@ -75,7 +63,7 @@ class StatusLine(Widget):
         return Content.assemble(left, gap, right).truncate(width)
 
     def _least(self, use: ContextUse) -> int:
-        """How much room the context must keep: its numbers, or its percentage in a thin line."""
+        """The minimum width of the context: its numbers, or its percentage in a narrow line."""
         if not use.context:
             return 0
         if self.size.width < 60:
@@ -113,7 +101,7 @@ class StatusLine(Widget):
 
 def memory_status_line(status: MemoryStatus, width: int) -> Content:
     """`vram ████▓▓▒┈┈ 8.8/12.0 GiB   kv ██▒▒···· 753/1 024   96 % reused`; what fits of it."""
-    memory, cache = _memory_part(status.memory), _cache_part(status)
+    memory, cache = _memory_part(status.memory), _cache_part(status.model)
     line = Content.assemble(" ", memory, "   " if memory and cache else "", cache)
     if line.cell_length >= width:
         line = Content.assemble(" ", cache or memory)
@@ -132,12 +120,12 @@ def _memory_part(use: MemoryUse | None) -> Content:
     return signs([(f"{use.kind.lower()} ", "$muted"), *memory_bar(use, BAR_WIDTH), numbers])
 
 
-def _cache_part(status: MemoryStatus) -> Content:
-    capacity = status.kv_capacity
-    if not capacity:
+def _cache_part(model: LoadedModel | None) -> Content:
+    if model is None or not model.kv_capacity:
         return Content("")
-    taken = min(capacity, status.kv_used + status.kv_kept)
-    amounts = (status.kv_used, status.kv_kept, max(0, capacity - taken))
+    capacity = model.kv_capacity
+    taken = min(capacity, model.kv_used + model.kv_kept)
+    amounts = (model.kv_used, model.kv_kept, max(0, capacity - taken))
     counted = zip("█▒·", apportion(amounts, BAR_WIDTH), STYLES, strict=True)
     cells: list[StyledText] = [(glyph * cells, style) for glyph, cells, style in counted if cells]
     numbers = f" {number_format.tokens(taken)}/{number_format.tokens(capacity)}"

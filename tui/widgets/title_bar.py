@@ -1,4 +1,4 @@
-"""`TitleBar`: which chat this is, its branch, the model, and whether it is kept."""
+"""`TitleBar`: the chat's title and branch, the model, and whether the chat is saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_TITLE = 12
 
 
 class TitleBar(Widget):
-    """One line at the top; what matters least goes first where there is little room.
+    """One line at the top; the least important parts are left out first.
 
     `pulls` is the number of downloads that run.
     """
@@ -31,7 +31,7 @@ class TitleBar(Widget):
     route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
 
     async def on_click(self, event: events.Click) -> None:
-        """The title shows the chats there are, what is right of it the models."""
+        """A click on the title shows the chats, one on the right side the models."""
         name = "open" if event.x < self.size.width // 2 else "model"
         await self.run_action(f"screen.command('{name}')")
 
@@ -54,7 +54,7 @@ class TitleBar(Widget):
         return Content.assemble(left, gap, right).truncate(width)
 
     def _choices(self, width: int) -> Sequence[list[Content]]:
-        """What may stand at the right, the longest first."""
+        """The alternatives for the right side, the longest first."""
         pulls = [Content.assemble((self._pulls(width >= WIDE), "$primary"))] if self.pulls else []
         kept = self._kept()
         route = [Content(f"{self.route.mark} {self.route.word.lower()}").stylize("$muted")]
@@ -85,7 +85,7 @@ class TitleBar(Widget):
         return [Content.assemble(mark, f" {clean(known.model_name)}", (shown, "$muted"))]
 
     def _kept(self) -> list[Content]:
-        """Where the chat is kept, in a word; nothing for one without messages."""
+        """Whether the chat is saved, in a word; nothing for a chat without messages."""
         (state, chat, store), style = self.view, "$muted"
         if chat.temporary:
             word = "temporary, not written"

@@ -1,4 +1,4 @@
-"""`Welcome`: what an empty chat shows: the model, or models to download."""
+"""`Welcome`: shown in an empty chat: the model, or models to download."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEYS = (
 
 
 class Welcome(Widget, can_focus=False):
-    """Names the model that will answer, or offers to fetch one that fits this machine.
+    """Names the model that will answer, or offers to download one that fits this machine.
 
     `disk_free` is in bytes, 0 if it is not known.
     """
@@ -47,18 +47,15 @@ class Welcome(Widget, can_focus=False):
         Binding("up,shift+tab", "move(-1)", "Up", show=False),
         Binding("down,tab", "move(1)", "Down", show=False),
         Binding("enter", "choose", "Download", show=False),
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "app.focus('composer')", "Back", show=False),
     ]
 
-    class Left(Message):
-        """Back to the draft."""
-
     class Wanted(Message):
-        """The model that is shown is to be fetched."""
+        """The user chose to download the offered model."""
 
     @dataclass
     class Chosen(Message):
-        """Another model is to be offered."""
+        """The user selected another offer."""
 
         model: ModelEntry
 
@@ -67,11 +64,11 @@ class Welcome(Widget, can_focus=False):
 
     @property
     def offers(self) -> list[ModelOffer]:
-        """What is offered to a user without a model."""
+        """The models offered to a user without one."""
         return offered_models(self.view.state.models)
 
     def watch_view(self, view: ChatView) -> None:
-        """Tab leads to the offers while there are any."""
+        """Accept the focus while there are several offers."""
         model = view.state.model
         self.can_focus = model is not None and not model.installed and len(self.offers) > 1
 
@@ -130,7 +127,7 @@ class Welcome(Widget, can_focus=False):
         return lines + self._others(model)
 
     def _fitting(self, parts: list[str], between: str = " · ") -> str:
-        """The first of the parts, as many as one line has room for."""
+        """The first parts that fit into one line."""
         line = ""
         for part in parts:
             longer = f"{line}{between}{clean(part)}" if line else clean(part)
@@ -140,7 +137,7 @@ class Welcome(Widget, can_focus=False):
         return line
 
     def _others(self, model: ModelEntry) -> list[Content]:
-        """The other offers, among which tab and the arrows choose."""
+        """The other offers, chosen with tab and the arrow keys."""
         offers = self.offers
         if len(offers) < 2 or self.size.height < 16:
             hint = Content.assemble(("ctrl+o", "$secondary"), (" shows others", "$muted"))
@@ -162,12 +159,12 @@ class Welcome(Widget, can_focus=False):
         return Content.assemble(mark, name, (f"  {size:>7}  {offer.reason:<26}", "$muted"))
 
     def on_focus(self) -> None:
-        """Other keys count now, and the one that led here has chosen."""
+        """Show the keys, and move on to the next offer."""
         self.refresh()
         self.action_move(1)
 
     def on_blur(self) -> None:
-        """The keys of the composer count again."""
+        """Hide the keys."""
         self.refresh()
 
     def action_move(self, step: int) -> None:
@@ -179,10 +176,6 @@ class Welcome(Widget, can_focus=False):
         self.post_message(self.Chosen(self.offers[(place + step) % len(names)].model))
 
     def action_choose(self) -> None:
-        """Fetch the one that is shown."""
+        """Download the offered model."""
         if self.view.state.model is not None:
             self.post_message(self.Wanted())
-
-    def action_leave(self) -> None:
-        """Choose no more."""
-        self.post_message(self.Left())

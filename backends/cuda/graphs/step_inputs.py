@@ -46,7 +46,10 @@ class StepInputs:
         self._tables = self._int[:cut].view(sequences, max_pages)
         self._lengths = self._int[cut : cut + sequences]
         self._starts = self._int[cut + sequences :]
-        self._shape, self._num_rows = _NOTHING, 0
+        self.shape = _NOTHING
+        """The sizes of the step."""
+        self.num_rows = 0
+        """Rows of logits that the step computes."""
 
     def fill(self, batch: Batch) -> None:
         """Fill in a batch; raises ValueError if a block table is too short for its chunk."""
@@ -64,26 +67,26 @@ class StepInputs:
                 stage.long[_ROWS, rows : rows + count] = np.arange(end - count, end)
                 rows += count
         stage.starts[len(batch.chunks)] = end
-        self._shape = StepShape(end, len(batch.chunks), longest_query, longest_context)
-        self._num_rows = rows
+        self.shape = StepShape(end, len(batch.chunks), longest_query, longest_context)
+        self.num_rows = rows
 
     def pad(self, shape: StepShape, slot: int) -> None:
         """Pad to the sizes of `shape` with tokens of no sequence, whose keys go to `slot`."""
-        stage, (tokens, sequences, _, _) = self._stage, self._shape
+        stage, (tokens, sequences, _, _) = self._stage, self.shape
         given, positions, slots, rows, origins = stage.long
         given[tokens : shape.tokens] = 0
         positions[tokens : shape.tokens] = 0
         slots[tokens : shape.tokens] = slot
         origins[tokens : shape.tokens] = np.arange(tokens, shape.tokens)
-        rows[self._num_rows : shape.tokens] = 0
+        rows[self.num_rows : shape.tokens] = 0
         stage.lengths[sequences : shape.sequences] = 0
         stage.starts[sequences + 1 : shape.sequences + 1] = tokens
-        self._shape, self._num_rows = shape, shape.tokens
+        self.shape, self.num_rows = shape, shape.tokens
 
     def upload(self) -> None:
         """Send the inputs, and put sampled tokens in their places; nothing waits for it."""
         self._stage.send(self._long, self._int)
-        count = self._shape.tokens
+        count = self.shape.tokens
         origins = self._long[_ORIGINS, :count]
         torch.gather(self._long.view(-1), 0, origins, out=self._token_ids[:count])
 
@@ -97,42 +100,32 @@ class StepInputs:
         return self._long[_LONG_ROWS]
 
     @property
-    def shape(self) -> StepShape:
-        """The sizes of the step."""
-        return self._shape
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of logits the step wants."""
-        return self._num_rows
-
-    @property
     def token_ids(self) -> torch.Tensor:
         """(tokens,) int64."""
-        return self._token_ids[: self._shape.tokens]
+        return self._token_ids[: self.shape.tokens]
 
     @property
     def positions(self) -> torch.Tensor:
         """Each token's place in its sequence, (tokens,) int64."""
-        return self._long[_POSITIONS, : self._shape.tokens]
+        return self._long[_POSITIONS, : self.shape.tokens]
 
     @property
     def output_rows(self) -> torch.Tensor:
         """Tokens whose logits are wanted, (rows,) int64."""
-        return self._long[_ROWS, : self._num_rows]
+        return self._long[_ROWS, : self.num_rows]
 
     @property
     def attention(self) -> AttentionMetadata:
         """The metadata of every layer's attention."""
-        count = self._shape.sequences
+        count = self.shape.sequences
         return AttentionMetadata(
             self.positions,
-            self._long[_SLOTS, : self._shape.tokens],
+            self._long[_SLOTS, : self.shape.tokens],
             self._tables[:count],
             self._lengths[:count],
             self._starts[: count + 1],
-            self._shape.longest_query,
-            self._shape.longest_context,
+            self.shape.longest_query,
+            self.shape.longest_context,
         )
 
     def _fill_chunk(

@@ -52,7 +52,7 @@ class StepShapes:
         return [StepShape(size, size, 1, self._context(1)) for size in sizes]
 
     def _context(self, tokens: int) -> int:
-        """Four times as long each: the split of work hardly changes within."""
+        """Steps of a factor of four, within which the split of work hardly changes."""
         context = _SMALLEST_CONTEXT
         while context < tokens:
             context *= 4

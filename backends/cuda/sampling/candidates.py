@@ -1,4 +1,4 @@
-"""The tokens that may still be drawn, and the samplers that leave some of them out."""
+"""Candidates for sampling: the tokens that no sampler has filtered out yet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _IMPOSSIBLE = math.log(1e-30)
 
 @dataclass
 class Candidates:
-    """What is left in each row; every tensor but `size` is (rows, width).
+    """The remaining candidates of each row; every tensor but `size` is (rows, width).
 
-    `ids` are tokens, the likeliest first where the rows were sorted, `logits` float64. What is not
-    `alive` was left out. `size` (rows, 1) counts candidates as llama.cpp does, for which one that
-    has no chance is one as long as no sampler took it away.
+    `ids` are tokens, the likeliest first if the rows were sorted, `logits` float64. Tokens that are
+    not `alive` were filtered out. `size` (rows, 1) counts candidates as llama.cpp does, which
+    counts a token without any chance until a sampler removes it.
 
     Parameters of samplers are (rows, 1) float64; a row whose sampler is off stays as it is. Sums
     are in float64, so that what a row gets does not depend on the width its neighbours need.
@@ -30,11 +30,11 @@ class Candidates:
     size: torch.Tensor
 
     def probabilities(self) -> torch.Tensor:
-        """What is alive, normalised."""
+        """Probabilities of the remaining candidates."""
         return torch.softmax(self.logits.masked_fill(~self.alive, -torch.inf), -1)
 
     def typical(self, mass: torch.Tensor) -> None:
-        """Keep those that surprise about as much as expected, until they have this mass."""
+        """Locally typical sampling: keep tokens of about the expected surprise, up to this mass."""
         on = mass < 1
         peak = self._peak()
         self._keep(self.logits >= peak + _IMPOSSIBLE, on)
@@ -52,7 +52,7 @@ class Candidates:
         self._keep(_sum_before(self.probabilities()) < mass, mass < 1)
 
     def min_p(self, share: torch.Tensor) -> None:
-        """Keep what has at least this share of the likeliest one's probability."""
+        """Keep tokens with at least this share of the likeliest token's probability."""
         self._keep(self.logits >= self._peak() + torch.log(share), share > 0)
 
     def xtc(self, chance: torch.Tensor, threshold: torch.Tensor, draw: torch.Tensor) -> None:

@@ -17,7 +17,7 @@ _KEPT = 8
 _LONGEST_BREAKER_BYTES = 40
 _LONGEST_TAIL = 20
 _LARGEST_EXPONENT = 88.7228391
-"""Of the number e that a float32 can hold."""
+"""The largest x for which e ** x is a finite float32."""
 
 Tokens = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.adjust_logits import AdjustLogits, LogitEntries
+from ingle.kernels.adjust_logits import LogitEntries, launch_adjust_logits
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel
 
@@ -59,7 +59,7 @@ class FusedDraw:
 
     def __init__(self, library: KernelLibrary, device: torch.device) -> None:
         self._sample = SamplingKernel(library, device)
-        self._adjust = AdjustLogits(library)
+        self._library = library
         self._device = device
         self._sent = b""
         self._on_device = torch.empty(0, dtype=torch.uint8, device=device)
@@ -87,7 +87,7 @@ class FusedDraw:
         if adjustments is not None:
             count = 5 if adjustments.await_tokens else 3
             entries = LogitEntries(*sent[:count], drawn=drawn)
-            self._adjust.apply(logits, entries)
+            launch_adjust_logits(self._library, logits, entries)
             sent = sent[count:]
         if fused is not None:
             self._sample.draw(logits, sent[0], tokens, sent[1] if len(sent) > 1 else None)

@@ -1,4 +1,4 @@
-"""Which tokens the grammars of a batch allow, row by row."""
+"""Token masks: the tokens that the grammars of a batch allow in each row of logits."""
 
 from __future__ import annotations
 

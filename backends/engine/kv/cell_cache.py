@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ...base.kv_page_map import KVPageMap
 from ..batch import Batch
-from ..kv_cache import MIN_SHARED, Prefix, Tokens, store_missing
+from ..kv_cache import MIN_SHARED, KVCache, Prefix, Tokens
+from ..kv_store.kv_chunk_tree import common_length
 from ..kv_store.kv_store import KVStore
 from ..model_runner import SlotRunner
 from ..sequence import Sequence
@@ -71,7 +72,7 @@ class CellPrefix(Prefix):
     checkpoint: Checkpoint | None = field(default=None, repr=False)
 
 
-class CellCache:
+class CellCache(KVCache):
     """Allocates slots to sequences, and caches those of finished ones for shared prefixes.
 
     A slot is *held* by a running sequence, *kept* after its sequence ended, or empty. New sequences
@@ -82,12 +83,11 @@ class CellCache:
 
     def __init__(self, runner: SlotRunner, store: KVStore | None = None) -> None:
         """Take over the runner's whole cache, emptied."""
+        super().__init__(runner.kv_capacity, store)
         self._runner = runner
         self._checkpoints = Checkpoints(runner)
-        self._store = store
         for index in range(runner.cache_slots):
             runner.release(index)
-        self.capacity = runner.kv_capacity
         room = runner.context
         self._empty = [
             _Slot(index, np.empty(room, np.int32), np.empty(room, np.int32))
@@ -100,32 +100,17 @@ class CellCache:
         self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()  # the next one last
         self._num_free = self.capacity
         self._evicted_cells = 0
-        self.used = 0
-        """Cells of running sequences."""
-        self.restored = 0
-        """Tokens that came back from the store."""
+        self._used = 0
 
     @property
-    def available(self) -> int:
-        """Cells that running sequences can have: free ones, and those only kept slots have."""
-        return self.capacity - self.used
+    def used(self) -> int:
+        """Cells of running sequences."""
+        return self._used
 
     @property
     def kept(self) -> int:
         """See `KVCache`."""
-        return self.capacity - self._num_free - self.used
-
-    def room(self, count: int) -> int:
-        """A token takes a cell."""
-        return count
-
-    def growth(self, sequence: Sequence, count: int) -> int:
-        """A token takes a cell, wherever it stands."""
-        return count
-
-    def most(self, sequences: Iterable[Sequence], room: int) -> int:
-        """A token takes a cell, whosever it is."""
-        return room
+        return self.capacity - self._num_free - self._used
 
     def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> CellPrefix:
         """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
@@ -135,7 +120,7 @@ class CellCache:
             most = min(slot.length, len(tokens) - 1)
             if most <= best.length:
                 continue
-            length, checkpoint = _common_length(slot.tokens[:most], tokens[:most]), None
+            length, checkpoint = common_length(slot.tokens[:most], tokens[:most]), None
             if not self._runner.can_fork and length < slot.length:
                 checkpoint = self._checkpoints.find(slot.index, length)
                 length = checkpoint.length if checkpoint is not None else 0
@@ -213,7 +198,7 @@ class CellCache:
         sequence.num_computed = end
         self._holders[cells] = 1
         self._running[cells] = 1
-        self.used += count
+        self._used += count
         self._checkpoints.take(sequence)
 
     def trim(self, sequence: Sequence) -> None:
@@ -287,7 +272,6 @@ class CellCache:
             PAGE_TOKENS,
             store=self._store,
             evicted=self._evicted_cells // PAGE_TOKENS,
-            now=time.monotonic(),
         )
 
     def _store_slot(self, slot: _Slot, deadline: float, *, to_disk: bool) -> bool:
@@ -295,11 +279,11 @@ class CellCache:
             return self._runner.snapshot(slot.index, start, end)
 
         tokens = slot.tokens[: slot.public]
-        return store_missing(self._store, tokens, read, deadline, to_disk=to_disk)
+        return self._store_missing(tokens, read, deadline, to_disk=to_disk)
 
     def _hold(self, sequence: Sequence, slot: _Slot) -> None:
         cells = slot.cells[: slot.length]
-        self.used += slot.length - int(np.count_nonzero(self._running[cells]))
+        self._used += slot.length - int(np.count_nonzero(self._running[cells]))
         self._running[cells] += 1
         self._held[sequence] = slot
         sequence.slot = slot.index
@@ -311,7 +295,7 @@ class CellCache:
             slot.public = slot.length
         cells = slot.cells[: slot.length]
         self._running[cells] -= 1
-        self.used -= slot.length - int(np.count_nonzero(self._running[cells]))
+        self._used -= slot.length - int(np.count_nonzero(self._running[cells]))
         sequence.slot = -1
         sequence.num_computed = 0
         return slot
@@ -337,9 +321,3 @@ class CellCache:
         slot.unsaved = False
         slot.traces = []
         return slot
-
-
-def _common_length(left: Tokens, right: Tokens) -> int:
-    """How many leading tokens two arrays of one length have in common."""
-    different = np.flatnonzero(left != right)
-    return int(different[0]) if len(different) else len(left)

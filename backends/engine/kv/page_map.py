@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -57,9 +58,9 @@ class PageGroups:
         *,
         store: KVStore | None,
         evicted: int,
-        now: float,
     ) -> KVPageMap:
         """The map of pages, given the group number of each, or `FREE`."""
+        now = time.monotonic()
         groups = [
             KVPageGroup(
                 conversations=list(trace),
@@ -74,7 +75,7 @@ class PageGroups:
             pages=len(owners),
             groups=groups,
             runs=_runs(owners),
-            memory_tokens=store.memory_tokens if store is not None else 0,
+            memory_tokens=store.memory.tokens if store is not None else 0,
             disk_tokens=store.disk_tokens if store is not None else 0,
             evicted_pages_total=evicted,
         )

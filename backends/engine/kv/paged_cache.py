@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.kv_page_map import KVPageMap
 from ..batch import Batch
-from ..kv_cache import MIN_SHARED, Prefix, Tokens, store_missing
+from ..kv_cache import MIN_SHARED, KVCache, Prefix, Tokens
 from ..kv_store.kv_chunk_file import CHUNK_TOKENS
 from ..kv_store.kv_store import KVStore
 from ..model_runner import PagedRunner
@@ -53,7 +53,7 @@ class _Running:
         self.public = 0
 
 
-class PagedCache:
+class PagedCache(KVCache):
     """Allocates pages to sequences, and caches those of finished ones for shared prefixes.
 
     A sequence fills pages of its own; each one enters the tree of the `BlockManager` as soon as all
@@ -68,16 +68,13 @@ class PagedCache:
         self._size = runner.block_size
         if CHUNK_TOKENS % self._size or runner.num_blocks * self._size < runner.context:
             raise ValueError(f"{runner.num_blocks} pages of {self._size} tokens are no cache")
+        super().__init__(runner.num_blocks * self._size, store)
         self._runner = runner
-        self._store = store
         self.pages = BlockManager(runner.num_blocks, self._size, self._spill)
         """The prefix cache of the pool."""
         self._running: dict[Sequence, _Running] = {}
         self._rows = list(reversed(range(runner.slots)))
         self._unsaved: dict[Block, None] = {}  # where sequences ended, the newest last
-        self.capacity = runner.num_blocks * self._size
-        self.restored = 0
-        """Tokens that came back from the store."""
 
     @property
     def used(self) -> int:
@@ -88,11 +85,6 @@ class PagedCache:
     def kept(self) -> int:
         """See `KVCache`."""
         return self.pages.num_cached * self._size
-
-    @property
-    def available(self) -> int:
-        """See `KVCache`."""
-        return self.capacity - self.used
 
     def room(self, count: int) -> int:
         """Whole pages."""
@@ -219,10 +211,6 @@ class PagedCache:
         while len(table) > pages:
             self.pages.free(table.pop())
 
-    def until_checkpoint(self, sequence: Sequence) -> int:
-        """All pending tokens: pages can be shared at any token."""
-        return sequence.num_pending
-
     def keep(self, sequence: Sequence) -> None:
         """See `KVCache`."""
         self.trim(sequence)
@@ -297,7 +285,6 @@ class PagedCache:
             self._size,
             store=self._store,
             evicted=self.pages.num_evicted,
-            now=time.monotonic(),
         )
 
     def _spill(self, page: Block) -> None:
@@ -316,7 +303,7 @@ class PagedCache:
             return self._runner.read_pages([page.index for page in pages], end - start)
 
         tokens = _public_tokens(path)
-        return store_missing(self._store, tokens, read, deadline, to_disk=to_disk)
+        return self._store_missing(tokens, read, deadline, to_disk=to_disk)
 
 
 def _packed(sequence: Sequence, start: int, end: int) -> bytes:

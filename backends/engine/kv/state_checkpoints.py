@@ -1,4 +1,4 @@
-"""States of models that cannot forget their last tokens, kept to go back to."""
+"""Checkpoints of recurrent states, to which a sequence can be truncated."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """Takes checkpoints of prompts as they are read, and finds the one to go back to.
+    """Takes checkpoints of prompts during prefill, and finds the longest one of a prefix.
 
-    A recurrent layer has one state for all tokens before, so that a sequence cannot be cut, nor
-    shared up to a token in its midst. Where all checkpoints are more than 256 MiB, the one that
-    was taken or used longest ago goes first.
+    A recurrent layer has one state for all tokens before, so that a sequence can neither be
+    truncated nor shared at an arbitrary token. If the checkpoints take more than 256 MiB, the least
+    recently used ones are dropped.
     """
 
     def __init__(self, runner: SlotRunner, *, memory: int = _MEMORY) -> None:
-        """Without use for models that can be cut anywhere: then there are no checkpoints."""
+        """Takes no checkpoints for models that can be truncated at any token."""
         self._runner = runner
         self._memory = memory
         self._used = 0

@@ -68,9 +68,9 @@ class KVDisk:
         self._evicted: list[bytes] = []
 
     def open(self, identity: bytes) -> list[ChunkHeader]:
-        """The headers of all chunks of this identity; removes what else lies in the folder.
+        """The headers of all chunks of this identity; removes all other files of the folder.
 
-        Raises OSError where the folder cannot be had for oneself alone.
+        Raises OSError if the folder cannot be made private.
         """
         for folder in (self._root, self.folder):
             _make_private(folder)
@@ -86,7 +86,7 @@ class KVDisk:
         return headers
 
     def read(self, key: bytes) -> memoryview | None:
-        """The data of a chunk; None where there is none, or only a damaged one, which goes."""
+        """The data of a chunk; None if it is missing or damaged, and then it is removed."""
         path = self.folder / file_name(key)
         try:
             with path.open("rb", buffering=0) as file:
@@ -168,7 +168,7 @@ class KVDisk:
                 self._evicted.append(bytes.fromhex(path.stem))
 
     def _free(self) -> int:
-        """Bytes that may be taken of what is free."""
+        """Free bytes of the disk, less the reserve."""
         usage = shutil.disk_usage(self._root)
         reserve = self._reserve
         if reserve is None:
@@ -176,7 +176,7 @@ class KVDisk:
         return usage.free - reserve
 
     def _tag(self) -> None:
-        """Tell backup programs that this need not be kept."""
+        """Mark the folder as a cache, which backup programs leave out."""
         tag = self._root / _CACHE_TAG
         if not tag.exists():
             tag.write_text(_CACHE_TAG_TEXT)
@@ -189,7 +189,7 @@ def _make_private(folder: Path) -> None:
     if sys.platform == "win32":
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} is a link, or belongs to somebody else")
+        raise PermissionError(f"{folder} is a link, or belongs to another user")
     if stat.S_IMODE(found.st_mode) != 0o700:
         folder.chmod(0o700)
 
@@ -227,7 +227,7 @@ def _is_being_written(name: str) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder that has no place here, if that is possible."""
+    """Remove a file or an empty folder, if that is possible."""
     try:
         path.unlink(missing_ok=True)
     except OSError:

@@ -35,7 +35,7 @@ LONGEST_HEADER = _HEADER_SIZE + 4 * CHUNK_TOKENS
 
 
 class BadChunkFile(Exception):
-    """The file is torn, damaged, or none of ours."""
+    """The file is torn, damaged, or not a chunk."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ChunkHeader:
 
     @property
     def key(self) -> bytes:
-        """The chunk's name, which says everything that its data depends on."""
+        """The chunk's key: a digest of everything that its data depends on."""
         return chunk_key(self.identity, self.parent, self.tokens)
 
     @property

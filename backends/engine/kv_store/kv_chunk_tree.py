@@ -1,4 +1,4 @@
-"""Which chunks of which conversations are stored, and how they follow one another."""
+"""The tree of stored chunks: tokens of conversations, with common prefixes stored once."""
 
 from __future__ import annotations
 
@@ -35,11 +35,6 @@ class KVChunk:
         """Tokens up to here."""
         return self.start + len(self.tokens)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether others can follow."""
-        return len(self.tokens) == CHUNK_TOKENS
-
     def path(self) -> list[KVChunk]:
         """The chunks up to this one, the first one first; the root is none of them."""
         path: list[KVChunk] = []
@@ -51,7 +46,7 @@ class KVChunk:
 
 
 class ChunkTree:
-    """Prefixes that conversations have in common are stored once.
+    """The stored chunks by their tokens; common prefixes of conversations are stored once.
 
     Conversations are cut every `CHUNK_TOKENS` tokens, so that one that grows adds chunks and
     changes none; what is left at its end is a shorter chunk. The key of a chunk covers all tokens
@@ -120,7 +115,7 @@ class ChunkTree:
         return removed
 
     def superseded_by(self, chunk: KVChunk) -> list[KVChunk]:
-        """Shorter chunks in the same place with whose tokens this one begins."""
+        """Shorter chunks of the same parent whose tokens are a prefix of this one's."""
         assert chunk.parent is not None
         return [
             other
@@ -130,7 +125,7 @@ class ChunkTree:
         ]
 
     def load(self, headers: Iterable[ChunkHeader]) -> list[ChunkHeader]:
-        """Take in the chunks of files; returns those that nothing leads to."""
+        """Add the chunks of files; returns the headers whose parent is missing."""
         waiting: dict[bytes, list[ChunkHeader]] = {}
         for header in headers:
             waiting.setdefault(header.parent, []).append(header)
@@ -145,7 +140,14 @@ class ChunkTree:
 
 
 def _may_lead(chunk: KVChunk) -> bool:
-    return chunk.parent is None or chunk.is_whole
+    """Whether others can follow it: only the root and whole chunks have successors."""
+    return chunk.parent is None or len(chunk.tokens) == CHUNK_TOKENS
+
+
+def common_length(left: Tokens, right: Tokens) -> int:
+    """How many leading tokens two arrays of one length have in common."""
+    different = np.flatnonzero(left != right)
+    return int(different[0]) if len(different) else len(left)
 
 
 def _most_alike(chunks: Iterable[KVChunk], tokens: Tokens) -> tuple[KVChunk | None, int]:
@@ -155,8 +157,7 @@ def _most_alike(chunks: Iterable[KVChunk], tokens: Tokens) -> tuple[KVChunk | No
         most = min(len(chunk.tokens), len(tokens))
         if most <= best_length:
             continue
-        different = np.flatnonzero(chunk.tokens[:most] != tokens[:most])
-        length = int(different[0]) if len(different) else most
+        length = common_length(chunk.tokens[:most], tokens[:most])
         if length > best_length:
             best, best_length = chunk, length
     return best, best_length

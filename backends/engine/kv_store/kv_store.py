@@ -1,4 +1,4 @@
-"""Keys and values beyond the KV cache: in memory, and on disk for the next life of the worker."""
+"""The KV store: keys and values of ended sequences, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ OnRead = Callable[[list[StoredPart]], None]
 
 
 class KVStore:
-    """What ended sequences left, by their tokens; see `ChunkTree` for how it is cut.
+    """Stores keys and values of ended sequences by their tokens, in the chunks of a `ChunkTree`.
 
     Two threads do all that waits for the disk: one reads, one writes. A file that cannot be read
-    is as good as none; a disk that cannot be written is not tried again in this life. Methods may
-    be called from any thread, and none of them waits for the disk, but for the first, which waits
-    until it is known what is there.
+    counts as missing; after a failed write nothing more is written until the worker restarts.
+    Methods may be called from any thread, and none of them waits for the disk, except that `match`
+    waits until the index of the files is loaded.
     """
 
     def __init__(
@@ -47,17 +47,20 @@ class KVStore:
         """`state_key` names all but the weights that snapshots depend on; `spare`: `MemoryTier`."""
         text = f"{FORMAT_VERSION}\n{spec.model}\n{state_key}"
         self._tree = ChunkTree(hashlib.sha256(text.encode()).digest())
-        self._memory = MemoryTier(spec.memory_bytes, spare=spare)
+        self.memory = MemoryTier(spec.memory_bytes, spare=spare)
         self._disk = KVDisk(Path(spec.folder), spec.model, spec.disk_bytes)
-        self._writable = spec.disk_bytes > 0
+        self.writes_disk = spec.disk_bytes > 0
+        """Whether there is a disk to save to."""
         self._lock = threading.Lock()
         self._indexed = threading.Event()
         self._writes: queue.SimpleQueue[KVChunk | bytes | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[Tokens, int, OnRead] | None] = queue.SimpleQueue()
         self._backlog = 0
         self._token_bytes = 0.0
-        self._disk_bytes = 0
-        self._disk_tokens = 0
+        self.disk_bytes = 0
+        """Bytes of this model's files."""
+        self.disk_tokens = 0
+        """Tokens in this model's files."""
         self.hurry = False
         """Whether files are written that a power cut may tear."""
         self._closed = False
@@ -68,48 +71,23 @@ class KVStore:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of chunks in memory."""
-        return self._memory.used
-
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of this model's files."""
-        return self._disk_bytes
-
-    @property
-    def memory_tokens(self) -> int:
-        """Tokens of chunks in memory."""
-        return self._memory.tokens
-
-    @property
-    def disk_tokens(self) -> int:
-        """Tokens in this model's files."""
-        return self._disk_tokens
-
     def may_hold(self, tokens: int) -> bool:
         """Whether memory is large enough for so many tokens beside others, and can be spared."""
         size = tokens * self._token_bytes
-        return size < self._memory.limit / 2 and size < self._memory.spare()
+        return size < self.memory.limit / 2 and size < self.memory.spare()
 
     @property
     def accepts_saves(self) -> bool:
         """Whether there is a disk that keeps up."""
-        return self._writable and self._backlog <= _MOST_BACKLOG
-
-    @property
-    def writes_disk(self) -> bool:
-        """Whether there is a disk to save to."""
-        return self._writable
+        return self.writes_disk and self._backlog <= _MOST_BACKLOG
 
     @property
     def unsaved(self) -> bool:
         """Whether something in memory is not on disk, or on its way."""
-        if not self._writable:
+        if not self.writes_disk:
             return False
         with self._lock:
-            unsaved = any(map(_waits_for_disk, self._memory))
+            unsaved = any(map(_waits_for_disk, self.memory))
             return unsaved or self._backlog > 0
 
     def match(self, tokens: Tokens) -> int:
@@ -138,7 +116,7 @@ class KVStore:
     def put(self, tokens: Tokens, start: int, end: int, data: Data, *, to_disk: bool) -> bool:
         """Store a snapshot of one part, the parts before it first; False where it was not taken.
 
-        To the disk goes what the cache still holds; what it gives up goes into memory.
+        Tokens that the cache still holds go to disk, tokens that it evicts into memory.
         """
         self._token_bytes = len(data) / (end - start)
         with self._lock:
@@ -153,7 +131,7 @@ class KVStore:
                 if not self._queue(chunk):
                     self._forget(chunk)
             else:
-                for gone in self._memory.add(chunk):
+                for gone in self.memory.add(chunk):
                     self._give_up(gone)
             for other in self._tree.superseded_by(chunk) if not chunk.removed else ():
                 if not other.on_disk:  # else it goes once this one is there, too
@@ -178,14 +156,14 @@ class KVStore:
     def flush(self) -> None:
         """Write what is in memory only, as far as the disk keeps up."""
         with self._lock:
-            for chunk in list(self._memory):
+            for chunk in list(self.memory):
                 if _waits_for_disk(chunk) and not chunk.queued:
                     self._queue(chunk)
 
     def trim(self) -> None:
-        """Give the memory back, having written what is there only as far as the disk keeps up."""
+        """Free the memory; chunks that are only there are written as far as the disk keeps up."""
         with self._lock:
-            for chunk in self._memory.clear():
+            for chunk in self.memory.clear():
                 if not chunk.removed:
                     self._give_up(chunk)
 
@@ -215,7 +193,7 @@ class KVStore:
         return True
 
     def _give_up(self, chunk: KVChunk) -> None:
-        """Let go of a chunk that memory has no room for."""
+        """Evict the data of a chunk from memory; it is written, or else forgotten."""
         if chunk.on_disk:
             chunk.data = None
         elif not chunk.queued and not self._queue(chunk):
@@ -226,18 +204,18 @@ class KVStore:
         if chunk.removed:
             return
         for gone in self._tree.remove(chunk):
-            self._memory.discard(gone)
+            self.memory.discard(gone)
             if not gone.queued:
                 gone.data = None
             if gone.on_disk:
-                self._disk_bytes -= gone.file_size
-                self._disk_tokens -= len(gone.tokens)
+                self.disk_bytes -= gone.file_size
+                self.disk_tokens -= len(gone.tokens)
                 self._writes.put(gone.key)
 
     def _write_all(self) -> None:
         """The writer thread."""
         try:
-            if self._writable:
+            if self.writes_disk:
                 self._load_index()
         except Exception as error:  # whatever it is, it must not cost a request
             self._stop_writing(error)
@@ -255,8 +233,8 @@ class KVStore:
         headers = self._disk.open(self._tree.identity)
         with self._lock:
             orphans = self._tree.load(headers)
-            self._disk_bytes = sum(chunk.file_size for chunk in self._tree)
-            self._disk_tokens = sum(len(chunk.tokens) for chunk in self._tree)
+            self.disk_bytes = sum(chunk.file_size for chunk in self._tree)
+            self.disk_tokens = sum(len(chunk.tokens) for chunk in self._tree)
         for orphan in orphans:
             self._disk.remove(orphan.key)
 
@@ -267,7 +245,7 @@ class KVStore:
         written = False
         header = ChunkHeader(self._tree.identity, parent.key, chunk.tokens, len(data))
         try:
-            if self._writable and not chunk.removed and self._has_room(header.file_size, parent):
+            if self.writes_disk and not chunk.removed and self._has_room(header.file_size, parent):
                 written = self._disk.write(header, data, durable=not self.hurry)
                 self._disk.touch([part.key for part in chunk.path()])
         except Exception as error:  # as above
@@ -289,13 +267,13 @@ class KVStore:
             return
         chunk.on_disk = False
         chunk.refused = True  # or chunks in memory would evict one another from a full disk forever
-        self._disk_bytes -= chunk.file_size
-        self._disk_tokens -= len(chunk.tokens)
+        self.disk_bytes -= chunk.file_size
+        self.disk_tokens -= len(chunk.tokens)
         if chunk.data is None:
             self._forget(chunk)
 
     def _wrote(self, chunk: KVChunk, file_size: int, data_size: int) -> None:
-        """Book the end of a write; `file_size` is 0 where nothing was written."""
+        """Record the end of a write; `file_size` is 0 if nothing was written."""
         chunk.queued = False
         self._backlog -= data_size
         if chunk.removed:
@@ -306,20 +284,20 @@ class KVStore:
         if file_size:
             chunk.on_disk = True
             chunk.file_size = file_size
-            self._disk_bytes += file_size
-            self._disk_tokens += len(chunk.tokens)
+            self.disk_bytes += file_size
+            self.disk_tokens += len(chunk.tokens)
             for other in self._tree.superseded_by(chunk):
                 self._forget(other)
         chunk.refused = not file_size
-        if chunk not in self._memory:
+        if chunk not in self.memory:
             if file_size:
                 chunk.data = None
             else:
                 self._forget(chunk)
 
     def _stop_writing(self, error: Exception) -> None:
-        if self._writable:
-            self._writable = False
+        if self.writes_disk:
+            self.writes_disk = False
             logger.warning("Conversations are not saved to %s: %r", self._disk.folder, error)
 
     def _read_all(self) -> None:
@@ -347,7 +325,7 @@ class KVStore:
         used = [chunk for chunk, _ in found if parts and chunk.start <= parts[-1].start]
         if used:
             with self._lock:
-                self._memory.touch(used[-1])
+                self.memory.touch(used[-1])
             self._disk.touch([chunk.key for chunk in used if chunk.on_disk])
         return parts
 

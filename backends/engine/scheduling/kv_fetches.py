@@ -1,4 +1,4 @@
-"""Sequences that wait until what is stored of them is read."""
+"""Fetches: waiting sequences whose keys and values are being read from the KV store."""
 
 from __future__ import annotations
 

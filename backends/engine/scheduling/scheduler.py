@@ -61,7 +61,7 @@ class Scheduler:
         self._chunks = ChunkBudget(runner.max_batch_tokens)
         self.waiting = WaitingQueue()
         self._sequences = RunningSequences(runner, self.kv, self.waiting)
-        self._admission = AdmissionControl(
+        self.admission = AdmissionControl(
             runner, self.kv, self.waiting, self._sequences, self._fetches
         )
         self._in_flight = 0
@@ -77,22 +77,12 @@ class Scheduler:
         return self._sequences.preemptions
 
     @property
-    def cached_tokens(self) -> int:
-        """Prompt tokens that sequences found in the cache so far."""
-        return self._admission.cached_tokens
-
-    @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
         if self.running or self._in_flight or (self.waiting and not self.waiting.settled):
             return True
         # If no sequence runs, all that wait are being fetched.
         return self._fetches is not None and self._fetches.has_ended
-
-    @property
-    def fetching(self) -> int:
-        """The number of waiting sequences whose keys and values are being fetched."""
-        return self._admission.fetching
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence; raises ValueError if its prompt fills the context."""
@@ -117,7 +107,7 @@ class Scheduler:
 
     def schedule_ahead(self, previous: Batch) -> Batch | None:
         """Return the batch after the in-flight one, without drafts; None if it must wait."""
-        if self._admission.is_held_up or not can_be_followed(previous, self._runner):
+        if self.admission.is_held_up or not can_be_followed(previous, self._runner):
             return None
         # New requests would wait for both; a gap between long steps costs little.
         if self._chunks.is_long(previous.num_tokens):
@@ -294,7 +284,7 @@ class Scheduler:
 
         Their `cached_tokens` are those that were found in the cache.
         """
-        return self._admission.admit(in_flight=self._in_flight > 0)
+        return self.admission.admit(in_flight=self._in_flight > 0)
 
     def _finish_reason(self, sequence: Sequence, token_id: int) -> FinishReason | None:
         if not sequence.ignore_eos and self._runner.is_eog(token_id):

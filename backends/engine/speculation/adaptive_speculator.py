@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..batch import Batch
 from ..sequence import Sequence
-from .draft import Draft
+from .draft import Backoff, Draft
 from .draft_length import DraftLength
 from .model_drafter import SHORT_LAG, ModelDrafter
 from .ngram_drafter import NgramDrafter
@@ -56,10 +56,11 @@ class DraftLossBudget:
 
 @dataclass
 class _Account:
-    """The speculation state of one sequence; a model drafts for it again after `wait` steps.
+    """The speculation state of one sequence.
 
     `window` bounds its drafts: it doubles while they are wholly right, as one unlucky long draft
     costs more than several cautious steps. `predicted` was looked up for position `predicted_at`.
+    After each `backoff` the model drafts for it again, although that did not pay so far.
     """
 
     allowance: DraftLossBudget = field(default_factory=DraftLossBudget)
@@ -67,8 +68,7 @@ class _Account:
     predicted: int = -1
     predicted_at: int = 0
     asks: bool = False
-    wait: int = 0
-    interval: int = _FIRST_WAIT
+    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_WAIT, _LONGEST_WAIT, wait=0))
 
 
 class AdaptiveSpeculator:
@@ -130,7 +130,7 @@ class AdaptiveSpeculator:
         able = [s for s in willing if self._account(s).allowance.left > 0]
         chances = [self._model.chance(sequence) for sequence in able]
         depth, _ = self._depth(self._model, len(decoding), chances, room)
-        return depth > 0 or any(self._tries_again(s, only_asks=True) for s in able)
+        return depth > 0 or any(self._account(s).backoff.is_due(only_asks=True) for s in able)
 
     def observe(self, batch: Batch, seconds: float) -> None:
         """Learn from a recorded step, and how long it took, proposing included."""
@@ -236,7 +236,7 @@ class AdaptiveSpeculator:
         saving = (1 - 1 / gain) * self._costs.seconds(decoding)
         if not depth:
             # It may be better at what comes than at what was; but not where even that is no help.
-            able = [sequence for sequence in able if self._tries_again(sequence)]
+            able = [s for s in able if self._account(s).backoff.is_due(only_asks=False)]
             hoped, gain = self._depth(model, decoding, [_HOPE] * len(able), room)
             saving = _ODDS * (1 - 1 / gain) * self._costs.seconds(decoding)
             depth = min(hoped, _TRIAL)
@@ -281,16 +281,6 @@ class AdaptiveSpeculator:
             if model.catch_up(sequence):
                 ready.append(sequence)
         return ready
-
-    def _tries_again(self, sequence: Sequence, *, only_asks: bool = False) -> bool:
-        """Whether to see if the model has become better at this sequence; ever more rarely."""
-        account = self._account(sequence)
-        account.wait -= 1
-        if account.wait > 0 or only_asks:
-            return account.wait <= 0
-        account.interval = min(2 * account.interval, _LONGEST_WAIT)
-        account.wait = account.interval
-        return True
 
     def _most(self, sequence: Sequence, room: int) -> int:
         """The most draft tokens that could all be accepted, before one of the sampler's own."""

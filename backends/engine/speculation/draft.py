@@ -45,6 +45,25 @@ class AcceptanceRates:
         self._total[bin_index] = self._total[bin_index] * self._decay + 1
 
 
+class Backoff:
+    """Tries something again that did not pay, ever more rarely."""
+
+    def __init__(self, interval: int, longest: int, *, wait: int) -> None:
+        """The first try is after `wait` steps; the next intervals double, up to `longest`."""
+        self._wait = wait
+        self._interval = interval
+        self._longest = longest
+
+    def is_due(self, *, only_asks: bool) -> bool:
+        """Count a step, and return whether to try in it; with `only_asks` nothing is tried yet."""
+        self._wait -= 1
+        if self._wait > 0 or only_asks:
+            return self._wait <= 0
+        self._interval = min(2 * self._interval, self._longest)
+        self._wait = self._interval
+        return True
+
+
 class Speculator(Protocol):
     """Proposes drafts for the next step and learns from their acceptance.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .draft import Draft
+from .draft import Backoff, Draft
 from .step_costs import StepCosts
 
 MARGIN = 1.1
@@ -28,7 +28,7 @@ class DraftLength:
 
     def __init__(self, costs: StepCosts) -> None:
         self._costs = costs
-        self._wait = self._interval = _FIRST_WAIT
+        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, wait=_FIRST_WAIT)
 
     def choose(
         self,
@@ -99,12 +99,7 @@ class DraftLength:
         """Whether to check the curve with a draft of this chance, which costs little."""
         if chance < _PROMISING or gain < _PROMISING:
             return False
-        self._wait -= 1
-        if self._wait > 0 or only_asks:
-            return self._wait <= 0
-        self._interval = min(2 * self._interval, _LONGEST_WAIT)
-        self._wait = self._interval
-        return True
+        return self._backoff.is_due(only_asks=only_asks)
 
 
 def _is_bearable(

@@ -62,7 +62,7 @@ def pair_drafter(
 
 
 def check_pair(target: Tokenizer, draft: Tokenizer, name: str) -> None:
-    """See that both models mean the same by every token; raises `LoadFailed`."""
+    """Check that both models have the same vocabulary; raises `LoadFailed`."""
     different = vocabulary_difference(target, draft)
     if different is not None:
         raise LoadFailed(
@@ -72,7 +72,7 @@ def check_pair(target: Tokenizer, draft: Tokenizer, name: str) -> None:
 
 
 def vocabulary_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """What keeps two models from meaning the same by every token, in words."""
+    """The first difference between two vocabularies as a clause; None if they match."""
     if abs(target.vocab_size - draft.vocab_size) > _PADDING:
         return f"their vocabularies have {target.vocab_size} and {draft.vocab_size} tokens"
     for name in ("adds_bos", "bos_text", "eos_text"):

@@ -14,7 +14,7 @@ _SMALLEST_TABLE = 2**10
 _LARGEST_TABLE = 2**17
 _LONGEST_MATCH = 32
 _STICKY = 4
-"""A match as long as the longest n-gram goes on through words that also stand elsewhere."""
+"""A match as long as the longest n-gram is kept, although its n-grams also occur later."""
 _HOPELESS = 0.05
 
 _BINS = (0, 0, 0, 1, 2, 3, 3, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6) + (7,) * 8 + (8,) * 8
@@ -23,11 +23,11 @@ _PRIOR = (0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.82, 0.88, 0.93)
 
 
 class NgramDrafter:
-    """Prompt lookup: copies on from the latest place where the last few tokens stood before.
+    """Prompt lookup: drafts what followed the latest earlier occurrence of the last few tokens.
 
     It needs no model and no trial: every sampled token is compared with the prediction for it,
-    drafted or not, so the chances are known before the first draft is verified. The longer
-    the text has been going along with an earlier one, the likelier it goes on to.
+    drafted or not, so that acceptance rates are known before the first draft is verified. The
+    longer the match, the likelier its continuation.
     """
 
     def __init__(self, context: int) -> None:
@@ -69,7 +69,7 @@ class _History:
         self._source = 0
         self._match = 0
         self._known = 0
-        self._index_all_but(1)
+        self._index_prompt()
 
     def advance(self) -> None:
         """Process the tokens that were sampled since."""
@@ -147,9 +147,9 @@ class _History:
             length += 1
         return length
 
-    def _index_all_but(self, last: int) -> None:
-        """Index a prompt at once; later tokens are looked up one by one."""
-        end = max(len(self._tokens) - last, 0)
+    def _index_prompt(self) -> None:
+        """Index all tokens but the last at once; later ones are looked up one by one."""
+        end = max(len(self._tokens) - 1, 0)
         array = np.asarray(self._tokens[:end], np.int64)
         for size, table in zip(_SIZES, self._tables, strict=True):
             if end < size:

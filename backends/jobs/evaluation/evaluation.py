@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from ...base.errors import BackendError, LoadFailed, OutOfMemory
 from ...cuda.model_files import open_tokenizer
 from ...engine.speculation.draft_pairing import vocabulary_difference
 from ...text.templates.chat_template import ChatTemplate, default_template
-from ...text.tokenization.tokenizer import Tokenizer
+from ...text.tokenization.tokenizer import Tokenizer, encode_prompt
 from ..verification.logit_comparison import Comparison, Logits, NotNumbers
 from ..verification.scorer import Scorer, chunk_size
 from .messages import (
@@ -62,11 +62,9 @@ def evaluate(spec: EvaluationSpec, send: Send) -> EvaluationReport:
         context = max(map(len, prompts)) + behind
         chunk = chunk_size(tokenizer.vocab_size)
         send(EvaluationProgress(loading=fuller_path.name))
-        fuller = _open(fuller_path, context, chunk)
-        resources.callback(fuller.close)
+        fuller = resources.enter_context(closing(_open(fuller_path, context, chunk)))
         send(EvaluationProgress(loading=path.name))
-        smaller = _open(path, context, chunk)
-        resources.callback(smaller.close)
+        smaller = resources.enter_context(closing(_open(path, context, chunk)))
         pair = _Pair(smaller, fuller, tokenizer, chunk, spec.tokens)
         results: list[PromptResult] = []
         for number, (tokens, messages) in enumerate(zip(prompts, spec.prompts, strict=True)):
@@ -168,9 +166,7 @@ def _prompt(
 ) -> list[int]:
     if template is None:  # a base model, which only continues text
         return tokenizer.encode(messages[-1].content, add_special=True, parse_special=False)
-    text = template.render(messages)
-    begins = bool(tokenizer.bos_text) and text.startswith(tokenizer.bos_text)
-    return tokenizer.encode(text, add_special=not begins, parse_special=True)
+    return encode_prompt(tokenizer, template.render(messages))
 
 
 class _ModelFacts(NamedTuple):

@@ -11,4 +11,4 @@ run_evaluation = ChildTask(
     progress=EvaluationProgress,
     result=EvaluationReport,
 ).run
-"""Takes a `EvaluationSpec`; raises what `ChildTask.run` raises."""
+"""Takes an `EvaluationSpec`; raises what `ChildTask.run` raises."""

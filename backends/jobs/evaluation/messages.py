@@ -23,7 +23,7 @@ class EvaluationSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationProgress(msgspec.Struct, frozen=True, tag="progress"):
-    """What is being loaded, or how many of `total` prompts are done."""
+    """The model that is being loaded, else the number of prompts done of `total`."""
 
     loading: str | None = None
     done: int = 0

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
-from ...base.errors import LoadFailed
 from ...confinement.access_policy import AccessPolicy, task_access_policy
-from ..child_main import Send, run_task
+from ..child_main import Send, require_torch, run_task
 from .messages import QuantizeReport, QuantizeSpec
 
 
 def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
-    if Path(spec.source).is_dir() and find_spec("torch") is None:
-        raise LoadFailed(
-            "Reading a folder of safetensors needs PyTorch, which is not installed.",
-            hint="Install ingle with its extra `cuda`: pip install 'ingle[cuda]'.",
-        )
+    if Path(spec.source).is_dir():
+        require_torch("Reading a folder of safetensors")
     from .quantization import quantize
 
     return quantize(spec, send)

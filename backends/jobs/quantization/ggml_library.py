@@ -5,16 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from ingle.models.gguf.gguf_writer import ggml_type_number, tensor_type
+
+from ...llama_cpp.llama_model import load_ggml_base
 
 Floats = NDArray[np.float32]
 Raw = NDArray[np.uint8]
@@ -37,21 +35,18 @@ class _TypeTraits(ctypes.Structure):
 
 
 class GGMLLibrary:
-    """Converts matrices on several threads; a context manager, which ends them."""
+    """Converts matrices on several threads."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="quantize")
-
-    def __enter__(self) -> GGMLLibrary:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._threads.shutdown(cancel_futures=True)
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        library: Any = load_ggml_base()
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self._quantize = library.ggml_quantize_chunk
+        self._quantize.argtypes = (ctypes.c_int, pointer, pointer, *(number,) * 3, pointer)
+        self._quantize.restype = ctypes.c_size_t
+        self._traits = library.ggml_get_type_traits
+        self._traits.argtypes = (ctypes.c_int,)
+        self._traits.restype = ctypes.POINTER(_TypeTraits)
 
     def encode(self, rows: Floats, kind: str) -> Raw:
         """Quantise (rows, columns) to this type; columns must be a multiple of its block size."""
@@ -62,15 +57,9 @@ class GGMLLibrary:
         number = ggml_type_number(kind)
 
         def convert(start: int, end: int) -> None:
-            self._quantize_chunk(
-                number,
-                rows.ctypes.data,
-                out.ctypes.data,
-                start * columns,
-                end - start,
-                columns,
-                None,
-            )
+            source, target = rows.ctypes.data, out.ctypes.data
+            first, height = start * columns, end - start
+            self._quantize(number, source, target, first, height, columns, None)
 
         self._in_pieces(convert, count, max(1, _PIECE // columns))
         return out
@@ -99,27 +88,3 @@ class GGMLLibrary:
         starts = list(range(0, count, step))
         ends = [*starts[1:], count]
         list(self._threads.map(convert, starts, ends))
-
-    @cached_property
-    def _quantize_chunk(self) -> Any:
-        function = _library().ggml_quantize_chunk
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        function.argtypes = (ctypes.c_int, pointer, pointer, number, number, number, pointer)
-        function.restype = ctypes.c_size_t
-        return function
-
-    @cached_property
-    def _traits(self) -> Any:
-        function = _library().ggml_get_type_traits
-        function.argtypes = (ctypes.c_int,)
-        function.restype = ctypes.POINTER(_TypeTraits)
-        return function
-
-
-def _library() -> ctypes.CDLL:
-    """Return ggml-base, which importing llama_cpp has already loaded."""
-    folder = Path(llama_cpp.__file__).parent / "lib"
-    for name in ("libggml-base.so", "libggml-base.dylib", "ggml-base.dll"):
-        if (folder / name).exists():
-            return ctypes.CDLL(str(folder / name))
-    raise FileNotFoundError(f"llama-cpp-python in {folder} has no ggml-base")

@@ -10,6 +10,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ from ingle.models.gguf.gguf_writer import Value, encode_header, encode_pair
 from ingle.models.json_object import read_bounded
 
 from ...llama_cpp.llama_tokenizer import LlamaVocabulary
-from ...text.tokenization.hf_tokenizer import HFTokenizer
+from ...text.tokenization.hf_tokenizer import HFTokenizer, tokenizer_steps
 
 _LARGEST = 256 << 20
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -132,10 +133,11 @@ def _scores(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> list[fl
 
 def _prefixes(fields: Mapping[str, Any]) -> bool:
     """Return whether a space is prepended to a text."""
-    for step in _steps(fields.get("normalizer")) + _steps(fields.get("pre_tokenizer")):
-        if step.get("type") == "Prepend" or step.get("prepend_scheme") in ("first", "always"):
-            return True
-    return False
+    return any(
+        step.get("type") == "Prepend" or step.get("prepend_scheme") in ("first", "always")
+        for part in ("normalizer", "pre_tokenizer")
+        for step in tokenizer_steps(fields.get(part))
+    )
 
 
 def _special(tokenizer: HFTokenizer) -> dict[str, Value]:
@@ -150,21 +152,11 @@ def _special(tokenizer: HFTokenizer) -> dict[str, Value]:
 
 
 def _has(fields: Mapping[str, Any], kind: str) -> bool:
-    steps = _steps(fields.get("pre_tokenizer")) + _steps(fields.get("decoder"))
-    return any(step.get("type") == kind for step in steps)
-
-
-def _steps(part: Any) -> list[Mapping[str, Any]]:
-    """Return the steps of a part that may be missing, one, or a sequence."""
-    if not isinstance(part, dict):
-        return []
-    step = cast("dict[str, Any]", part)
-    inner = next(
-        (step[key] for key in ("normalizers", "pretokenizers", "decoders") if key in step), None
+    return any(
+        step.get("type") == kind
+        for part in ("pre_tokenizer", "decoder")
+        for step in tokenizer_steps(fields.get(part))
     )
-    if inner is None:
-        return [step]
-    return [found for item in inner for found in _steps(item)]
 
 
 def find_pre_tokenizer(folder: Path, rows: int, pairs: Mapping[str, Value]) -> dict[str, Value]:
@@ -190,11 +182,8 @@ def _tokens_with(pairs: Mapping[str, Value], way: str) -> list[list[int]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vocabulary.gguf"
         path.write_bytes(encode_header(encoded, []))
-        vocabulary = LlamaVocabulary(path)
-        try:
+        with closing(LlamaVocabulary(path)) as vocabulary:
             return [
                 vocabulary.encode(text, add_special=False, parse_special=False)
                 for text in _TRIAL_TEXTS
             ]
-        finally:
-            vocabulary.close()

@@ -8,6 +8,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import cast
@@ -25,7 +27,7 @@ from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from .ggml_library import GGMLLibrary, Raw
 from .gguf_source import FLOATS, GGUFSource
-from .messages import QuantizationTarget, QuantizeProgress, QuantizeReport, QuantizeSpec
+from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 from .resumable_file import ResumableFile
 from .tensor_source import TensorSource
 from .type_mixture import choose_types
@@ -39,7 +41,7 @@ _PROBE = 32
 
 
 class QuantizeFailed(BackendError):
-    """Why no file was written."""
+    """No file was written; the message says why."""
 
     code = "quantize_failed"
 
@@ -64,7 +66,8 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
         raise QuantizeFailed(
             f"{output} is the model itself, which is only read.", hint="Choose another --output."
         )
-    planned = _plan(source, spec.target)
+    types = choose_types(source.tensors, spec.target, source.shape)
+    planned = [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
     pairs = [
         *source.pairs(),
         encode_pair("general.file_type", _FILE_TYPES[spec.target]),
@@ -100,11 +103,6 @@ def _open(spec: QuantizeSpec) -> TensorSource:
     return FolderSource(path)
 
 
-def _plan(source: TensorSource, target: QuantizationTarget) -> Sequence[PlannedTensor]:
-    types = choose_types(source.tensors, target, source.shape)
-    return [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
-
-
 def _write_and_check(
     source: TensorSource,
     stamp: str,
@@ -115,7 +113,19 @@ def _write_and_check(
 ) -> GGUFHeader:
     """Write the file and return its header; it gets its final name only once it is checked."""
     try:
-        _write(source, planned, file, spec, send)
+        _check_room(file)
+        total = sum(math.prod(tensor.shape) for tensor in planned)
+        done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
+        count = spec.threads or plan_threads(read_inventory()).threads
+        with ThreadPoolExecutor(count, thread_name_prefix="quantize") as threads:
+            library = GGMLLibrary(threads)
+            for number, tensor in enumerate(planned[file.done :], start=file.done):
+                if number == source.num_metadata_tensors:
+                    _check_header(source, file)
+                send(QuantizeProgress(tensor.name, done, total, resumed))
+                file.append(_convert(source, tensor, library))
+                done += math.prod(tensor.shape)
+        send(QuantizeProgress("writing", done, total, resumed))
         if source.stamp != stamp:
             raise QuantizeFailed(
                 f"{source.path} changed while it was read.", hint="Start again once it is complete."
@@ -130,26 +140,6 @@ def _write_and_check(
         raise
     finally:
         file.close()
-
-
-def _write(
-    source: TensorSource,
-    planned: Sequence[PlannedTensor],
-    file: ResumableFile,
-    spec: QuantizeSpec,
-    send: Send,
-) -> None:
-    _check_room(file)
-    total = sum(math.prod(tensor.shape) for tensor in planned)
-    done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
-    with GGMLLibrary(spec.threads or plan_threads(read_inventory()).threads) as library:
-        for number, tensor in enumerate(planned[file.done :], start=file.done):
-            if number == source.num_metadata_tensors:
-                _check_header(source, file)
-            send(QuantizeProgress(tensor.name, done, total, resumed))
-            file.append(_convert(source, tensor, library))
-            done += math.prod(tensor.shape)
-    send(QuantizeProgress("writing", done, total, resumed))
 
 
 def _convert(source: TensorSource, tensor: PlannedTensor, library: GGMLLibrary) -> Raw:
@@ -209,8 +199,7 @@ def _check_loads(path: Path, header: GGUFHeader) -> None:
     """Load the file with llama.cpp and compute a few tokens."""
     from ..verification.llama_scorer import LlamaScorer
 
-    scorer = LlamaScorer(path, context=512, chunk=_PROBE)
-    try:
+    with closing(LlamaScorer(path, context=512, chunk=_PROBE)) as scorer:
         scorer.begin()
         tokens = [token % header.vocab_size for token in range(_PROBE)]
         if not np.isfinite(scorer.read(tokens, 0, _PROBE)).all():
@@ -218,8 +207,6 @@ def _check_loads(path: Path, header: GGUFHeader) -> None:
                 f"llama.cpp computes no numbers with {path.name}.",
                 hint="Keep the source, and report this as a bug.",
             )
-    finally:
-        scorer.close()
 
 
 def _disk_failure(error: OSError, output: Path) -> QuantizeFailed:

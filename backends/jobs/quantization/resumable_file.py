@@ -47,7 +47,7 @@ class ResumableFile:
         self._ends = ends
         self._file = self._open_locked()
         self.done = min(self._read_journal(), len(tensors))
-        if self._size() < ends[self.done]:
+        if os.fstat(self._file.fileno()).st_size < ends[self.done]:
             self.done = 0
         if not self.done:
             self._file.truncate(0)
@@ -114,6 +114,3 @@ class ResumableFile:
         except (OSError, msgspec.MsgspecError):
             return 0
         return journal.tensors if journal.recipe == self._recipe else 0
-
-    def _size(self) -> int:
-        return os.fstat(self._file.fileno()).st_size

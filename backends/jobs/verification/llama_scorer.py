@@ -71,7 +71,6 @@ class LlamaScorer:
         params.n_threads = params.n_threads_batch = self._threads.threads
         params.swa_full = True
         params.no_perf = True
-        assert self._model.handle is not None
         made = llama_cpp.llama_init_from_model(self._model.handle, params)
         if made:
             return made

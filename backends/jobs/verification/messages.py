@@ -7,9 +7,6 @@ import msgspec
 from .logit_comparison import Statistics
 from .tolerances import ReferenceEngine, Tolerances
 
-MAX_TEXT_BYTES = 1 << 26
-"""Bytes of the longest text to send along."""
-
 
 class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Verify the model at `path` on the first `tokens` of `text` (None: all).
@@ -24,7 +21,7 @@ class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerificationProgress(msgspec.Struct, frozen=True, tag="progress"):
-    """What is being loaded, else how many of `total` tokens are compared."""
+    """The engine that is being loaded, else the number of tokens compared of `total`."""
 
     loading: str | None = None
     compared: int = 0
@@ -50,6 +47,3 @@ class VerificationReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"
     reference_seconds: float
     limits: Tolerances
     failures: list[str]
-
-
-Message = VerificationProgress | VerificationReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,24 +19,18 @@ from ...base.errors import BackendError, LoadFailed
 from ...cuda.model_files import open_tokenizer
 from ...text.tokenization.tokenizer import Tokenizer
 from .logit_comparison import Comparison, NotNumbers, Statistics
-from .messages import Message, VerificationProgress, VerificationReport, VerificationSpec
+from .messages import VerificationProgress, VerificationReport, VerificationSpec
 from .scored_text import split_into_windows
 from .scorer import Scorer, chunk_size
 from .tolerances import ReferenceEngine, exceeded, limits_for
 
 _LONGEST_WINDOW = 4096
-
-
 _PLAIN = frozenset({"F32", "F16", "BF16"})
 
 
-class NothingToCompare(BackendError):
-    """One of the engines computed no distribution."""
-
-    code = "not_numbers"
-
-
-def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> VerificationReport:
+def verify(
+    spec: VerificationSpec, send: Callable[[VerificationProgress], None]
+) -> VerificationReport:
     """Compare as `spec` says; progress goes through `send`.
 
     Raises `BackendError` or `ModelError` if there is nothing to compare.
@@ -54,11 +48,13 @@ def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> Verificat
         from .engine_scorer import EngineScorer  # PyTorch is slow to import, and may not be needed
 
         send(VerificationProgress(loading="ingle"))
-        engine = EngineScorer(model.path, context=longest, chunk=chunk)
-        resources.callback(engine.close)
+        engine = resources.enter_context(
+            closing(EngineScorer(model.path, context=longest, chunk=chunk))
+        )
         send(VerificationProgress(loading=against))
-        reference = open_reference(model, against, context=longest, chunk=chunk)
-        resources.callback(reference.close)
+        reference = resources.enter_context(
+            closing(open_reference(model.path, against, context=longest, chunk=chunk))
+        )
         reading = PairedReading(engine, reference, chunk=chunk)
         total = sum(len(window) - 1 for window in windows)
         try:
@@ -66,10 +62,11 @@ def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> Verificat
                 windows, lambda n: send(VerificationProgress(compared=n, total=total))
             )
         except NotNumbers as error:
-            who = "ingle's own engine" if error.engine == "ingle" else against
-            raise NothingToCompare(
-                f"The logits of {who} at position {error.position} are not numbers.",
+            name = "ingle's own engine" if error.engine == "ingle" else against
+            raise BackendError(
+                f"The logits of {name} at position {error.position} are not numbers.",
                 hint="The weights may be damaged: pull the model again.",
+                code="not_numbers",
             ) from error
         return _report(model, against, engine, reading, statistics, longest)
 
@@ -115,17 +112,15 @@ def choose_reference(model: VerifiedModel, wanted: ReferenceEngine | None) -> Re
     return wanted
 
 
-def open_reference(
-    model: VerifiedModel, against: ReferenceEngine, *, context: int, chunk: int
-) -> Scorer:
+def open_reference(path: Path, against: ReferenceEngine, *, context: int, chunk: int) -> Scorer:
     """Load the model into the reference engine; raises `LoadFailed`."""
     if against is ReferenceEngine.LLAMA_CPP:
         from .llama_scorer import LlamaScorer
 
-        return LlamaScorer(model.path, context=context, chunk=chunk)
+        return LlamaScorer(path, context=context, chunk=chunk)
     from .transformers_scorer import TransformersScorer
 
-    return TransformersScorer(model.path)
+    return TransformersScorer(path)
 
 
 class PairedReading:
@@ -156,19 +151,16 @@ class PairedReading:
             self._reference.begin()
             for start in range(0, len(window) - 1, self._chunk):
                 end = min(start + self._chunk, len(window) - 1)
-                self._compare(comparison, window, start, end)
+                began = time.monotonic()
+                reference = self._reference.read(window, start, end)
+                turned = time.monotonic()
+                logits = self._engine.read(window, start, end)
+                self.reference_seconds += turned - began
+                self.seconds += time.monotonic() - turned
+                comparison.add(logits, reference, np.array(window[start + 1 : end + 1]))
                 compared += end - start
                 on_progress(compared)
         return comparison.statistics()
-
-    def _compare(self, comparison: Comparison, window: Sequence[int], start: int, end: int) -> None:
-        began = time.monotonic()
-        reference = self._reference.read(window, start, end)
-        turned = time.monotonic()
-        logits = self._engine.read(window, start, end)
-        self.reference_seconds += turned - began
-        self.seconds += time.monotonic() - turned
-        comparison.add(logits, reference, np.array(window[start + 1 : end + 1]))
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,11 @@ from ..providers import Provider
 from ..receipt import TokenUsage
 from .wire_format import (
     AnswerReader,
+    Failure,
     JsonObject,
     Wire,
     allowed_tools,
-    answer_limit,
-    check_expressible,
     decode,
-    encoded,
-    ended_early,
     parsed_schema,
     plausible,
 )
@@ -114,10 +111,6 @@ class _Message(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Failure(msgspec.Struct):
-    message: str = ""
-
-
 class _Event(msgspec.Struct):
     type: str
     index: int = 0
@@ -125,7 +118,7 @@ class _Event(msgspec.Struct):
     content_block: _Block | None = None
     delta: _Delta | None = None
     usage: _Usage | None = None
-    error: _Failure | None = None
+    error: Failure | None = None
 
 
 _REASONS = {
@@ -141,15 +134,8 @@ _DECODER = msgspec.json.Decoder(_Event)
 class _AnthropicReader(AnswerReader):
     """Reads events from `message_start` to `message_stop`."""
 
-    def __init__(self, request: GenerateRequest, index: int) -> None:
-        super().__init__(request, index)
-        self._reason: FinishReason | None = None
-        self._stop: str | None = None
-
-    def feed(self, name: str, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[Event]:
         """See `AnswerReader.feed`."""
-        if self.ended:
-            return []
         event = decode(_DECODER, data)
         match event.type:
             case "message_start":
@@ -161,25 +147,15 @@ class _AnthropicReader(AnswerReader):
             case "message_delta":
                 self._count(event.usage)
                 if event.delta is not None and event.delta.stop_reason is not None:
-                    self._reason = _REASONS.get(event.delta.stop_reason, FinishReason.STOP)
-                    self._stop = event.delta.stop_sequence
+                    self.reason = _REASONS.get(event.delta.stop_reason, FinishReason.STOP)
+                    self.stop = event.delta.stop_sequence
             case "message_stop":
-                return self._over()
+                return self.close()
             case "error":
-                failure = event.error or _Failure()
-                raise ProviderRefused(failure.message, status=200)
+                raise ProviderRefused((event.error or Failure()).message, status=200)
             case _:
                 pass  # pings, ends of blocks, and later additions
         return []
-
-    def close(self) -> list[Event]:
-        """See `AnswerReader.close`."""
-        return [] if self.ended else self._over()
-
-    def _over(self) -> list[Event]:
-        if self._reason is None:
-            raise ended_early()
-        return [self.finished(self._reason, self._stop)]
 
     def _begin(self, number: int, block: _Block) -> list[Event]:
         if block.type == "text" and block.text:
@@ -228,15 +204,16 @@ class AnthropicWire(Wire):
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         """Return the headers with the API key and the protocol version."""
-        who = [("x-api-key", key)] if key else []
-        return [*who, ("anthropic-version", VERSION)]
+        key_header = [("x-api-key", key)] if key else []
+        return [*key_header, ("anthropic-version", VERSION)]
 
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """See `Wire.body`."""
-        check_expressible(provider, request)
+    def fields(
+        self, provider: Provider, model: str, request: GenerateRequest, index: int
+    ) -> JsonObject:
+        """See `Wire.fields`."""
         messages = request.messages or []
         system = [message.content for message in messages if message.role == "system"]
-        limit = answer_limit(provider, request)
+        limit = request.max_tokens or provider.max_tokens
         body: JsonObject = {
             "model": model,
             "messages": _turns([message for message in messages if message.role != "system"]),
@@ -256,4 +233,4 @@ class AnthropicWire(Wire):
             body["output_config"] = {"format": schema}
         if request.reasoning.effort in _EFFORTS:
             body.setdefault("output_config", {})["effort"] = request.reasoning.effort
-        return encoded(body)
+        return body

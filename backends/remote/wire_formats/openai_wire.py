@@ -14,15 +14,12 @@ from ..errors import CannotExpress, ProviderRefused
 from ..providers import Provider
 from .wire_format import (
     AnswerReader,
+    Failure,
     JsonObject,
     UsageDetails,
     Wire,
-    answer_limit,
-    check_expressible,
     counted,
     decode,
-    encoded,
-    ended_early,
     named_schema,
     non_default_sampling,
     parsed_schema,
@@ -92,14 +89,10 @@ class _Usage(msgspec.Struct):
     completion_tokens_details: UsageDetails | None = None
 
 
-class _Failure(msgspec.Struct):
-    message: str = ""
-
-
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: _Failure | str | None = None
+    error: Failure | str | None = None
 
 
 _REASONS = {
@@ -115,14 +108,8 @@ _DECODER = msgspec.json.Decoder(_Chunk)
 class _OpenAIReader(AnswerReader):
     """Reads `chat.completion.chunk` events until `[DONE]`."""
 
-    def __init__(self, request: GenerateRequest, index: int) -> None:
-        super().__init__(request, index)
-        self._reason: FinishReason | None = None
-
-    def feed(self, name: str, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[Event]:
         """See `AnswerReader.feed`."""
-        if self.ended:
-            return []
         if data.strip() == b"[DONE]":
             return self.close()
         chunk = decode(_DECODER, data)
@@ -135,21 +122,12 @@ class _OpenAIReader(AnswerReader):
             self.usage = counted(usage.prompt_tokens, usage.completion_tokens, *details)
         events: list[Event] = []
         for choice in (chunk.choices or [])[:1]:
-            if choice.delta is not None and self._reason is None:
+            if choice.delta is not None and self.reason is None:
                 events += self._take(choice.delta)
             if choice.finish_reason:
-                self._reason = _REASONS.get(choice.finish_reason, FinishReason.STOP)
+                other = FinishReason.TOOL_CALLS if self.calls else FinishReason.STOP
+                self.reason = _REASONS.get(choice.finish_reason, other)
         return events
-
-    def close(self) -> list[Event]:
-        """See `AnswerReader.close`."""
-        if self.ended:
-            return []
-        if self._reason is None:
-            raise ended_early()
-        if self.calls and self._reason is FinishReason.STOP:
-            self._reason = FinishReason.TOOL_CALLS
-        return [self.finished(self._reason)]
 
     def _take(self, message: _Message) -> list[Event]:
         events: list[Event] = []
@@ -181,17 +159,18 @@ class OpenAIWire(Wire):
     path = "/chat/completions"
     reader = _OpenAIReader
 
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """See `Wire.body`."""
-        check_expressible(provider, request)
+    def fields(
+        self, provider: Provider, model: str, request: GenerateRequest, index: int
+    ) -> JsonObject:
+        """See `Wire.fields`."""
         body: JsonObject = {
             "model": model,
             "messages": [_message(message) for message in request.messages or []],
             "stream": True,
             "stream_options": {"include_usage": True},
-            provider.max_tokens_field: answer_limit(provider, request),
+            provider.max_tokens_field: request.max_tokens or provider.max_tokens,
+            **self._sampling(provider, request, index),
         }
-        body |= self._sampling(provider, request, index)
         if request.stop:
             if len(request.stop) > _MOST_STOPS and not provider.own:
                 raise CannotExpress(f"'{provider.name}' takes {_MOST_STOPS} stop strings at most.")
@@ -202,7 +181,7 @@ class OpenAIWire(Wire):
         if request.grammar is not None:
             schema = named_schema(request.grammar)
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return encoded(body)
+        return body
 
     def _sampling(self, provider: Provider, request: GenerateRequest, index: int) -> JsonObject:
         sampling = request.sampling

@@ -14,12 +14,8 @@ from .wire_format import (
     JsonObject,
     UsageDetails,
     Wire,
-    answer_limit,
-    check_expressible,
     counted,
     decode,
-    encoded,
-    ended_early,
     named_schema,
     non_default_sampling,
     parsed_schema,
@@ -102,9 +98,9 @@ _DECODER = msgspec.json.Decoder(_Event)
 class _ResponsesReader(AnswerReader):
     """Reads `response.*` events until the one that ends the response."""
 
-    def feed(self, name: str, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[Event]:
         """See `AnswerReader.feed`."""
-        if self.ended or data.strip() == b"[DONE]":
+        if data.strip() == b"[DONE]":
             return []
         event = decode(_DECODER, data)
         text = event.delta or ""
@@ -121,34 +117,30 @@ class _ResponsesReader(AnswerReader):
             case "response.function_call_arguments.delta":
                 return self._piece(self.arguments(event.output_index, text))
             case "response.completed" | "response.incomplete":
-                return self._over(event)
+                self._end(event.response or _Response())
+                return self.close()
             case "response.failed" | "error":
                 raise ProviderRefused(_reason(event), status=200)
             case _:
                 return []  # a repetition of the whole, or later additions
 
-    def close(self) -> list[Event]:
-        """See `AnswerReader.close`."""
-        if not self.ended:
-            raise ended_early()
-        return []
-
     def _piece(self, event: Event) -> list[Event]:
         self.chunks += 1
         return [event]
 
-    def _over(self, event: _Event) -> list[Event]:
-        response = event.response or _Response()
+    def _end(self, response: _Response) -> None:
+        """Note the token counts and why the answer ended."""
         if response.usage is not None:
             usage = response.usage
             details = usage.input_tokens_details, usage.output_tokens_details
             self.usage = counted(usage.input_tokens, usage.output_tokens, *details)
+        incomplete = response.incomplete_details
         if self.calls:
-            return [self.finished(FinishReason.TOOL_CALLS)]
-        cut = response.incomplete_details is not None and (
-            response.incomplete_details.reason == "max_output_tokens"
-        )
-        return [self.finished(FinishReason.LENGTH if cut else FinishReason.STOP)]
+            self.reason = FinishReason.TOOL_CALLS
+        elif incomplete is not None and incomplete.reason == "max_output_tokens":
+            self.reason = FinishReason.LENGTH
+        else:
+            self.reason = FinishReason.STOP
 
 
 def _reason(event: _Event) -> str:
@@ -162,9 +154,10 @@ class ResponsesWire(Wire):
     path = "/responses"
     reader = _ResponsesReader
 
-    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
-        """See `Wire.body`."""
-        check_expressible(provider, request)
+    def fields(
+        self, provider: Provider, model: str, request: GenerateRequest, index: int
+    ) -> JsonObject:
+        """See `Wire.fields`."""
         if request.stop:
             raise CannotExpress(f"The provider '{provider.name}' takes no stop strings.")
         body: JsonObject = {
@@ -172,7 +165,7 @@ class ResponsesWire(Wire):
             "input": [item for message in request.messages or [] for item in _items(message)],
             "stream": True,
             "store": False,
-            "max_output_tokens": answer_limit(provider, request),
+            "max_output_tokens": request.max_tokens or provider.max_tokens,
             **non_default_sampling(request.sampling, "temperature", "top_p"),
         }
         if request.reasoning.effort is not None:
@@ -181,4 +174,4 @@ class ResponsesWire(Wire):
         if request.grammar is not None:
             schema = named_schema(request.grammar)
             body["text"] = {"format": {"type": "json_schema", **schema}}
-        return encoded(body)
+        return body

@@ -35,7 +35,11 @@ T = TypeVar("T")
 
 
 class AnswerReader(ABC):
-    """Converts the provider's events of one sequence into ours."""
+    """Converts the provider's events of one sequence into ours.
+
+    Subclasses set `reason`, and `stop` if a stop string was hit, once the provider has said why the
+    answer ended.
+    """
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         self.id = request.id
@@ -44,23 +48,42 @@ class AnswerReader(ABC):
         """The tokens counted so far."""
         self.ended = False
         """Whether `Finished` was among the events; nothing follows it."""
+        self.reason: FinishReason | None = None
+        self.stop: str | None = None
         self.chunks = 0
         self.calls: dict[int, int] = {}
-        """The number of each tool call in the answer, by the provider's."""
+        """Maps the provider's number of each tool call to ours, which counts from 0."""
 
     @abstractmethod
-    def feed(self, name: str, data: bytes) -> list[Event]:
-        """Return the events in one server-sent event.
+    def feed(self, data: bytes) -> list[Event]:
+        """Return the events in the data of one server-sent event; not called once `ended`.
 
         Raises `ProviderMisbehaved` and `ProviderRefused`.
         """
 
-    @abstractmethod
     def close(self) -> list[Event]:
-        """Return the events at the end of the body.
+        """Return `Finished` at the end of the answer, unless it was returned before.
 
-        Raises `ProviderMisbehaved` if it came too early.
+        Without a token count, chunks of the answer stand in for tokens. Raises `ProviderMisbehaved`
+        if the answer is incomplete.
         """
+        if self.ended:
+            return []
+        if self.reason is None:
+            raise ProviderMisbehaved("The provider's answer ended early.")
+        self.ended = True
+        usage = self.usage or TokenUsage(completion=self.chunks)
+        finished = Finished(
+            self.id,
+            self.index,
+            self.reason,
+            usage.completion,
+            reasoning_tokens=usage.reasoning,
+            stop=self.stop,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+        )
+        return [finished]
 
     def text(self, text: str) -> Event:
         """Return text of the answer as an event."""
@@ -84,23 +107,6 @@ class AnswerReader(ABC):
             raise _nameless_call()
         return ToolCallDelta(self.id, self.index, self.calls[number], text, [])
 
-    def finished(self, reason: FinishReason, stop: str | None = None) -> Finished:
-        """Return the last event; without a token count, chunks of the answer stand in for
-        tokens.
-        """
-        self.ended = True
-        usage = self.usage or TokenUsage(completion=self.chunks)
-        return Finished(
-            self.id,
-            self.index,
-            reason,
-            usage.completion,
-            reasoning_tokens=usage.reasoning,
-            stop=stop,
-            prompt_tokens=usage.prompt,
-            cached_tokens=usage.cached,
-        )
-
 
 class Wire(ABC):
     """A provider's protocol."""
@@ -114,9 +120,25 @@ class Wire(ABC):
         """Return the authentication headers: a bearer token, if there is a key."""
         return [("authorization", f"Bearer {key}")] if key else []
 
-    @abstractmethod
     def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
         """Return the JSON body that requests sequence `index`; raises `CannotExpress`."""
+        _check_expressible(provider, request)
+        try:
+            return msgspec.json.encode(self.fields(provider, model, request, index))
+        except (UnicodeEncodeError, msgspec.MsgspecError, TypeError):
+            raise CannotExpress("The request has text that is not valid Unicode.") from None
+
+    @abstractmethod
+    def fields(
+        self, provider: Provider, model: str, request: GenerateRequest, index: int
+    ) -> JsonObject:
+        """Return the fields of the body; raises `CannotExpress`."""
+
+
+class Failure(msgspec.Struct):
+    """An error that a provider reports within a streamed answer."""
+
+    message: str = ""
 
 
 class UsageDetails(msgspec.Struct):
@@ -155,11 +177,6 @@ def _nameless_call() -> ProviderMisbehaved:
     return ProviderMisbehaved("The provider's answer calls a tool without a name.")
 
 
-def ended_early() -> ProviderMisbehaved:
-    """Return the error for an answer without its end."""
-    return ProviderMisbehaved("The provider's answer ended early.")
-
-
 def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     """Decode the event's data; raises `ProviderMisbehaved`."""
     try:
@@ -168,9 +185,9 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise ProviderMisbehaved(f"The provider's answer cannot be read: {error}.") from None
 
 
-def check_expressible(provider: Provider, request: GenerateRequest) -> None:
+def _check_expressible(provider: Provider, request: GenerateRequest) -> None:
     """Raise `CannotExpress` for options that no provider's protocol has."""
-    # Options whose omission would change the answer; others that clouds lack only shade it.
+    # Options that would change the answer if they were left out; others have little effect.
     lacking = {
         "raw prompts": request.messages is None,
         "continued answers": request.continues,
@@ -192,11 +209,6 @@ def check_expressible(provider: Provider, request: GenerateRequest) -> None:
             )
 
 
-def answer_limit(provider: Provider, request: GenerateRequest) -> int:
-    """Return the most tokens of one sequence."""
-    return request.max_tokens or provider.max_tokens
-
-
 def non_default_sampling(sampling: SamplingParams, *names: str) -> JsonObject:
     """Return the fields that differ from ingle's defaults; the provider's defaults apply to the
     rest.
@@ -215,14 +227,6 @@ def parsed_schema(text: str) -> Any:
         return msgspec.json.decode(text.encode())
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise CannotExpress("A schema in the request is not JSON.") from None
-
-
-def encoded(body: JsonObject) -> bytes:
-    """Return the body as JSON; raises `CannotExpress` for text that is not valid Unicode."""
-    try:
-        return msgspec.json.encode(body)
-    except (UnicodeEncodeError, msgspec.MsgspecError, TypeError):
-        raise CannotExpress("The request has text that is not valid Unicode.") from None
 
 
 def allowed_tools(request: GenerateRequest) -> list[Tool]:

@@ -167,10 +167,7 @@ def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[in
 
 
 class ReasoningBudget:
-    """Counts reasoning tokens, and provides the tokens that end it.
-
-    Needs a check only during reasoning, and when `left` has run out.
-    """
+    """Counts the reasoning tokens of an answer, and provides the tokens that end its reasoning."""
 
     def __init__(self, tokens: int, end: Sequence[int]) -> None:
         """After `tokens` in total, reasoning is ended by the tokens in `end`."""
@@ -201,7 +198,7 @@ class ReasoningBudget:
 
 
 class StrictCallPrefix:
-    """Follows the beginning of one answer until the decision is certain."""
+    """Decides by the beginning of an answer whether it is a call of one of the tools `names`."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names

@@ -24,7 +24,6 @@ _HEADS = (_START, "<|channel|>", _MESSAGE, "<|constrain|>", " to=", "to=", "assi
 _LONGEST_HEADER = 512
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*([a-z]+)")
-_BLANK = re.compile(r"\s+")
 
 
 class HarmonyParser(AnswerParser):
@@ -83,11 +82,7 @@ class HarmonyParser(AnswerParser):
     def _read_call(self, name: str) -> Steps[None]:
         self._sink.begin(name)
         sole = self._sink.sole_parameter(name)
-        yield from self._source.skip_space()
-        if (yield from self._source.peek()) and not (yield from self._source.at(_ENDS)):
-            yield from read_arguments(self._source, self._sink.arguments, _ENDS, sole=sole)
-        else:
-            self._sink.arguments("{}")
+        yield from read_arguments(self._source, self._sink.arguments, _ENDS, sole=sole)
         yield from pass_until(self._source, _ENDS, lambda _: None, take=_ENDS[:-1])
 
     def _put(self, kind: type[AnswerText] | type[AnswerReasoning]) -> Callable[[str], None]:

@@ -46,7 +46,6 @@ class TaggedAnswerParser(AnswerParser):
         names: Sequence[str] = (),
     ) -> None:
         self._format = call_format
-        self._tags = tags
         super().__init__(
             tools,
             parallel=parallel,
@@ -65,9 +64,9 @@ class TaggedAnswerParser(AnswerParser):
         for tag in call_format.dropped:
             if "«name»" in tag:
                 self._dropped += [tag.replace("«name»", tool.name) for tool in tools]
+        self._opens, self._closes = (tags.opens, tags.closes) if tags is not None else ((), ())
         # These never occur in plain text, so reasoning may begin anywhere.
-        opens = tags.opens if tags is not None else ()
-        self._reasoning_openers = [tag for tag in opens if tag.startswith(("<|", "["))]
+        self._reasoning_openers = [tag for tag in self._opens if tag.startswith(("<|", "["))]
         strays = loose if call_format.strays else ()
         calls = [opener.tag for opener in (*strays, *openers)]
         self._anywhere_tags = [*self._dropped, *self._reasoning_openers, *calls]
@@ -87,14 +86,12 @@ class TaggedAnswerParser(AnswerParser):
     def _read_beginning(self) -> Steps[None]:
         """Read the beginning of the content, or what follows reasoning or a call."""
         yield from self._skip_blanks()
-        opens = self._tags.opens if self._tags is not None else ()
-        closes = self._tags.closes if self._tags is not None else ()
-        if (yield from self._source.accept(*opens)):
+        if (yield from self._source.accept(*self._opens)):
             self.thinking = True
             self._blanks.clear()
             yield from self._read_reasoning()
             return
-        if (yield from self._source.accept(*closes, *self._dropped)):
+        if (yield from self._source.accept(*self._closes, *self._dropped)):
             self._blanks.clear()
             self._stripped = True
             return
@@ -115,7 +112,7 @@ class TaggedAnswerParser(AnswerParser):
             yield
 
     def _opener(self) -> Steps[Opener | None]:
-        """Return what opens a call here, tagged or untagged."""
+        """Return the opener of a call that begins here, tagged or untagged; None without one."""
         tag = yield from self._source.at(list(self._openers))
         if tag:
             return self._openers[tag]
@@ -126,27 +123,26 @@ class TaggedAnswerParser(AnswerParser):
 
     def _read_reasoning(self) -> Steps[None]:
         """Read reasoning up to its closing tag; surrounding blanks are dropped."""
-        closes = self._tags.closes if self._tags is not None else ()
-        opens = [opener.tag for opener in self._format.openers] if self._calls else []
+        calls = [opener.tag for opener in self._format.openers] if self._calls else []
         yield from self._source.skip_space()
         while not self._source.exhausted:
             tag = yield from pass_until(
                 self._source,
-                [*closes, *opens],
+                [*self._closes, *calls],
                 lambda text: self._emit(text, AnswerReasoning),
-                take=closes,
+                take=self._closes,
             )
-            if tag in closes:
+            if tag in self._closes:
                 self.thinking = False
                 break
             if tag:
-                yield from self._read_call_in_reasoning(tag, closes)
+                yield from self._read_call_in_reasoning(tag)
                 if not self.thinking:
                     break
         self._blanks.clear()
         self._fresh = self._stripped = True
 
-    def _read_call_in_reasoning(self, tag: str, closes: Sequence[str]) -> Steps[None]:
+    def _read_call_in_reasoning(self, tag: str) -> Steps[None]:
         """Read after a tag within reasoning: a call only if it is complete, and the reasoning is
         not.
 
@@ -158,7 +154,7 @@ class TaggedAnswerParser(AnswerParser):
             self._emit(tag, AnswerReasoning)
             return
         held = [tag]
-        closed = yield from pass_until(self._source, closes, held.append, take=())
+        closed = yield from pass_until(self._source, self._closes, held.append, take=())
         text = "".join(held)
         ends = self._format.closers
         complete = text.rstrip().endswith(("}", "]")) or any(end in text for end in ends)

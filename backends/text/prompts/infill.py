@@ -95,9 +95,7 @@ class InfillPrompts:
         self._file = lru_cache(_KEPT_FILES)(self._encode_file)
 
     def build(self, infill: Infill, *, limit: int) -> list[int]:
-        """Return at most `limit` tokens, unless that is next to nothing; raises
-        `RequestRejected`.
-        """
+        """Return at most `limit` tokens, except for tiny limits; raises `RequestRejected`."""
         marks = self.marks
         if marks is None:
             raise RequestRejected(
@@ -107,7 +105,7 @@ class InfillPrompts:
                 param="suffix",
             )
         begins = self._begin()
-        # What separates the files from the text around the infill.
+        # The separator between the files and the text around the infill.
         current = self._file(InfillFile(_CURRENT_FILE.strip(), "")) if infill.files else []
         limit -= len(begins) + len(current) + 3
         near = max(_STEPS, min(NEAR_TOKENS, limit // 2 if infill.files else limit))

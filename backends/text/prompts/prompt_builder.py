@@ -22,7 +22,7 @@ _ANSWER = 512
 
 
 class Prompt(NamedTuple):
-    """The prompt's tokens; `text` is what they were made from, if it was text."""
+    """The prompt's tokens, and the text that was tokenised; "" for prompts of tokens and infill."""
 
     token_ids: list[int]
     text: str
@@ -110,12 +110,12 @@ class PromptBuilder:
     ) -> str:
         """Return a prompt that ends within the last message."""
         messages, variables = request.messages or [], self._template_variables(request)
-        if last.content or not last.reasoning or self._tags is None:
-            return template.render(messages, continues=True, **variables)
         try:
             return template.render(messages, continues=True, **variables)
-        except TemplateRefused:  # the template has no field for earlier reasoning
-            text = template.render(messages[:-1], **variables)
+        except TemplateRefused:  # the template may have no field for earlier reasoning
+            if last.content or not last.reasoning or self._tags is None:
+                raise
+        text = template.render(messages[:-1], **variables)
         begins = "" if self._tags.left_open(text) else f"{self._tags.opens[0]}\n"
         return text + begins + last.reasoning
 

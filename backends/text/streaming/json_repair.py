@@ -17,16 +17,9 @@ MOST_NESTED = 100
 _LONGEST_NUMBER = 1000  # readers reject numbers of several thousand digits
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS = {
-    "true": "true",
-    "True": "true",
-    "false": "false",
-    "False": "false",
-    "null": "null",
-    "None": "null",
-    "undefined": "null",
-    "NaN": "null",
-    "Infinity": "null",
-    "-Infinity": "null",
+    **dict.fromkeys(("true", "True"), "true"),
+    **dict.fromkeys(("false", "False"), "false"),
+    **dict.fromkeys(("null", "None", "undefined", "NaN", "Infinity", "-Infinity"), "null"),
 }
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _JSON = {"{": "{", "}": "}", "[": "[", "]": "]", "(": "[", ")": "]"}

@@ -12,15 +12,14 @@ _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class TextChunk(NamedTuple):
-    """Final text, the ids of all tokens consumed since the previous chunk, and whether to stop.
+    """Final text, and the ids of all tokens consumed since the previous chunk.
 
-    A chunk without text has no ids either, unless it is the last. `logprobs` has one entry for each
-    id, if they were pushed too.
+    A chunk without text has no ids either, unless it is the last or a stop string was hit.
+    `logprobs` has one entry for each id, if they were pushed too.
     """
 
     text: str
     token_ids: list[int]
-    stopped: bool
     logprobs: list[TokenLogprobs] | None = None
 
 
@@ -40,11 +39,6 @@ class TextOutput:
         """Number of tokens of the answer so far."""
 
     @property
-    def stopped(self) -> bool:
-        """Return whether a stop string was hit."""
-        return self._stops.stopped
-
-    @property
     def stop(self) -> str | None:
         """Return the stop string that was hit, None without one."""
         return self._stops.found
@@ -59,11 +53,11 @@ class TextOutput:
         before = self.consumed
         texts: list[str] = []
         for token_id in token_ids:
-            if self._stops.stopped:
+            if self._stops.found is not None:
                 break
             self._pending.append(token_id)
             self.consumed += 1
-            texts.append(self._stops.push(self._decoder.decode(self._token_bytes(token_id)))[0])
+            texts.append(self._stops.push(self._decoder.decode(self._token_bytes(token_id))))
         if logprobs is not None:
             self._logprobs = self._logprobs or []
             self._logprobs += logprobs[: self.consumed - before]
@@ -71,15 +65,15 @@ class TextOutput:
 
     def finish(self) -> TextChunk:
         """Return the rest at the end of the sequence."""
-        text, _ = self._stops.push(self._decoder.decode(b"", final=True))
+        text = self._stops.push(self._decoder.decode(b"", final=True))
         return self._chunk(text + self._stops.flush(), last=True)
 
     def _chunk(self, text: str, *, last: bool = False) -> TextChunk:
-        if not text and not self._stops.stopped and not last:
-            return TextChunk("", [], False)
+        if not text and self._stops.found is None and not last:
+            return TextChunk("", [])
         token_ids, self._pending = self._pending, []
         logprobs, self._logprobs = self._logprobs, None
-        return TextChunk(text, token_ids, self._stops.stopped, logprobs)
+        return TextChunk(text, token_ids, logprobs)
 
 
 class StopStrings:
@@ -98,18 +92,15 @@ class StopStrings:
         self.found: str | None = None
         """The stop string that was found; no text is returned afterwards."""
 
-    @property
-    def stopped(self) -> bool:
-        """Return whether a stop string was found."""
-        return self.found is not None
-
-    def push(self, text: str) -> tuple[str, bool]:
-        """Return text that is certainly not part of a stop string, and whether one was hit.
+    def push(self, text: str) -> str:
+        """Return text that is certainly not part of a stop string.
 
         Text before the stop string is returned, the string itself and what follows never.
         """
-        if self.stopped or not self._stops:
-            return ("" if self.stopped else text), self.stopped
+        if not self._stops:
+            return text
+        if self.found is not None:
+            return ""
         text = self._held + text
         found = self._find(text)
         if found is None:
@@ -118,7 +109,7 @@ class StopStrings:
         else:
             start, self.found = found
             self._held = ""
-        return text[:start], self.stopped
+        return text[:start]
 
     def flush(self) -> str:
         """Return the text held back, at the end of the stream."""

@@ -60,7 +60,7 @@ class TextSource:
         return text
 
     def take_run(self, pattern: re.Pattern[str]) -> str:
-        """Consume what matches here in the text received so far."""
+        """Consume the match of the pattern at this position, in the text received so far."""
         match = pattern.match(self._text, self._at)
         return self.take(match.end() - self._at) if match else ""
 

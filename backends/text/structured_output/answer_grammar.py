@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from ...base.conversation import Tool
-from ...base.sampling_params import Grammar, GrammarKind
-from ..streaming.json_repair import escaped
+from ...base.sampling_params import Grammar
+from ..streaming.json_repair import escaped, quoted
 from ..templates.reasoning_tags import ReasoningTags
 from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.argument_types import kinds, texts
@@ -44,11 +45,6 @@ class AnswerGrammar:
     lark: str
     content: Grammar | None = None
     optional: bool = False
-
-    @property
-    def as_lark(self) -> Grammar:
-        """Return it as a plain grammar, for error messages."""
-        return Grammar(GrammarKind.LARK, self.lark, param="tools")
 
 
 class AnswerRules:
@@ -114,7 +110,7 @@ class AnswerRules:
         items: list[str] = []
         for piece in _PLACES.split(call_format.call):
             if piece == "«name»":
-                items.append(_literal(escaped(tool.name)))
+                items.append(quoted(escaped(tool.name)))
             elif piece == "«arguments»" and call_format.member is None:
                 self._rules.append(f"arguments_{index}: %json {argument_schema(tool)}")
                 items.append(f"arguments_{index}")
@@ -161,7 +157,7 @@ class AnswerRules:
             before, after = before + call_format.quotes[0], call_format.quotes[1] + after
         choices = texts(schema["properties"][key])
         if choices:
-            return self._join(before, f"({' | '.join(map(_literal, choices))})", after)
+            return self._join(before, f"({' | '.join(map(quoted, choices))})", after)
         # The parser ends a value at the tag wherever it is, so surrounding line breaks belong to
         # it.
         tag, blanks = after.strip(), after[len(after.rstrip()) :]
@@ -187,11 +183,6 @@ def _pattern(text: str) -> str:
     return _SYNTAX.sub(r"\\\g<0>", text).replace("\n", "\\n")
 
 
-def _literal(text: str) -> str:
-    """Return a text in quotes."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 _CANDIDATES = re.compile(r"(\]<\]minimax\[>\[|<[^<>\s«»]+>|\[/?[A-Z_]+\])")
 
 
@@ -214,16 +205,11 @@ class ControlTags:
     def expression(self, text: str) -> str:
         """Return a text as a Lark expression; "" for an empty text."""
         items: list[str] = []
-        plain = ""
-        for piece in _CANDIDATES.split(text):
-            token = self._control(piece)
-            if token is None:
-                plain += piece
-                continue
-            items += [json.dumps(plain, ensure_ascii=False)] if plain else []
-            plain = ""
-            items.append(f"<[{token}]>")
-        items += [json.dumps(plain, ensure_ascii=False)] if plain else []
+        for token, pieces in groupby(_CANDIDATES.split(text), key=self._control):
+            if token is not None:
+                items += [f"<[{token}]>" for _ in pieces]
+            elif plain := "".join(pieces):
+                items.append(quoted(plain))
         return " ".join(items)
 
     def _look_up(self, text: str) -> int | None:

@@ -1,24 +1,31 @@
-"""Argument schemas of tools, reduced to what a grammar can enforce."""
+"""Argument schemas of tools, as far as a grammar can enforce them."""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from ...base.conversation import Tool
 from ...base.errors import RequestRejected
+from ..tool_calls.argument_types import json_fields
 from .json_schema_check import check_schema
 
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
+
 _CACHED = 512
-_GUIDANCE = {
+ONE_LINE: JsonCompileOptions = {
     "whitespace_flexible": False,
     "item_separator": ", ?",
     "key_separator": ": ?",
 }
+"""Options of llguidance for JSON on one line, with spaces after commas and colons only.
 
+With free blanks, a small model spends most of its tokens on them.
+"""
 _FREE = {"whitespace_flexible": True, "lenient": True}
 
 
@@ -38,8 +45,7 @@ def parameter_schema(tool: Tool, name: str) -> str:
     """Return the JSON of the schema of one parameter."""
     whole = json.loads(argument_schema(tool))
     shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
-    value = whole["properties"][name]
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    fields = json_fields(whole["properties"][name])
     return json.dumps({**fields, **shared, "x-guidance": whole["x-guidance"]})
 
 
@@ -73,7 +79,7 @@ def _object_schema(text: str) -> dict[str, Any]:
 
 
 def _guided(schema: dict[str, Any], *, lenient: bool) -> str:
-    return json.dumps({**schema, "x-guidance": {**_GUIDANCE, "lenient": lenient}})
+    return json.dumps({**schema, "x-guidance": {**ONE_LINE, "lenient": lenient}})
 
 
 def _refusal(text: str) -> str:

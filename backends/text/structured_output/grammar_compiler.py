@@ -13,6 +13,7 @@ from ...base.errors import RequestRejected
 from ...base.sampling_params import Grammar, GrammarKind
 from ..tokenization.tokenizer import Tokenizer
 from .answer_grammar import AnswerGrammar
+from .argument_schemas import ONE_LINE
 from .json_schema_check import check_schema
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ class GrammarCompiler:
         if isinstance(grammar, Grammar):
             return self._start(grammar, _source(grammar))
         content = None if grammar.content is None else _source(grammar.content)
+        plain = Grammar(GrammarKind.LARK, grammar.lark, param="tools")  # for error messages
         try:
-            return self._start(grammar.as_lark, _with_content(grammar.lark, content))
+            return self._start(plain, _with_content(grammar.lark, content))
         except RequestRejected:
             if grammar.content is not None:
                 self._compile(grammar.content)  # which reports what is wrong with it
@@ -170,14 +172,8 @@ def _source(grammar: Grammar) -> str:
         raise _rejected(grammar, f"it has {len(grammar.text)} characters, more than {limit}")
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
-            # On one line, with spaces after commas and colons only: with free blanks, a small model
-            # spends most of its tokens on them. A schema's own "x-guidance" overrides this.
-            options: JsonCompileOptions = {
-                "whitespace_flexible": False,
-                "item_separator": ", ?",
-                "key_separator": ": ?",
-                "lenient": grammar.lenient,
-            }
+            # A schema's own "x-guidance" overrides this.
+            options: JsonCompileOptions = {**ONE_LINE, "lenient": grammar.lenient}
             try:
                 check_schema(grammar.text)
                 return LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)

@@ -10,6 +10,8 @@ import json
 from typing import Any, cast
 from urllib.parse import unquote
 
+from ..tool_calls.argument_types import json_fields
+
 # Limit on schemas to examine.
 _MOST = 100_000
 
@@ -48,10 +50,8 @@ class _FinitenessCheck:
 
     def _ends(self, schema: Any) -> bool:
         self._looks += 1
-        if not isinstance(schema, dict) or self._looks > _MOST:
-            return True
-        fields = cast("dict[str, Any]", schema)
-        if "const" in fields or "enum" in fields:
+        fields = json_fields(schema)
+        if self._looks > _MOST or "const" in fields or "enum" in fields:
             return True
         return (
             self._reference_ends(fields.get("$ref"))
@@ -73,8 +73,7 @@ class _FinitenessCheck:
         return any(ends[t](schema) if t in ("object", "array") else True for t in types)
 
     def _object_ends(self, schema: dict[str, Any]) -> bool:
-        properties = schema.get("properties")
-        known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+        known = json_fields(schema.get("properties"))
         others = schema.get("additionalProperties")
         required = [name for name in _list(schema.get("required")) if isinstance(name, str)]
         return all(self._ends(known.get(name, others)) for name in required)

@@ -13,11 +13,10 @@ import msgspec
 from ...base.conversation import ChatMessage, Tool
 from ...base.errors import RequestRejected
 from ..tokenization.tokenizer import Tokenizer
-from .message_variants import MessageVariant, message_variants
+from .message_variants import MessageVariant, TemplateTraits, message_variants
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
 from .template_probe import probe_traits
 from .template_renderer import RenderLimits, TemplateRenderer
-from .template_traits import TemplateTraits
 
 CHATML = (
     "{% for message in messages %}"

@@ -1,17 +1,18 @@
-"""Variants of a conversation for templates that support fewer roles."""
+"""Variants of a conversation by the traits of a template, and for templates with fewer roles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from ...base.conversation import ChatMessage, Tool
-from .template_traits import Message, TemplateTraits
 from .tool_messages import (
     BETWEEN,
+    CallStyle,
     answered,
     call_fields,
     calls_in_words,
@@ -21,6 +22,32 @@ from .tool_messages import (
     tool_variables,
     with_instructions,
 )
+
+Message = dict[str, object]
+"""One message as a template sees it: `role`, `content`, and other fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateTraits:
+    """The formats that one template expects; the defaults are those of a simple one.
+
+    `tools` is the variable in which it looks for tools; None if it supports none. Without `calls`
+    it cannot express calls, and `call_marks` are what its model writes around a call.
+    """
+
+    drops_system: bool = False
+    one_system: bool = False
+    """It accepts a single system message and drops others."""
+
+    expects_parts: bool = False
+    tools: str | None = None
+    needs_tools: bool = False
+    """It fails unless a list of tools is given, even an empty one."""
+
+    calls: CallStyle | None = None
+    call_marks: tuple[str, str] = ("", "")
+    reasoning_fields: tuple[str, ...] = ()
+    """The fields in which it looks for the reasoning of earlier answers."""
 
 
 class MessageVariant(NamedTuple):
@@ -44,20 +71,21 @@ def message_variants(
     if plain or not tools or traits.tools is not None:
         variables = tool_variables(tools, traits.tools) if tools or traits.needs_tools else {}
         for said in _variants(_native(messages, tools, traits), traits):
-            yield MessageVariant([_fields(message, traits) for message in said], variables, size)
+            yield MessageVariant(said, variables, size)
     if not plain:
         variables = tool_variables([], traits.tools) if traits.needs_tools else {}
-        told = calls_in_words(with_instructions(messages, tools))
-        for said in _variants(told, traits):
-            yield MessageVariant([_fields(message, traits) for message in said], variables, size)
+        described = calls_in_words(with_instructions(messages, tools))
+        for said in _variants(described, traits):
+            yield MessageVariant(said, variables, size)
 
 
 def _characters(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> int:
-    said = sum(len(message.content) + len(message.reasoning) for message in messages)
     calls = [call for message in messages for call in message.tool_calls]
-    called = sum(len(call.name) + len(call.arguments) for call in calls)
-    told = sum(len(tool.name) + len(tool.description) + len(tool.parameters) for tool in tools)
-    return said + called + told
+    return (
+        sum(len(message.content) + len(message.reasoning) for message in messages)
+        + sum(len(call.name) + len(call.arguments) for call in calls)
+        + sum(len(tool.name) + len(tool.description) + len(tool.parameters) for tool in tools)
+    )
 
 
 def _native(
@@ -71,10 +99,8 @@ def _native(
     return fold_system(said) if style.folds_system and (tools or has_calls(said)) else said
 
 
-def _variants(
-    messages: list[ChatMessage], traits: TemplateTraits
-) -> Iterator[Sequence[ChatMessage]]:
-    """Yield each distinct variant."""
+def _variants(messages: list[ChatMessage], traits: TemplateTraits) -> Iterator[list[Message]]:
+    """Yield each distinct variant, as a template reads it."""
     folded = fold_system(messages)
     single = one_system(messages)
     original = folded if traits.drops_system else single if traits.one_system else messages
@@ -95,7 +121,7 @@ def _variants(
     ):
         if said not in seen:
             seen.append(said)
-            yield said
+            yield [_fields(message, traits) for message in said]
 
 
 def merge_same_roles(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

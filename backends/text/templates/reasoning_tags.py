@@ -34,7 +34,7 @@ class ReasoningTags:
 THINK = ReasoningTags(("<think>",), ("</think>",))
 HARMONY = ReasoningTags(("<|channel|>analysis<|message|>",), ("<|end|><|start|>assistant",))
 _OPENSOURCE = ReasoningTags(("<think:opensource>",), ("</think:opensource>",))
-_TOLD_BY = (
+_TAGS_BY_SIGN = (
     ("<|channel|>analysis", HARMONY),
     ("<seed:think>", ReasoningTags(("<seed:think>",), ("</seed:think>",))),
     ("<mm:think>", ReasoningTags(("<mm:think>",), ("</mm:think>",))),
@@ -75,7 +75,7 @@ _TOLD_BY = (
 def detect_reasoning_tags(template: str | None, tokenizer: Tokenizer) -> ReasoningTags | None:
     """Detect a model's tags from its chat template, else from its vocabulary."""
     source = template or ""
-    for sign, tags in _TOLD_BY:
+    for sign, tags in _TAGS_BY_SIGN:
         if sign in source:
             return tags
     written = "<think>" in source or "</think>" in source

@@ -7,22 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NoReturn, cast
 
-from jinja2 import Template, TemplateSyntaxError, nodes
+from jinja2 import Template, nodes
+from jinja2 import TemplateSyntaxError as TemplateSyntaxError  # for the module that renders
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 LONGEST_TIME_FORMAT = 200
 UNWANTED_GLOBALS = ("cycler", "joiner", "lipsum")
-
-__all__ = [
-    "OutputTooLong",
-    "Template",
-    "TemplateRefusal",
-    "TemplateSyntaxError",
-    "compile_template",
-    "render_template",
-]
 
 
 class TemplateRefusal(Exception):

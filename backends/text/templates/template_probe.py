@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...base.conversation import ChatMessage, Tool, ToolCall
-from .message_variants import MessageVariant, message_variants
+from .message_variants import MessageVariant, TemplateTraits, message_variants
 from .template_errors import LimitExceeded, TemplateError
-from .template_traits import TemplateTraits
 from .tool_messages import CallStyle
 
 RenderForm = Callable[[MessageVariant], str | None]
@@ -162,7 +161,7 @@ def _names(source: str, field: str) -> bool:
 
 
 def _described() -> Iterator[str]:
-    """Yield what a prompt shows of each tool."""
+    """Yield the texts by which a prompt shows each tool."""
     for tool, call in zip(_TOOLS, _CALLS, strict=True):
         yield tool.name
         yield tool.description

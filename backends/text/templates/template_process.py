@@ -103,7 +103,7 @@ def _failed(error: Exception) -> RenderFailed:
 
 
 def _load_late_imports() -> None:
-    """Load what Python and Jinja would open on first use, before file access is removed."""
+    """Load modules and data that Python and Jinja open on first use, before files are forbidden."""
     for name in ("jinja2.debug", "pprint", "unicodedata"):
         importlib.import_module(name)
     codecs.lookup("unicode_escape")  # string literals in templates

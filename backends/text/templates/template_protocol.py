@@ -44,7 +44,7 @@ class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
 
 
 class RenderFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """Why there is no prompt; for `refused` the template's own words."""
+    """The reason why a template could not be compiled or rendered; for `refused` its own words."""
 
     kind: Literal["syntax", "refused", "error", "memory", "recursion", "output"]
     message: str

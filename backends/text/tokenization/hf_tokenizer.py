@@ -243,7 +243,7 @@ class _TokenSpelling:
         self._byte_level = False
         self._byte_fallback = False
         self._replacements: list[tuple[str, str]] = []
-        for step in _steps(decoder):
+        for step in tokenizer_steps(decoder):
             kind = step.get("type")
             pattern = cast("object", step.get("pattern"))
             if kind == "ByteLevel":
@@ -279,12 +279,17 @@ class _TokenSpelling:
         return text
 
 
-def _steps(decoder: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if decoder.get("type") == "Sequence":
-        for inner in decoder.get("decoders", ()):
-            yield from _steps(inner)
-    else:
-        yield decoder
+def tokenizer_steps(part: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the steps of a part of `tokenizer.json`: it may be missing, one step, or a sequence."""
+    if not isinstance(part, dict):
+        return
+    step = cast("dict[str, Any]", part)
+    sequences = ("normalizers", "pretokenizers", "decoders")
+    inner = next((step[name] for name in sequences if name in step), None)
+    if inner is None:
+        yield step
+    for item in inner or ():
+        yield from tokenizer_steps(item)
 
 
 def _make_letters() -> dict[str, int]:

@@ -12,6 +12,11 @@ from ..streaming.text_source import TextSource
 _ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 
 
+def json_fields(value: object) -> dict[str, Any]:
+    """Return the value if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def kinds(schema: object, root: dict[str, Any]) -> frozenset[str]:
     """Return the JSON types that a schema allows; all if it does not say."""
     found = {name for each in alternatives(schema, root) for name in _own_kinds(each)}
@@ -36,7 +41,7 @@ def alternatives(schema: object, root: dict[str, Any]) -> list[object]:
 
 def _choices(schema: object, root: dict[str, Any]) -> list[object]:
     """Return what a schema without a type of its own refers to."""
-    fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    fields = json_fields(schema)
     if fields.keys() & {"const", "enum", "type"}:
         return []
     if "$ref" in fields:
@@ -47,9 +52,7 @@ def _choices(schema: object, root: dict[str, Any]) -> list[object]:
 
 def _own_kinds(schema: object) -> Iterable[str]:
     """Return the types that a schema itself names; all if it names none."""
-    if not isinstance(schema, dict):
-        return _ALL
-    fields = cast("dict[str, Any]", schema)
+    fields = json_fields(schema)
     if "const" in fields:
         return [_kind(fields["const"])]
     listed, named = fields.get("enum"), fields.get("type")
@@ -62,18 +65,11 @@ def _own_kinds(schema: object) -> Iterable[str]:
 
 def texts(schema: object) -> list[str]:
     """Return the enumerated texts of a value; none if other values are allowed."""
-    if not isinstance(schema, dict):
-        return []
-    fields = cast("dict[str, Any]", schema)
+    fields = json_fields(schema)
     values = [fields["const"]] if "const" in fields else fields.get("enum")
     listed = cast("list[Any]", values) if isinstance(values, list) else []
     found = [value for value in listed if isinstance(value, str)]
     return found if len(found) == len(listed) else []
-
-
-def is_text(allowed: frozenset[str]) -> bool:
-    """Return whether every value is a text, so that it can be streamed."""
-    return allowed == frozenset({"string"})
 
 
 def typed(text: str, allowed: frozenset[str]) -> str:
@@ -130,6 +126,5 @@ def _resolve(reference: object, root: dict[str, Any]) -> object:
     target: object = root
     for step in reference[2:].split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
-        known = cast("dict[str, object]", target) if isinstance(target, dict) else {}
-        target = known.get(name)
+        target = json_fields(target).get(name)
     return target

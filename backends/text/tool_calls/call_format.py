@@ -15,7 +15,7 @@ _NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
 
 @dataclass(frozen=True)
 class CallContext:
-    """What a call is read from, and the sink of its parts.
+    """The source that a call is read from, and the sink of its parts.
 
     If `known_only`, a call of an unknown tool does not count. `ends` are the tags that close calls,
     which also end an incomplete one.

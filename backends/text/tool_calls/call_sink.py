@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ...base.conversation import Tool
+from .argument_types import json_fields
 
 
 class AnswerText(NamedTuple):
@@ -65,16 +66,14 @@ class CallSink:
 
     def properties(self, name: str) -> dict[str, Any]:
         """Return the schema of each of a tool's parameters, in order."""
-        properties = self.schema(name).get("properties")
-        return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+        return json_fields(self.schema(name).get("properties"))
 
     def schema(self, name: str) -> dict[str, Any]:
         """Return the schema of a tool's parameters; empty if missing or unreadable."""
         try:
-            schema = json.loads(self._schemas.get(name, "{}"))
+            return json_fields(json.loads(self._schemas.get(name, "{}")))
         except (ValueError, RecursionError):
             return {}
-        return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
 
     def sole_parameter(self, name: str) -> str:
         """Return the parameter that a lone argument belongs to."""

@@ -20,7 +20,7 @@ _OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
 
 @dataclass(frozen=True)
 class JsonCalls:
-    """An object or an array of them, or a call in Python; see `Body`."""
+    """Parses an object, an array of objects, or calls in Python syntax; see `Body`."""
 
     name_is_key: bool = False
     """Whether an object has the name as its only key, and the arguments as its value."""
@@ -41,30 +41,41 @@ class JsonCalls:
             elif there[1:] == "{":
                 source.take(1)
             if there == "[{":
-                return (yield from self._read_array(call))
+                return (yield from _read_several(call, self._read_one, _next_in_array))
         return (yield from read_pythonic(call))
-
-    def _read_array(self, call: CallContext) -> Steps[bool]:
-        """Read the elements of an array after its bracket."""
-        source, sink = call.source, call.sink
-        some = False
-        while True:
-            if some:
-                source.keep()
-            if not (yield from self._read_one(call)):
-                if some:
-                    sink.text(source.kept())
-                return some
-            some = True
-            yield from source.skip_space()
-            if (yield from source.accept(",", ";")):
-                yield from source.skip_space()
-            if (yield from source.peek()) != "{":
-                yield from source.accept("]")
-                return True
 
     def _read_one(self, call: CallContext) -> Steps[bool]:
         return (yield from _ObjectReader(call).read(name_is_key=self.name_is_key))
+
+
+def _read_several(
+    call: CallContext,
+    read_one: Callable[[CallContext], Steps[bool]],
+    go_on: Callable[[TextSource], Steps[bool]],
+) -> Steps[bool]:
+    """Read calls as long as `go_on` finds another one; what follows them is text if it is no call.
+
+    Returns whether there was any call.
+    """
+    if not (yield from read_one(call)):
+        return False
+    while (yield from go_on(call.source)):
+        call.source.keep()
+        if not (yield from read_one(call)):
+            call.sink.text(call.source.kept())
+            break
+    return True
+
+
+def _next_in_array(source: TextSource) -> Steps[bool]:
+    """Read what separates two objects in an array, or its end; return whether another follows."""
+    yield from source.skip_space()
+    if (yield from source.accept(",", ";")):
+        yield from source.skip_space()
+    if (yield from source.peek()) == "{":
+        return True
+    yield from source.accept("]")
+    return False
 
 
 class _ObjectReader:
@@ -131,7 +142,7 @@ class _ObjectReader:
         """Read a value; return False if this is not a call, or nothing more can be read."""
         if key in _NAMES or key == "function":
             return (yield from self._read_name())
-        if key in _ARGUMENTS and not self._begun_with_arguments:
+        if key in _ARGUMENTS and not (self._begun or self._early):
             yield from self._read_arguments()
             return True
         if name_is_key and self._name is None and key not in _OTHERS:
@@ -148,10 +159,6 @@ class _ObjectReader:
             # Numeric ids count within an answer, and repeat in the next one.
             self._call_id = said if said and not said.isdigit() else None
         return True
-
-    @property
-    def _begun_with_arguments(self) -> bool:
-        return self._begun or bool(self._early)
 
     def _read_name(self) -> Steps[bool]:
         char = yield from self._source.peek()
@@ -240,30 +247,27 @@ _KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 
 def read_pythonic(call: CallContext) -> Steps[bool]:
-    """Read calls; return False if there is none, whatever was consumed."""
-    source, sink = call.source, call.sink
-    in_array = bool((yield from source.accept("[")))
-    some = False
-    while True:
-        yield from source.skip_space()
-        if some:
-            source.keep()
-        if not (yield from _read_one(call)):
-            if some:
-                sink.text(source.kept())
-            return some
-        some = True
-        char = yield from source.ahead()
-        if char not in (",", ";", "]") or not in_array:
-            return True
-        yield from source.skip_space()
-        source.take(1)
-        if char == "]":
-            return True
-        if (yield from source.ahead()) == "]":  # a trailing comma
-            yield from source.skip_space()
-            source.take(1)
-            return True
+    """Read one call, or several in brackets; return False if there is none.
+
+    Text may have been consumed in either case.
+    """
+    in_list = yield from call.source.accept("[")
+    yield from call.source.skip_space()
+    if not in_list:
+        return (yield from _read_one(call))
+    return (yield from _read_several(call, _read_one, _next_in_list))
+
+
+def _next_in_list(source: TextSource) -> Steps[bool]:
+    """Read what separates two calls in brackets, or their end; return whether another follows."""
+    char = yield from source.ahead()
+    if char not in (",", ";", "]"):
+        return False
+    yield from source.skip_space()
+    source.take(1)
+    yield from source.skip_space()
+    # The list may end with a comma.
+    return char != "]" and not (yield from source.accept("]"))
 
 
 def _read_one(call: CallContext, *, wrapped: bool = False) -> Steps[bool]:

@@ -12,7 +12,7 @@ from .call_format import CallContext
 from .json_calls import LONGEST_NAME, JsonCalls, read_arguments
 
 QUOTE = '<|"|>'
-"""What Gemma 4 writes before and after a string."""
+"""Gemma 4's mark before and after a string."""
 
 _JSON = JsonCalls()
 _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
 
 @dataclass(frozen=True)
 class NamedCalls:
-    """A name and what follows one of the `marks`; see `Body`.
+    """Parses a name, one of the `marks`, and the arguments; see `Body`.
 
     An id may stand before or after the name, separated by an `id_mark`. JSON in place of a name is
     a call, or an array of them.
@@ -48,11 +48,7 @@ class NamedCalls:
         yield from source.accept("```json", "```")
         yield from source.skip_space()
         sink.begin(name, call_id)
-        sole = sink.sole_parameter(name)
-        if (yield from source.peek()) and not (yield from source.at(ends)):
-            yield from read_arguments(source, sink.arguments, ends, sole=sole)
-        else:
-            sink.arguments("{}")
+        yield from read_arguments(source, sink.arguments, ends, sole=sink.sole_parameter(name))
         return True
 
     def _parts(self, head: str) -> tuple[str, str | None]:
@@ -77,7 +73,7 @@ def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
 
 @dataclass(frozen=True)
 class GemmaCalls:
-    """Calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
+    """Parses calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
 
     def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""

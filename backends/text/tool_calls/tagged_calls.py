@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ..streaming.json_repair import escaped, quoted
 from ..streaming.text_source import Steps, TextSource, pass_until
-from .argument_types import alternatives, is_text, kinds, typed
+from .argument_types import alternatives, json_fields, kinds, typed
 from .call_format import CallContext
 from .json_calls import LONGEST_NAME, read_arguments
 
@@ -22,7 +22,7 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class TaggedCalls:
-    """A name up to one of `name_ends`, then arguments, then `close`; see `Body`.
+    """Parses a name up to one of `name_ends`, then arguments, then `close`; see `Body`.
 
     Each argument is `member_open`, a key, `key_end`, perhaps `value_open`, the value, and
     `member_close`, in which «key» stands for the key. If `on_lines`, a line break on either side is
@@ -97,7 +97,7 @@ class TaggedCalls:
             yield from source.accept("\n")
             closes = [f"\n{close}", close]
         allowed = value.allowed
-        if is_text(allowed):
+        if allowed == _STRING:  # then it can be streamed
             emit('"')
             yield from pass_until(source, closes, lambda text: emit(escaped(text)))
             emit('"')
@@ -110,7 +110,7 @@ class TaggedCalls:
 
 
 class _Value(NamedTuple):
-    """What is known of a value before it is read."""
+    """The key and schema of a value that is about to be read."""
 
     key: str
     schema: object
@@ -173,10 +173,10 @@ def _node_value(node: _Node, schema: object, root: dict[str, Any]) -> str:
 def _part(schema: object, root: dict[str, Any], name: str | None) -> object:
     """Return the schema of a member or of the items; None if it does not say."""
     for each in alternatives(schema, root):
-        fields = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
-        properties = fields.get("properties")
+        fields = json_fields(each)
+        properties = json_fields(fields.get("properties"))
         if name is None and "items" in fields:
             return fields["items"]
-        if name is not None and isinstance(properties, dict) and name in properties:
-            return cast("dict[str, Any]", properties)[name]
+        if name is not None and name in properties:
+            return properties[name]
     return None

@@ -10,6 +10,7 @@ from .named_calls import QUOTE, GemmaCalls
 from .tagged_calls import TaggedCalls
 
 _PYTHON = "«name»(«arguments»)"
+_FUNCTION_TAGS = TaggedCalls((">",), "<parameter=", ">", "</parameter>", "</function>")
 
 
 def _function_tags(name: str, signs: tuple[str, ...], section: str, *, lines: bool) -> CallFormat:
@@ -20,12 +21,7 @@ def _function_tags(name: str, signs: tuple[str, ...], section: str, *, lines: bo
         signs,
         f"<{section}>\n<function=«name»>\n«arguments»</function>\n</{section}>",
         (
-            Opener(
-                "<function=",
-                TaggedCalls(
-                    (">",), "<parameter=", ">", "</parameter>", "</function>", on_lines=lines
-                ),
-            ),
+            Opener("<function=", replace(_FUNCTION_TAGS, on_lines=lines)),
             Opener(f"<{section}>"),
         ),
         ("</function>", f"</{section}>"),
@@ -180,13 +176,7 @@ TAGGED_FORMATS = (
         "functionary-3.1",
         ("<function=",),
         "<function=«name»>«arguments»</function>",
-        (
-            Opener(
-                "<function=",
-                TaggedCalls((">",), "<parameter=", ">", "</parameter>", "</function>"),
-            ),
-            Opener("<|python_tag|>", JsonCalls()),
-        ),
+        (Opener("<function=", _FUNCTION_TAGS), Opener("<|python_tag|>", JsonCalls())),
         ("</function>",),
     ),
     CallFormat(
@@ -218,10 +208,7 @@ TAGGED_FORMATS = (
         "pythonic",
         ("[func_name1(", "[func1("),
         _PYTHON,
-        (
-            Opener("<|python_start|>", JsonCalls()),
-            Opener("<|python_tag|>", JsonCalls()),
-        ),
+        (Opener("<|python_start|>", JsonCalls()), Opener("<|python_tag|>", JsonCalls())),
         ("<|python_end|>",),
         pythonic=True,
         around=("[", ", ", "]"),

@@ -8,21 +8,16 @@ from argparse import Namespace
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...client.sync_client import DaemonClient
-from ...errors import RequestError
-from ...retention.chat_eraser import COPIES, ChatEraser, ForgottenChat
+from ...errors import InvalidBody, RequestError
+from ...retention.chat_eraser import COPIES, ChatEraser
 from ...retention.data_inventory import DATA_INVENTORY, measure
 from ...retention.erasure import CHATS, ErasureResult, ErasureSelection, erase, places_for
-from ...retention.forget_request import (
-    BadSelection,
-    ForgetRequest,
-    Forgotten,
-    check,
-    selection_of,
-)
+from ...retention.forget_request import ForgetRequest, Forgotten, check, selection_of
 from ...server.instance_lock import AlreadyRunning, InstanceLock
 from ...settings.config import Config
 from ...settings.setting_parsers import InvalidSetting, parse_duration
@@ -36,6 +31,9 @@ from ...terminal.terminal_output import (
 )
 from ..command_errors import CommandError, UsageError
 from ..daemon_launcher import running_daemon
+
+if TYPE_CHECKING:
+    from ingle.tui.history.database.row_reads import ChatSummary
 
 _API_IDS = ("resp_", "file-", "batch_")
 _SHOWN_CHATS = 5
@@ -74,7 +72,7 @@ def forget(config: Config, options: Namespace) -> int:
     try:
         check(request)
         return _Forgetting(config, request).run(options)
-    except BadSelection as error:
+    except InvalidBody as error:
         raise UsageError(
             error.message, error.hint or "`ingle forget --help` shows how; `--list` what is stored."
         ) from error
@@ -142,7 +140,7 @@ class _Forgetting:
         stack.callback(eraser.close)
         return eraser
 
-    def _find_chats(self, eraser: ChatEraser | None) -> list[ForgottenChat]:
+    def _find_chats(self, eraser: ChatEraser | None) -> list[ChatSummary]:
         if eraser is None:
             return []
         chats = eraser.find(self._selection)
@@ -153,7 +151,7 @@ class _Forgetting:
                 )
         return chats
 
-    def _requests(self, chats: list[ForgottenChat]) -> list[ForgetRequest]:
+    def _requests(self, chats: list[ChatSummary]) -> list[ForgetRequest]:
         """Return the requests for the daemon, or for the files if none runs."""
         if not self._request.ids:
             return [self._request]
@@ -168,7 +166,7 @@ class _Forgetting:
         return requests
 
     def _plan_chats(
-        self, eraser: ChatEraser | None, chats: list[ForgottenChat]
+        self, eraser: ChatEraser | None, chats: list[ChatSummary]
     ) -> list[ErasureResult]:
         """Return the chats to be erased, and copies of the database, erased even if no chat is."""
         copies = 0
@@ -223,7 +221,7 @@ def _lock_home(config: Config) -> Generator[None]:
 
 
 def _print(
-    report: Forgotten, chats: list[ForgottenChat], options: Namespace, *, asking: bool = False
+    report: Forgotten, chats: list[ChatSummary], options: Namespace, *, asking: bool = False
 ) -> None:
     if options.json and not asking:
         print_json(report)

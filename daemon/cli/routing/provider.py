@@ -122,7 +122,7 @@ def _key(arguments: Sequence[str]) -> int:
     parser.add_flag("--remove", help="delete the key")
     options = parser.parse_args(arguments)
     egress = _egress()
-    provider = egress.find(options.name)
+    provider = egress.store.find(options.name)
     if options.remove:
         gone = egress.keys.remove(provider.name)
         print("The key is deleted." if gone else f"'{provider.name}' had no key.")
@@ -161,7 +161,7 @@ def _test(arguments: Sequence[str]) -> int:
     parser.add_argument("--model", metavar="MODEL", help="which of its models")
     options = parser.parse_args(arguments)
     egress = _egress()
-    provider = egress.find(options.name)
+    provider = egress.store.find(options.name)
     model = options.model or next(iter(provider.models), None)
     if model is None:
         raise UsageError(f"'{provider.name}' lists no models.", "Name one: --model MODEL.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ Identifier = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
 class Text(msgspec.Struct):
-    """Something said."""
+    """Text."""
 
     text: str
 
@@ -39,7 +39,7 @@ class ToolUse(msgspec.Struct):
 
 
 class ToolResult(msgspec.Struct):
-    """What a call gave: text, or blocks of it."""
+    """The result of a call: text, or blocks."""
 
     tool_use_id: Identifier
     content: str | list[msgspec.Raw] | None = None
@@ -47,7 +47,7 @@ class ToolResult(msgspec.Struct):
 
 
 class DocumentSource(msgspec.Struct):
-    """Where the text of a document is: `data` of the type text, or `content`."""
+    """The source of a document: `data` of the type text, or `content`."""
 
     type: str
     data: str | None = None
@@ -71,7 +71,7 @@ class SearchResult(msgspec.Struct):
 
 
 class Compaction(msgspec.Struct):
-    """A summary of what was said before."""
+    """A summary of the conversation before."""
 
     content: str | None = None
 
@@ -82,6 +82,7 @@ class ToolReference(msgspec.Struct):
     tool_name: str
 
 
+Content = str | list[msgspec.Raw]
 Block = (
     Text | Thinking | ToolUse | ToolResult | Document | SearchResult | Compaction | ToolReference
 )
@@ -104,7 +105,7 @@ _KINDS: Mapping[str, type[Block]] = MappingProxyType(
     }
 )
 
-# What Anthropic's own servers did in an earlier answer, or what only they can read.
+# Blocks that Anthropic's servers produced, or that only they can read.
 _OF_THE_SERVER = re.compile(
     r"redacted_thinking|container_upload|mid_conv_system|fallback|(?:server|mcp)_tool_use"
     r"|tool_(?:addition|removal)|browser_state|\w+_tool_result"
@@ -113,13 +114,13 @@ _UNREADABLE = frozenset({"image", "audio", "video", "file"})
 
 
 class Unreadable(UnsupportedField):
-    """The block is something that a model of text cannot take in."""
+    """The block is of a type that a text model cannot read."""
 
 
 def read_block(raw: msgspec.Raw, place: str) -> Block | None:
-    """The block, or None for one that only Anthropic's servers have a use for.
+    """The block, or None for one of use only to Anthropic's servers.
 
-    Raises `InvalidBody`, and `Unreadable` for pictures and their like.
+    Raises `InvalidBody`, and `Unreadable` for images, sound and files.
     """
     kind = parse(bytes(raw), _Kind, place).type
     if kind in _KINDS:
@@ -139,8 +140,21 @@ def read_block(raw: msgspec.Raw, place: str) -> Block | None:
     )
 
 
+def read_blocks(content: Content, place: str) -> Iterator[tuple[str, Block | None]]:
+    """Yield each block of a content with its place; a content that is text is one block.
+
+    Raises what `read_block` raises.
+    """
+    if isinstance(content, str):
+        yield place, Text(content)
+        return
+    for number, raw in enumerate(content):
+        at = f"{place}[{number}]"
+        yield at, read_block(raw, at)
+
+
 def document_text(document: Document, place: str) -> str:
-    """A document with its title; raises `InvalidBody`, and `Unreadable` where it is no text."""
+    """The text of a document with its title; raises `InvalidBody` and `Unreadable`."""
     source = document.source
     if source.type == "text" and source.data is not None:
         body = source.data
@@ -155,14 +169,10 @@ def document_text(document: Document, place: str) -> str:
     return "\n".join(part for part in (document.title, document.context, body) if part)
 
 
-def plain_text(content: str | list[msgspec.Raw], place: str) -> str:
+def plain_text(content: Content, place: str) -> str:
     """The text of a content that may hold nothing else; raises `InvalidBody`."""
-    if isinstance(content, str):
-        return content
     texts: list[str] = []
-    for number, raw in enumerate(content):
-        at = f"{place}[{number}]"
-        block = read_block(raw, at)
+    for at, block in read_blocks(content, place):
         if isinstance(block, Text):
             texts.append(block.text)
         elif block is not None:
@@ -171,7 +181,7 @@ def plain_text(content: str | list[msgspec.Raw], place: str) -> str:
 
 
 def block_text(block: Text | Document | SearchResult | Compaction, place: str) -> str:
-    """What a block says to the reader; raises `InvalidBody` and `Unreadable`."""
+    """The text of a block; raises `InvalidBody` and `Unreadable`."""
     match block:
         case Text():
             return block.text
@@ -184,14 +194,13 @@ def block_text(block: Text | Document | SearchResult | Compaction, place: str) -
 
 
 def json_object(raw: msgspec.Raw, param: str) -> str:
-    """The JSON text of an object, as it came; raises `InvalidBody` for anything else."""
+    """The unchanged JSON text of an object; raises `InvalidBody` for anything else."""
     text = bytes(raw).decode().strip()
     if not text.startswith("{"):
         raise InvalidBody(f"'{param}' must be an object.", param=param)
     return text
 
 
-Content = str | list[msgspec.Raw]
 LEFT_OUT = "[Something that is not text was left out here: this model reads text only.]"
 
 
@@ -243,25 +252,22 @@ def without_attribution(text: str) -> str:
 
 def _assistant(content: Content, place: str, names: dict[str, str]) -> ChatMessage:
     """One answer; its texts are put together as they were written, with nothing between them."""
-    if isinstance(content, str):
-        return ChatMessage("assistant", content)
     texts: list[str] = []
     reasoning: list[str] = []
     calls: list[ToolCall] = []
-    for number, raw in enumerate(content):
-        at = f"{place}[{number}]"
-        match read_block(raw, at):
+    for at, block in read_blocks(content, place):
+        match block:
             case Thinking(thinking):
                 reasoning.append(thinking)
-            case ToolUse() as use:
-                names[use.id] = use.name
-                calls.append(ToolCall(use.id, use.name, json_object(use.input, f"{at}.input")))
-            case Text() | Document() | SearchResult() | Compaction() as block:
+            case ToolUse(call_id, name, arguments):
+                names[call_id] = name
+                calls.append(ToolCall(call_id, name, json_object(arguments, f"{at}.input")))
+            case Text() | Document() | SearchResult() | Compaction():
                 texts.append(block_text(block, at))
             case ToolResult():
                 raise InvalidBody(f"'{at}': results of tools belong to a user's message.", param=at)
             case ToolReference() | None:
-                pass  # what only Anthropic's servers have a use for
+                pass  # of use only to Anthropic's servers
     return ChatMessage(
         "assistant", "".join(texts), reasoning="\n".join(reasoning), tool_calls=calls
     )
@@ -269,25 +275,22 @@ def _assistant(content: Content, place: str, names: dict[str, str]) -> ChatMessa
 
 def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessage]:
     """A user's text and tool results, each result as a message of its own, in their order."""
-    if isinstance(content, str):
-        return [ChatMessage("user", content)]
     said: list[ChatMessage] = []
     texts: list[str] = []
-    for number, raw in enumerate(content):
-        at = f"{place}[{number}]"
-        match read_block(raw, at):
-            case ToolResult() as result:
+    for at, block in read_blocks(content, place):
+        match block:
+            case ToolResult():
                 said += _as_user(texts)
                 texts = []
-                said.append(_tool(result, at, names))
-            case Text() | Document() | SearchResult() | Compaction() as block:
+                said.append(_tool(block, at, names))
+            case Text() | Document() | SearchResult() | Compaction():
                 texts.append(block_text(block, at))
             case Thinking() | ToolUse():
                 raise InvalidBody(
                     f"'{at}': reasoning and calls belong to an assistant's message.", param=at
                 )
             case ToolReference() | None:
-                pass  # what only Anthropic's servers have a use for
+                pass  # of use only to Anthropic's servers
     said += _as_user(texts)
     # An empty message is still a turn, which templates count.
     return said or [ChatMessage("user", "")]
@@ -299,7 +302,7 @@ def _as_user(texts: list[str]) -> list[ChatMessage]:
 
 def _tool(result: ToolResult, place: str, names: dict[str, str]) -> ChatMessage:
     text = _result_text(result.content or "", f"{place}.content")
-    # Templates have no word for a failure; many tools say it themselves.
+    # Templates cannot mark a result as a failure; many tools do so in its text.
     if result.is_error and not text.lstrip().casefold().startswith(("error", "<tool_use_error")):
         text = f"Error: {text}"
     return ChatMessage(

@@ -1,4 +1,4 @@
-"""Anthropic's routes: messages, and the tokens they would take."""
+"""Anthropic's routes: messages and token counts."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def usage(collected: AnswerBuilder) -> MessageUsage:
         input_tokens=collected.prompt_tokens - collected.cached_tokens,
         cache_read_input_tokens=collected.cached_tokens,
         output_tokens=collected.completion_tokens,
-        output_tokens_details=ThinkingTokensDetails(collected.reasoning_tokens),
+        output_tokens_details=ThinkingTokensDetails(collected.total.reasoning_tokens),
         service_tier="standard",
     )
 
 
 def stop_reason(collected: AnswerBuilder) -> tuple[StopReason, str | None]:
-    """Why the answer ended, and the stop sequence that ended it."""
+    """The reason why the answer ended, and the stop sequence that ended it."""
     (answer,) = collected.answers
     match answer.reason:
         case FinishReason.TOOL_CALLS:
@@ -136,7 +136,7 @@ def tool_use_id(call_id: str) -> str:
 
 
 def signature(message_id: str) -> str:
-    """What clients send back with reasoning; its content is never used."""
+    """The signature that clients send back with reasoning; it is never checked."""
     return hashlib.sha256(message_id.encode()).hexdigest()
 
 
@@ -152,7 +152,7 @@ class MessageFrames:
         self._head = b""
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events add to the stream."""
+        """Return the frames of the events."""
         parts: list[bytes] = []
         for event in events:
             if type(event) is Delta:
@@ -168,7 +168,7 @@ class MessageFrames:
         return b"".join(map(self._frame, [*self._close(), delta, MessageStop()]))
 
     def _text(self, text: str) -> Iterator[bytes]:
-        """Text comes a token at a time: only what changes is encoded."""
+        """Text arrives token by token: only the part that changes is encoded."""
         if not text:
             return
         if self._open != "text":
@@ -180,7 +180,7 @@ class MessageFrames:
     def _others(self, event: Event) -> Iterator[msgspec.Struct]:
         match event:
             case Started():
-                self._collected.count(event)
+                self._collected.count(0, event)
                 yield MessageStart(envelope(self._collected, []))
             case ReasoningDelta():
                 if self._open != "thinking":
@@ -193,7 +193,7 @@ class MessageFrames:
             case ToolCallDelta():
                 yield ContentBlockDelta(self._index, InputJSONDelta(event.arguments))
             case Finished():
-                self._collected.count(event)
+                self._collected.count(0, event)
                 self._collected.answers[0].take(event)
             case Delta():
                 return
@@ -237,7 +237,6 @@ class MessagesApi:
     """The routes under `/v1/messages`."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
         self._runner = JobRunner(services)
 
     @_route(

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from ingle.models.errors import ModelError
 
 from ...error_status import describe
-from ...errors import AnthropicError, InvalidBody, RequestError
-from ...http.bodies import JSONResponse
+from ...errors import InvalidBody, RequestError
+from ...http.bodies import ANTHROPIC, error_response
 from ...http.route_spec import Parameter
 
 HEADER = Parameter(
@@ -99,11 +99,7 @@ def negotiates_error_format(handler: ApiHandler[Api]) -> ApiHandler[Api]:
         except (RequestError, ModelError) as error:
             if not is_anthropic(request):
                 raise
-            problem = describe(error)
-            body = AnthropicError.of(problem)
-            return JSONResponse(
-                body, problem.status, problem.headers | {"request-id": body.request_id}
-            )
+            return error_response(describe(error), ANTHROPIC)
 
     return answer
 

@@ -1,4 +1,4 @@
-"""From Anthropic's request bodies to checked jobs, purely."""
+"""Converts Anthropic's request bodies into validated jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
 
 
 def prompt_request(body: PromptRequest) -> GenerateRequest:
-    """What the prompt is made of; raises `InvalidBody` and `UnsupportedField`."""
+    """The fields that make up the prompt; raises `InvalidBody` and `UnsupportedField`."""
     messages = chat_messages(body.system, body.messages)
     tools = _tools(body.tools or [])
     choice = body.tool_choice

@@ -52,7 +52,7 @@ class OutputFormat(msgspec.Struct):
 
 
 class OutputConfig(msgspec.Struct):
-    """How much the model thinks, and the form of its answer."""
+    """The reasoning effort and the format of an answer."""
 
     effort: Effort | None = None
     format: OutputFormat | None = None
@@ -112,13 +112,13 @@ OutputBlock = TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class ThinkingTokensDetails(msgspec.Struct, frozen=True):
-    """How many of the tokens were reasoning."""
+    """The number of reasoning tokens."""
 
     thinking_tokens: int
 
 
 class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens really processed; those found in the KV cache are counted apart."""
+    """Tokens processed; those found in the KV cache are counted separately."""
 
     input_tokens: int
     cache_creation_input_tokens: int = 0
@@ -148,7 +148,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 
 class MessageStart(msgspec.Struct, frozen=True, tag_field="type", tag="message_start"):
-    """The first one: a message without content."""
+    """The first event: a message without content."""
 
     message: MessageObject
 
@@ -185,7 +185,7 @@ class InputJSONDelta(msgspec.Struct, frozen=True, tag_field="type", tag="input_j
 
 
 class ContentBlockDelta(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_delta"):
-    """What is added to the block number `index`."""
+    """An addition to the block number `index`."""
 
     index: int
     delta: TextDelta | ThinkingDelta | SignatureDelta | InputJSONDelta
@@ -198,21 +198,21 @@ class ContentBlockStop(msgspec.Struct, frozen=True, tag_field="type", tag="conte
 
 
 class StopDelta(msgspec.Struct, frozen=True):
-    """Why the message ended."""
+    """The reason why the message ended."""
 
     stop_reason: StopReason
     stop_sequence: str | None
 
 
 class MessageDelta(msgspec.Struct, frozen=True, tag_field="type", tag="message_delta"):
-    """The message is complete, with what it took."""
+    """The message is complete, with its usage."""
 
     delta: StopDelta
     usage: MessageUsage
 
 
 class MessageStop(msgspec.Struct, frozen=True, tag_field="type", tag="message_stop"):
-    """The last one."""
+    """The last event."""
 
 
 class PingEvent(msgspec.Struct, frozen=True):

@@ -1,7 +1,9 @@
-"""From a model's events to llama-server's answers, whole and as streams."""
+"""Converts a model's events into llama-server's answers, whole and streamed."""
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from typing import Any, cast
 
@@ -11,7 +13,6 @@ from msgspec import UNSET
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
 from ...http.bodies import encode_event
-from ...lifecycle.lease import Lease
 from ..answer_values import Timings, timings
 from ..job import AnswerBuilder, Job
 from ..request_options import merge_sampling
@@ -34,42 +35,29 @@ class LineGuard:
 
     def __init__(self, *, indent: int = 0, seconds: float | None = None) -> None:
         """At least `indent` spaces or tabs begin each line but the first."""
-        self._indent = indent
-        self._seconds = seconds
+        # The next character shows that the indentation is complete.
+        self._outdent = re.compile(rf"\n[ \t]{{0,{indent - 1}}}(?=[^ \t])") if indent else None
+        self._seconds = math.inf if seconds is None else seconds
         self._began: float | None = None
         self._text = ""
-        self._line = 0
         self.ended = False
 
     def take(self, text: str) -> str:
-        """What of the new text belongs to the answer."""
+        """Return the part of the new text that belongs to the answer."""
         if self.ended:
             return ""
         if self._began is None:
             self._began = time.monotonic()
         seen = len(self._text)
         self._text += text
-        if self._indent and (end := self._outdent()) is not None:
+        line = max(0, self._text.rfind("\n", 0, seen))  # earlier lines are indented enough
+        if self._outdent is not None and (outdent := self._outdent.search(self._text, line)):
             self.ended = True
-            return self._text[seen:end]
-        late = self._seconds is not None and time.monotonic() - self._began > self._seconds
-        if late and "\n" in text:
+            return self._text[seen : outdent.end()]
+        if "\n" in text and time.monotonic() - self._began > self._seconds:
             self.ended = True
             return text[: text.index("\n") + 1]
         return text
-
-    def _outdent(self) -> int | None:
-        """Where the first line that is indented too little has its first other character."""
-        while (newline := self._text.find("\n", self._line)) >= 0:
-            start = end = newline + 1
-            while end < len(self._text) and self._text[end] in " \t":
-                end += 1
-            if end == len(self._text):
-                return None  # its indentation is not complete
-            if end - start < self._indent:
-                return end
-            self._line = end
-        return None
 
 
 class AnswerComplete(Exception):
@@ -77,25 +65,21 @@ class AnswerComplete(Exception):
 
 
 class LineGuardedAnswers:
-    """The answers to a job, each of which a `LineGuard` may end."""
+    """Collects the answers to a job, each of which a `LineGuard` may end."""
 
-    def __init__(
-        self, job: Job, lease: Lease, guards: list[LineGuard], *, load_seconds: float = 0.0
-    ) -> None:
-        self.collected = AnswerBuilder(job, lease, load_seconds=load_seconds)
+    def __init__(self, collected: AnswerBuilder, guards: list[LineGuard]) -> None:
+        self._collected = collected
         self._guards = guards
-        self._prompts = [(0, 0)] * max(1, len(job.prompts))
         self._timer = AnswerTimer(len(guards))
 
     def take(self, prompt: int, events: list[Event]) -> None:
         """Add the events of one prompt; raises `AnswerComplete` once all guards have ended."""
         for event in events:
             if isinstance(event, Started):
-                self._prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
-                self.collected.count(event)
+                self._collected.count(prompt, event)
                 continue
-            number = prompt * self.collected.job.request.n + event.index
-            guard, answer = self._guards[number], self.collected.answers[number]
+            number = self._collected.number(prompt, event.index)
+            guard, answer = self._guards[number], self._collected.answers[number]
             self._timer.saw(number)
             if guard.ended:
                 continue
@@ -103,25 +87,9 @@ class LineGuardedAnswers:
                 event = msgspec.structs.replace(event, text=guard.take(event.text))
             answer.take(event)
             if guard.ended:
-                tokens = len(answer.token_ids)
-                answer.finished = self._timer.end(
-                    self.collected.job.id, number, FinishReason.LENGTH, tokens
-                )
+                answer.finished = self._timer.end(number, len(answer.token_ids))
         if self._guards and all(guard.ended for guard in self._guards):
             raise AnswerComplete
-
-    def whole(self, *, return_tokens: bool) -> list[Completion]:
-        """All answers, in order."""
-        n = self.collected.job.request.n
-        return [
-            completion(
-                self.collected,
-                number,
-                self._prompts[number // n],
-                return_tokens=return_tokens,
-            )
-            for number in range(len(self.collected.answers))
-        ]
 
 
 class AnswerTimer:
@@ -136,14 +104,14 @@ class AnswerTimer:
         if self._first[number] is None:
             self._first[number] = time.monotonic()
 
-    def end(self, id: str, number: int, reason: FinishReason, tokens: int) -> Finished:  # noqa: A002
-        """The end of an answer with this number of tokens, if it ended now."""
+    def end(self, number: int, tokens: int) -> Finished:
+        """Return the end of an answer that is cut off now, after this number of tokens."""
         now = time.monotonic()
         first = self._first[number] or now
         return Finished(
-            id,
+            "",
             number,
-            reason,
+            FinishReason.LENGTH,
             tokens,
             prompt_seconds=first - self._began,
             decode_seconds=now - first,
@@ -157,18 +125,16 @@ class CompletionFrames:
         self._collected = collected
         self._body = body
         self._encoder = msgspec.json.Encoder()
-        self._prompts = [(0, 0)] * max(1, len(collected.job.prompts))
         self._predicted = [0] * len(collected.answers)
         self._timer = AnswerTimer(len(collected.answers))
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events add to the stream."""
+        """Return the chunks of the events."""
         parts: list[bytes] = []
         for event in events:
             match event:
                 case Started():
-                    self._collected.count(event)
-                    self._prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
+                    self._collected.count(prompt, event)
                     if self._body.return_progress:
                         parts.append(self._frame(self._progress(prompt)))
                 case Delta():
@@ -184,11 +150,8 @@ class CompletionFrames:
         """Nothing: each answer has its own last chunk."""
         return b""
 
-    def _number(self, prompt: int, index: int) -> int:
-        return prompt * self._collected.job.request.n + index
-
     def _chunk(self, prompt: int, event: Delta) -> Chunk:
-        number = self._number(prompt, event.index)
+        number = self._collected.number(prompt, event.index)
         self._predicted[number] += len(event.token_ids)
         self._timer.saw(number)
         if "\n" in event.text:
@@ -199,19 +162,19 @@ class CompletionFrames:
             content=event.text,
             tokens=event.token_ids,
             tokens_predicted=self._predicted[number],
-            tokens_evaluated=self._prompts[prompt][0],
+            tokens_evaluated=self._collected.prompts[prompt][0],
             timings=self._timings(prompt, number) if self._body.timings_per_token else UNSET,
             completion_probabilities=scores or UNSET,
         )
 
     def _timings(self, prompt: int, number: int) -> Timings:
-        so_far = self._timer.end("", number, FinishReason.STOP, self._predicted[number])
-        return answer_timings(self._prompts[prompt], so_far)
+        so_far = self._timer.end(number, self._predicted[number])
+        return timings(self._collected.prompts[prompt], so_far)
 
     def _progress(self, prompt: int) -> Chunk:
-        total, cached = self._prompts[prompt]
+        total, cached = self._collected.prompts[prompt]
         return Chunk(
-            index=self._number(prompt, 0),
+            index=self._collected.number(prompt, 0),
             content="",
             tokens=[],
             tokens_predicted=0,
@@ -220,9 +183,9 @@ class CompletionFrames:
         )
 
     def _end(self, prompt: int, event: Finished) -> bytes:
-        number = self._number(prompt, event.index)
+        number = self._collected.number(prompt, event.index)
         self._collected.answers[number].take(event)
-        answer = completion(self._collected, number, self._prompts[prompt], streamed=True)
+        answer = completion(self._collected, number, streamed=True)
         return self._frame(only_fields(answer, self._body.response_fields))
 
     def _frame(self, chunk: object) -> bytes:
@@ -230,16 +193,12 @@ class CompletionFrames:
 
 
 def completion(
-    collected: AnswerBuilder,
-    number: int,
-    prompt: tuple[int, int],
-    *,
-    return_tokens: bool = False,
-    streamed: bool = False,
+    collected: AnswerBuilder, number: int, *, return_tokens: bool = False, streamed: bool = False
 ) -> Completion:
-    """One answer; `prompt` counts the tokens of its prompt, and those of them that were cached."""
+    """Return one answer; at the end of a stream, without its text and its tokens."""
     answer = collected.answers[number]
     text = "".join(answer.text)
+    prompt = collected.prompts[number // collected.job.request.n]
     tokens, _ = prompt
     finished = answer.finished or Finished("", 0, FinishReason.STOP, len(answer.token_ids))
     predicted = finished.completion_tokens
@@ -261,23 +220,8 @@ def completion(
         stopping_word=word,
         # The last token of an answer was chosen, but never computed.
         tokens_cached=used - 1 if predicted else used,
-        timings=answer_timings(prompt, finished),
+        timings=timings(prompt, finished),
         completion_probabilities=probabilities if probabilities and not streamed else UNSET,
-    )
-
-
-def answer_timings(prompt: tuple[int, int], finished: Finished) -> Timings:
-    """The timings of one answer; `prompt` counts its prompt's tokens and those that were cached."""
-    tokens, cached = prompt
-    return timings(
-        prompt=tokens,
-        cached=cached,
-        prompt_seconds=finished.prompt_seconds,
-        predicted=finished.completion_tokens,
-        timed=finished.completion_tokens,
-        decode_seconds=finished.decode_seconds,
-        drafted=finished.drafted_tokens,
-        accepted=finished.accepted_tokens,
     )
 
 

@@ -1,11 +1,10 @@
-"""llama-server's own completions, and the filling of gaps."""
+"""llama-server's routes for completions and infill."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,9 +25,16 @@ from ...library.model_facts import FactsReader
 from ...model_process.model_run import ModelRun
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
-from ..job import Job
+from ..job import AnswerBuilder, Job
 from ..job_runner import JobRunner
-from .answers import AnswerComplete, CompletionFrames, LineGuard, LineGuardedAnswers, only_fields
+from .answers import (
+    AnswerComplete,
+    CompletionFrames,
+    LineGuard,
+    LineGuardedAnswers,
+    completion,
+    only_fields,
+)
 from .requests import (
     MixedPrompt,
     completion_job,
@@ -98,14 +104,16 @@ class LlamaCppCompletionsApi:
 
     async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
         indent, seconds = indentation(body), time_limit(body)
-        new_guard: Callable[[], LineGuard] = partial(LineGuard, indent=indent, seconds=seconds)
+        guards = [LineGuard(indent=indent, seconds=seconds) for _ in range(job.answers)]
         looks_on = indent > 0 or seconds is not None  # as the text comes, to end it
-        async with self._runner.lease(job, whole=not looks_on) as (lease, load_seconds):
-            guards = [new_guard() for _ in range(job.answers)]
-            answers = LineGuardedAnswers(job, lease, guards, load_seconds=load_seconds)
+        async with self._runner.lease(job, whole=not looks_on) as (lease, _):
+            collected = AnswerBuilder(job, lease)
             with suppress(AnswerComplete):  # the lines that fill the gap are there
-                await self._runner.run(job, lease, answers.take)
-        return answers.whole(return_tokens=bool(body.return_tokens))
+                await self._runner.run(job, lease, LineGuardedAnswers(collected, guards).take)
+        return [
+            completion(collected, number, return_tokens=bool(body.return_tokens))
+            for number in range(job.answers)
+        ]
 
     async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
         async with self._runner.lease(job, routed=False) as (lease, _):
@@ -122,7 +130,7 @@ async def token_ids(
     add_special: bool = True,
     parse_special: bool = True,
 ) -> list[int]:
-    """The tokens of texts and tokens in turn; a text at the beginning gets what belongs there."""
+    """The tokens of texts and tokens in turn; only a text at the beginning gets special tokens."""
     pieces = [prompt] if isinstance(prompt, str) else prompt
     tokens: list[int] = []
     for number, piece in enumerate(pieces):

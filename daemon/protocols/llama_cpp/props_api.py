@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
@@ -30,7 +31,7 @@ _MODEL = Parameter("model", "query", str, "The model; left out, the one used las
 
 
 class DefaultSettings(msgspec.Struct, frozen=True):
-    """What a request gets that says nothing; `n_ctx` is in tokens."""
+    """The settings of a request that sets none; `n_ctx` is in tokens."""
 
     params: dict[str, Any]
     n_ctx: int
@@ -65,7 +66,7 @@ class Props(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """One of the answers that a model can write at once."""
+    """One of the answers that a model can generate at the same time."""
 
     id: int
     n_ctx: int
@@ -96,15 +97,7 @@ class PropsApi:
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:
             info = run.info
-            props = _props(
-                model,
-                info.context,
-                info.slots,
-                info.chat_template,
-                bos_token=info.bos_token,
-                eos_token=info.eos_token,
-            )
-            return JSONResponse(props)
+            return JSONResponse(_props(model, info.context, info.slots, info.chat_template, info))
         return JSONResponse(await asyncio.to_thread(self._expected, model))
 
     @_route(
@@ -118,7 +111,7 @@ class PropsApi:
         errors=(404, 422, 503),
     )
     async def slots(self, request: Request) -> Response:
-        """How many answers a loaded model writes now.
+        """The slots of a loaded model, and which of them are in use.
 
         A model that is not loaded has none.
         """
@@ -145,7 +138,7 @@ class PropsApi:
         return await asyncio.to_thread(self._services.resolve, chosen_model(self._services, named))
 
     def _expected(self, model: StoredModel) -> Props:
-        """What the model would have if it were loaded now; reads its file."""
+        """The properties of a model that is not loaded, as if it were; reads its file."""
         context, slots = model.context, self._services.config.slots
         available = self._services.manager.available()
         try:
@@ -154,7 +147,7 @@ class PropsApi:
             template = model.chat_template or read_header(model.path).chat_template
         except ModelError:  # asking for it says why
             template = model.chat_template
-        return _props(model, context, slots, template, is_sleeping=True)
+        return _props(model, context, slots, template, None)
 
 
 def _props(
@@ -162,10 +155,7 @@ def _props(
     context: int,
     slots: int,
     template: str | None,
-    *,
-    bos_token: str = "",
-    eos_token: str = "",
-    is_sleeping: bool = False,
+    loaded: ModelInfo | None,
 ) -> Props:
     sampling = merge_sampling(SamplingOptions(), model.sampling)
     settings = cast("dict[str, Any]", msgspec.to_builtins(msgspec.structs.asdict(sampling)))
@@ -176,8 +166,8 @@ def _props(
         model_alias=model.name,
         model_path=str(model.path),
         chat_template=template or "",
-        bos_token=bos_token,
-        eos_token=eos_token,
+        bos_token=loaded.bos_token if loaded is not None else "",
+        eos_token=loaded.eos_token if loaded is not None else "",
         build_info=f"ingle-{installed_version()}",
-        is_sleeping=is_sleeping,
+        is_sleeping=loaded is None,
     )

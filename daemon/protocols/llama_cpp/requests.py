@@ -1,4 +1,4 @@
-"""From llama-server's request bodies to checked jobs."""
+"""Converts llama-server's request bodies into validated jobs."""
 
 from __future__ import annotations
 

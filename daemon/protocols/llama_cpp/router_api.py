@@ -1,4 +1,4 @@
-"""The models as llama-server's router lists, loads and unloads them."""
+"""llama-server's router API: lists, loads and unloads models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...client.model_types import LoadedModel
-from ...http.bodies import LLAMA_CPP, JSONResponse, encode_event, read_json, run_until_disconnect
+from ...http.bodies import LLAMA_CPP, JSONResponse, encode_event, json_handler, read_json
 from ...http.route_access import LISTS, MODELS, READ
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
@@ -63,13 +63,13 @@ class ModelBody(msgspec.Struct):
 
 
 class Success(msgspec.Struct, frozen=True):
-    """It is done."""
+    """The request succeeded."""
 
     success: Literal[True] = True
 
 
 class LoadingProgress(msgspec.Struct, frozen=True):
-    """How much of the weights is loaded, 0 to 1."""
+    """The loaded fraction of the weights, 0 to 1."""
 
     value: float
     current: str = "text_model"
@@ -77,7 +77,7 @@ class LoadingProgress(msgspec.Struct, frozen=True):
 
 
 class ChangedStatus(msgspec.Struct, frozen=True):
-    """What a model does now."""
+    """The state of a model."""
 
     status: Status
     progress: LoadingProgress | UnsetType = UNSET
@@ -114,7 +114,7 @@ _route = partial(route, "GET", error_format=LLAMA_CPP)
 
 
 class RouterApi:
-    """`/models`, and what is done to them."""
+    """`/models` and the routes below it."""
 
     def __init__(self, services: Services, models: ModelsApi) -> None:
         self._services = services
@@ -123,7 +123,7 @@ class RouterApi:
 
     @_route("/models", access=LISTS, response=RoutedModels)
     async def list_models(self, request: Request) -> Response:
-        """The models, with what each does now."""
+        """The models and their states, in llama-server's format."""
         models = await self._models.listed()
         names: dict[str, list[str]] = {}
         for model in models:
@@ -147,15 +147,15 @@ class RouterApi:
 
     @_route("/models/sse", access=READ, stream=StreamSpec({"": ModelStatus}))
     async def events(self, request: Request) -> Response:
-        """What models do, as it changes."""
+        """Changes of models' states, as they happen, in llama-server's format."""
         return EventStream(self._follow, style=StreamStyle(on_error=LLAMA_CPP.frame))
 
     @_named_route("/models/load")
-    async def load(self, request: Request) -> Response:
+    @json_handler(ModelBody)
+    async def load(self, body: ModelBody) -> Success:
         """Load a model."""
-        body = await read_json(request, ModelBody)
-        await run_until_disconnect(request.receive, self._services.manager.load(body.model))
-        return JSONResponse(Success())
+        await self._services.manager.load(body.model)
+        return Success()
 
     @_named_route("/models/unload")
     async def unload(self, request: Request) -> Response:

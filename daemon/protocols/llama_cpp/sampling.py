@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -39,32 +39,18 @@ _LIKELY = 0.3
 """The sampler `infill` keeps tokens of a fifth at least; this much of the likeliest comes near."""
 
 
-if TYPE_CHECKING:
+_NumberFields = msgspec.defstruct(
+    "_NumberFields", [(name, Number | None, None) for name in SAMPLING_OPTIONS], kw_only=True
+)
 
-    class SamplingFields(msgspec.Struct, kw_only=True):
-        """The fields that code accesses by name."""
 
-        dry_sequence_breakers: list[str] | None = None
-        seed: Number | None = None
-        logit_bias: Biases | BiasPairs | None = None
-        samplers: str | list[str] | None = None
+class SamplingFields(_NumberFields, kw_only=True):
+    """The sampling fields of a request; a number out of bounds is clamped."""
 
-else:
-    SamplingFields = msgspec.defstruct(
-        "SamplingFields",
-        [
-            *((name, Number | None, None) for name in SAMPLING_OPTIONS),
-            ("dry_sequence_breakers", list[str] | None, None),
-            ("seed", Number | None, None),
-            ("logit_bias", Biases | BiasPairs | None, None),
-            ("samplers", str | list[str] | None, None),
-        ],
-        namespace={
-            "__doc__": "The sampling fields of a request; a number out of bounds is clamped."
-        },
-        module=__name__,
-        kw_only=True,
-    )
+    dry_sequence_breakers: list[str] | None = None
+    seed: Number | None = None
+    logit_bias: Biases | BiasPairs | None = None
+    samplers: str | list[str] | None = None
 
 
 def sampling_options(fields: SamplingFields) -> SamplingOptions:
@@ -110,7 +96,7 @@ def _bias(fields: SamplingFields) -> dict[str, float] | None:
     biases: dict[str, float] = {}
     for token, bias in pairs:
         if bias is True or isinstance(bias, str):
-            continue  # llama-server passes over what is no bias
+            continue  # llama-server ignores values that are no bias
         number = _BANNED if bias is False else bounded(cast("Number", bias), -100.0, 100.0)
         biases[_token(token)] = float(number)
     return biases

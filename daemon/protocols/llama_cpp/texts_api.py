@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from starlette.requests import Request
-from starlette.responses import Response
 
 from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import EmbedRequest, TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.bodies import LLAMA_CPP, OPENAI, JSONResponse, read_json, run_until_disconnect
+from ...http.bodies import LLAMA_CPP, OPENAI, json_handler
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
+from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
 from ..ingle_options import RequestOrigin
@@ -32,8 +31,6 @@ from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody,
 
 MAX_CHARACTERS = 2**20
 MAX_TEXTS = 1024
-
-T = TypeVar("T")
 
 
 class TemplateBody(ChatCompletionRequest, kw_only=True):
@@ -52,65 +49,47 @@ class TokenizeApi:
         self._services = services
 
     @_route("/tokenize", request=TokenizeBody, response=Tokens)
-    async def tokenize(self, request: Request) -> Response:
+    @json_handler(TokenizeBody)
+    async def tokenize(self, body: TokenizeBody) -> Tokens:
         """Turn text into tokens."""
-        body = await read_json(request, TokenizeBody)
         content = body.content
         if content is None:
-            return JSONResponse(Tokens([]))
-
-        async def ask(backend: RequestBackend) -> Tokens:
+            return Tokens([])
+        _check_content([content] if isinstance(content, str) else content)
+        async with self._lease(body.model) as lease:
             tokens = await token_ids(
-                backend,
+                lease.backend,
                 content,
                 add_special=bool(body.add_special),
                 parse_special=body.parse_special is not False,
             )
             if not body.with_pieces:
                 return Tokens(tokens)
-            pieces = await _pieces(backend, tokens)
-            return Tokens(list(map(_piece, tokens, pieces)))
-
-        _check_content([content] if isinstance(content, str) else content)
-        return await self._ask(request, body.model, ask)
+            pieces = await _pieces(lease.backend, tokens)
+        return Tokens(list(map(_piece, tokens, pieces)))
 
     @_route("/detokenize", request=DetokenizeBody, response=Content)
-    async def detokenize(self, request: Request) -> Response:
+    @json_handler(DetokenizeBody)
+    async def detokenize(self, body: DetokenizeBody) -> Content:
         """Turn tokens into text."""
-        body = await read_json(request, DetokenizeBody)
         tokens = body.tokens or []
         if not tokens:
-            return JSONResponse(Content(""))
+            return Content("")
         check_token_ids(tokens, "tokens")
-
-        async def ask(backend: RequestBackend) -> Content:
-            return Content(b"".join(await _pieces(backend, tokens)).decode(errors="replace"))
-
-        return await self._ask(request, body.model, ask)
+        async with self._lease(body.model) as lease:
+            return Content(b"".join(await _pieces(lease.backend, tokens)).decode(errors="replace"))
 
     @_route("/apply-template", request=TemplateBody, response=RenderedPrompt)
-    async def apply_template(self, request: Request) -> Response:
+    @json_handler(TemplateBody)
+    async def apply_template(self, body: TemplateBody) -> RenderedPrompt:
         """The text of a conversation's prompt."""
-        body = await read_json(request, TemplateBody)
-        job = chat_job(body, RequestOrigin())
+        asked = TokenizeRequest(id=_new_id(), generate=chat_job(body, RequestOrigin()).request)
+        async with self._lease(body.model) as lease:
+            return RenderedPrompt((await lease.backend.tokenize(asked)).text or "")
 
-        async def ask(backend: RequestBackend) -> RenderedPrompt:
-            asked = TokenizeRequest(id=_new_id(), generate=job.request)
-            return RenderedPrompt((await backend.tokenize(asked)).text or "")
-
-        return await self._ask(request, body.model, ask)
-
-    async def _ask(
-        self, request: Request, model: str | None, ask: Callable[[RequestBackend], Awaitable[T]]
-    ) -> Response:
-        """What `ask` gets from a model of any task."""
-
-        async def leased() -> T:
-            reference = chosen_model(self._services, model)
-            async with self._services.manager.lease(reference, task=None) as lease:
-                return await ask(lease.backend)
-
-        return JSONResponse(await run_until_disconnect(request.receive, leased()))
+    def _lease(self, model: str | None) -> AbstractAsyncContextManager[Lease]:
+        """Return the lease of a model of any task."""
+        return self._services.manager.lease(chosen_model(self._services, model), task=None)
 
 
 async def _pieces(backend: RequestBackend, tokens: list[int]) -> list[bytes]:
@@ -174,7 +153,7 @@ class RankRequest(msgspec.Struct, kw_only=True):
 
 
 class ScoredText(msgspec.Struct, frozen=True, kw_only=True):
-    """TEI's shape of a rank."""
+    """A rank in the format of TEI."""
 
     index: int
     score: float
@@ -208,27 +187,13 @@ class LlamaCppEmbeddingsApi:
 
     @_embedding_route("/embedding")
     @_embedding_route("/embeddings")
-    async def embedding(self, request: Request) -> Response:
+    @json_handler(EmbeddingRequest)
+    async def embedding(self, body: EmbeddingRequest) -> list[NativeEmbedding]:
         """Turn texts into vectors, as llama-server does."""
-        body = await read_json(request, EmbeddingRequest)
         given = body.content if body.content is not None else body.input
         if given is None:
             raise InvalidBody("'content' is missing.", param="content")
-        return JSONResponse(
-            await run_until_disconnect(request.receive, self._embed(body, embedding_inputs(given)))
-        )
-
-    @_rerank_route("/rerank", error_format=LLAMA_CPP)
-    @_rerank_route("/reranking", error_format=LLAMA_CPP)
-    @_rerank_route("/v1/reranking", error_format=OPENAI)
-    async def rerank(self, request: Request) -> Response:
-        """Rank documents by how well they answer a query."""
-        body = await read_json(request, RankRequest)
-        return JSONResponse(await run_until_disconnect(request.receive, self._ranked(body)))
-
-    async def _embed(
-        self, body: EmbeddingRequest, inputs: list[str | list[int]]
-    ) -> list[NativeEmbedding]:
+        inputs = embedding_inputs(given)
         model = chosen_model(self._services, body.model, task=ModelTask.EMBED)
         async with self._services.manager.lease(model, task=ModelTask.EMBED) as lease:
             embedded = await lease.backend.embed(
@@ -240,7 +205,12 @@ class LlamaCppEmbeddingsApi:
             )
         return [NativeEmbedding(i, [row]) for i, row in enumerate(await vector_rows(embedded))]
 
-    async def _ranked(self, body: RankRequest) -> RerankAnswer | list[ScoredText]:
+    @_rerank_route("/rerank", error_format=LLAMA_CPP)
+    @_rerank_route("/reranking", error_format=LLAMA_CPP)
+    @_rerank_route("/v1/reranking", error_format=OPENAI)
+    @json_handler(RankRequest)
+    async def rerank(self, body: RankRequest) -> RerankAnswer | list[ScoredText]:
+        """Rank documents by how well they answer a query."""
         model = chosen_model(self._services, body.model, task=ModelTask.RERANK)
         documents = (body.texts if body.documents is None else body.documents) or []
         answer = await rank(

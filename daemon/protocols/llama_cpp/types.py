@@ -27,7 +27,7 @@ StopType = Literal["none", "eos", "word", "limit"]
 
 
 class GenerationFields(SamplingFields, kw_only=True):
-    """What /completion and /infill have in common; unknown fields are ignored."""
+    """The common fields of /completion and /infill; unknown fields are ignored."""
 
     model: str | None = None
     stream: bool | None = None
@@ -88,7 +88,7 @@ class TokenProbabilities(TokenProbability, frozen=True):
 
 
 class PromptProgress(msgspec.Struct, frozen=True):
-    """How much of the prompt is computed."""
+    """The progress of the prefill in tokens."""
 
     total: int
     cache: int

@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.events import FinishReason
+from ingle.backends.base.requests import Priority
 from ingle.models.errors import ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...client.model_types import LoadedModel
-from ...http.bodies import OPENAI, JSONResponse, parse, read_body, read_json, run_until_disconnect
+from ...http.bodies import OPENAI, JSONResponse, json_handler, read_json
 from ...http.route_access import INFERENCE, LISTS, MODELS
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
@@ -116,12 +117,10 @@ class LMStudioCompletionsApi:
         return await self._runner.whole(request, job, finish)
 
     @_route("/api/v0/embeddings", request=LMStudioEmbeddings, response=EmbeddingList)
-    async def embed(self, request: Request) -> Response:
+    @json_handler(LMStudioEmbeddings)
+    async def embed(self, body: LMStudioEmbeddings) -> EmbeddingList:
         """Turn texts into vectors."""
-        body = await read_body(request)
-        parse(body, LMStudioEmbeddings)
-        vectors = self._embedder.answer_embeddings(body)
-        return JSONResponse(await run_until_disconnect(request.receive, vectors))
+        return await self._embedder.embed(body, Priority.INTERACTIVE)
 
 
 def _measurements(collected: AnswerBuilder) -> dict[str, Any]:
@@ -208,24 +207,21 @@ class LMStudioModelsApi:
         response=LoadedAnswer,
         errors=LOAD_ERRORS,
     )
-    async def load(self, request: Request) -> Response:
+    @json_handler(LoadBody)
+    async def load(self, body: LoadBody) -> LoadedAnswer:
         """Load a model, and answer once it is ready, in LM Studio's format."""
-        body = await read_json(request, LoadBody)
         began = time.monotonic()
-        loading = self._services.manager.load(
+        loaded = await self._services.manager.load(
             body.model,
             LoadOptions(context=body.context_length),
             keep_alive=keep_alive_seconds(body.ttl),
         )
-        loaded = await run_until_disconnect(request.receive, loading)
         model = await asyncio.to_thread(self._services.resolve, body.model)
-        return JSONResponse(
-            LoadedAnswer(
-                type=_kind(model),
-                instance_id=body.model,
-                load_time_seconds=round(time.monotonic() - began, 3),
-                load_config=_config(loaded) if body.echo_load_config else UNSET,
-            )
+        return LoadedAnswer(
+            type=_kind(model),
+            instance_id=body.model,
+            load_time_seconds=round(time.monotonic() - began, 3),
+            load_config=_config(loaded) if body.echo_load_config else UNSET,
         )
 
     @_models_route(
@@ -322,6 +318,6 @@ def _format(facts: ModelFacts) -> FileFormat:
 
 
 def _publisher(model: StoredModel) -> str:
-    """Whose repository on the hub it is, where it came from one."""
+    """The owner of the repository on the hub that the model came from, if it did."""
     host, _, rest = model.name.partition("/")
     return rest.partition("/")[0] if host == "hf.co" and rest else "ingle"

@@ -37,7 +37,7 @@ class LMStudioEmbeddings(EmbeddingsRequest, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast an answer came: seconds, and why it ended."""
+    """The speed of an answer, its times in seconds, and why it ended."""
 
     tokens_per_second: float
     time_to_first_token: float
@@ -55,7 +55,7 @@ class LoadedInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """What computed the answer."""
+    """The engine that computed the answer."""
 
     name: str
     version: str
@@ -95,21 +95,21 @@ class LMStudioModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LMStudioModels(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, in version 0."""
+    """The list of models in version 0."""
 
     object: Literal["list"] = "list"
     data: list[LMStudioModel]
 
 
 class QuantizationInfo(msgspec.Struct, frozen=True):
-    """The mix of a file, and what a weight takes on average."""
+    """The quantization of a file, and the average bits of a weight."""
 
     name: str
     bits_per_weight: float | None
 
 
 class InstanceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is loaded."""
+    """The configuration of a loaded model."""
 
     context_length: int
     flash_attention: bool
@@ -125,14 +125,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasoningAbility(msgspec.Struct, frozen=True, kw_only=True):
-    """How the reasoning of a model can be switched."""
+    """The settings that the reasoning of a model has."""
 
     allowed_options: list[Literal["off", "on"]]
     default: Literal["on"] = "on"
 
 
 class ModelAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model that writes can do."""
+    """The capabilities of a model that generates text."""
 
     vision: bool
     trained_for_tool_use: bool
@@ -158,7 +158,7 @@ class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownModels(msgspec.Struct, frozen=True):
-    """All of them, in version 1."""
+    """The list of models in version 1."""
 
     models: list[KnownModel]
 

@@ -7,17 +7,10 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...errors import InvalidBody
 from ...http.bodies import JSONResponse, read_json
 from ...http.route_access import ADMIN
 from ...retention.data_inventory import DATA_INVENTORY, measure
-from ...retention.forget_request import (
-    BadSelection,
-    ForgetRequest,
-    Forgotten,
-    KeptInMemory,
-    KeptPlaces,
-)
+from ...retention.forget_request import ForgetRequest, Forgotten, KeptInMemory, KeptPlaces
 from ...retention.forgetter import Forgetter
 from ...services import Services
 from .native_api import NativeApi, native_route
@@ -61,7 +54,4 @@ class ForgetApi(NativeApi):
         command erases.
         """
         body = await read_json(request, ForgetRequest)
-        try:
-            return JSONResponse(await self._forgetter.forget(body))
-        except BadSelection as error:
-            raise InvalidBody(error.message, hint=error.hint, param=error.param) from error
+        return JSONResponse(await self._forgetter.forget(body))

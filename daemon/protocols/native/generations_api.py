@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from functools import partial
 
-from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.errors import WrongTask
-from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
+from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
-from ...access.client_identity import identify_client
 from ...client.generation_types import (
     ArgumentsEvent,
     DeltaEvent,
@@ -31,7 +28,7 @@ from ...client.generation_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation import GenerationRoute, GenerationRun, GenerationStatus
-from ...http.bodies import JSONResponse, encode_event, read_json, run_until_disconnect
+from ...http.bodies import JSONResponse, encode_event, json_handler, read_json
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter
@@ -40,8 +37,8 @@ from ...routing.policy.routing_plan import RoutingPlan
 from ...routing.route_header import RouteRecord
 from ...routing.routed_backend import open_route
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private, routing_preference_of
-from ..request_options import SamplingOptions, merge_sampling
+from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
+from ..request_options import SamplingOptions, resampled
 from .native_api import NATIVE_STREAM, NativeApi, native_route
 from .requests import conversation_request, generation_request
 from .types import GenerationRequest, TokensRequest
@@ -130,12 +127,9 @@ class GenerationsApi(NativeApi):
         response=PromptTokenCounts,
         errors=(404, 409, 413, 422, 429, 500, 503, 507),
     )
-    async def count(self, request: Request) -> Response:
+    @json_handler(TokensRequest)
+    async def count(self, body: TokensRequest) -> PromptTokenCounts:
         """How many tokens a conversation takes, message by message."""
-        body = await read_json(request, TokensRequest)
-        return JSONResponse(await run_until_disconnect(request.receive, self._count(body)))
-
-    async def _count(self, body: TokensRequest) -> PromptTokenCounts:
         services = self._services
         reference = body.model or services.config.default_model
         asked = TokenizeRequest(
@@ -191,17 +185,16 @@ async def _start_generation(
     Raises `InvalidBody`, `WrongTask`, `RouteRefused`, and errors of finding the model.
     """
     reference = body.model or services.config.default_model
-    private = is_private(body.ingle or body, request.headers)
-    origin = RequestOrigin(client=identify_client(request), private=private)
+    options = body.ingle or body
     # The request itself is validated before the model is looked up.
-    asked = generation_request(body, origin)
-    name, preference = services.routed_name(reference), routing_preference_of(body.ingle or body)
+    asked = generation_request(body, origin_of(request, options))
+    name, preference = services.routed_name(reference), routing_preference_of(options)
     route = None
     if services.router.concerns(name, preference):
         plan = await services.router.plan(name, [asked], preference=preference)
         route = _route(services, plan, body.sampling)
         if plan.verdict is not Verdict.LOCAL:
-            asked = _sampled(asked, body.sampling, {})
+            asked = resampled(body.sampling, asked, {})
             return services.generations.start(reference, plan.target.remote, asked, route=route)
         reference = plan.target.local
     else:
@@ -210,7 +203,7 @@ async def _start_generation(
     return services.generations.start(
         reference,
         model.name,
-        _sampled(asked, body.sampling, model.sampling),
+        resampled(body.sampling, asked, model.sampling),
         enter=partial(services.manager.enter, model, asked.priority),
         route=route,
     )
@@ -225,19 +218,10 @@ def _generating(services: Services, reference: str) -> StoredModel:
 
 def _route(services: Services, plan: RoutingPlan, options: SamplingOptions) -> GenerationRoute:
     record = RouteRecord()
-
-    def resample(request: GenerateRequest, recommended: Mapping[str, float]) -> GenerateRequest:
-        return _sampled(request, options, recommended)
-
+    resample = partial(resampled, options)
     return GenerationRoute(
         record,
         lambda open_local: open_route(
             services.router, plan, record, open_local=open_local, resample=resample
         ),
     )
-
-
-def _sampled(
-    request: GenerateRequest, options: SamplingOptions, recommended: Mapping[str, float]
-) -> GenerateRequest:
-    return structs.replace(request, sampling=merge_sampling(options, recommended))

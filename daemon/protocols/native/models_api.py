@@ -29,11 +29,11 @@ from ...http.bodies import (
     NATIVE,
     JSONResponse,
     encode_event,
+    json_handler,
     parse,
     query_flag,
     read_body,
     read_json,
-    run_until_disconnect,
 )
 from ...http.route_access import LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import Parameter, StreamSpec
@@ -155,15 +155,15 @@ class NativeModelsApi(NativeApi):
         response=LoadedModel,
         errors=(*LOAD_ERRORS, 413),
     )
-    async def load(self, request: Request) -> Response:
+    @json_handler(LoadRequest)
+    async def load(self, body: LoadRequest) -> LoadedModel:
         """Load a model, and answer once it is ready.
 
         A client that disconnects stops waiting for it.
         """
-        body = await read_json(request, LoadRequest)
         if body.draft is not None:
             current_permission().check_unrestricted()  # a second model, which may be any file
-        loading = self._services.manager.load(
+        return await self._services.manager.load(
             body.model,
             LoadOptions(
                 context=body.context,
@@ -176,7 +176,6 @@ class NativeModelsApi(NativeApi):
             keep_alive=body.keep_alive,
             pin=body.pin,
         )
-        return JSONResponse(await run_until_disconnect(request.receive, loading))
 
     @native_route(
         "POST",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingle.backends.base.conversation import Reasoning
-from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.backends.base.requests import GenerateRequest
 
 from ...errors import InvalidBody
 from ...generations.generation_registry import new_generation_id
@@ -19,7 +19,8 @@ def generation_request(body: GenerationRequest, origin: RequestOrigin) -> Genera
     if (body.messages is None) == (body.prompt is None):
         raise InvalidBody("A generation takes either 'messages' or 'prompt'.", param="messages")
     tools, choice = called_tools(body.tools, body.tool_choice)
-    options = body.ingle or body
+    fields = origin.request_fields(body.ingle or body)
+    fields["private"] = origin.private or bool(body.private)
     return GenerateRequest(
         id=body.id or new_generation_id(),
         messages=chat_messages(body.messages) if body.messages is not None else None,
@@ -32,12 +33,8 @@ def generation_request(body: GenerationRequest, origin: RequestOrigin) -> Genera
         sampling=merge_sampling(body.sampling, {}, prefix="sampling."),
         max_tokens=body.max_tokens,
         stop=stop_strings(body.stop),
-        priority=options.priority or Priority.INTERACTIVE,
-        client=options.client or origin.client,
-        conversation=options.conversation or "",
         grammar=format_grammar(body.format),
-        private=origin.private or bool(body.private),
-        speculation=options.speculation is not False,
+        **fields,
     )
 
 

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
 
-from ...access.client_identity import identify_client
 from ...client.routing_types import (
     Explanation,
     LedgerTotals,
@@ -32,7 +31,7 @@ from ...routing.ledger.ledger_verification import LedgerCheck, verify
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
-from ..ingle_options import PRIVATE_HEADER, RequestOrigin, is_private, routing_preference_of
+from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
 from .native_api import NativeApi, native_route
 from .requests import generation_request
 from .types import ExplainRequest
@@ -177,16 +176,14 @@ def _month(request: Request) -> str | None:
 
 def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:
     """Return the request to explain; raises `InvalidBody`."""
-    options = body.ingle or body
-    private = is_private(options, request.headers)
+    origin = origin_of(request, body.ingle or body)
     if body.text is None:
-        origin = RequestOrigin(client=identify_client(request), private=private)
         return generation_request(body, origin)
     if body.messages is not None or body.prompt is not None:
         raise InvalidBody("Either 'text' or the body of a generation is explained.", param="text")
     return GenerateRequest(
         id=new_generation_id(),
         messages=[ChatMessage("user", body.text)],
-        conversation=options.conversation or "",
-        private=private,
+        conversation=origin.conversation,
+        private=origin.private,
     )

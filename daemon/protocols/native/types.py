@@ -64,7 +64,7 @@ class UnloadRequest(msgspec.Struct, frozen=True):
 
 
 class NativeReasoning(msgspec.Struct, frozen=True, kw_only=True):
-    """How much to reason; after `budget` tokens of reasoning the answer starts."""
+    """The effort and budget of reasoning; after `budget` tokens of reasoning the answer starts."""
 
     enabled: bool | None = None
     effort: Literal["low", "medium", "high"] | None = None

@@ -1,4 +1,4 @@
-"""From a model's events to Ollama's lines, streamed and whole."""
+"""Converts a model's events into Ollama's answers, streamed and whole."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ NDJSON_MEDIA = NDJSON.decode()
 
 
 def error_line(error: Exception) -> bytes:
-    """What a stream ends with that fails after it began."""
+    """The last line of a stream that fails after it began."""
     return msgspec.json.encode(OllamaError.of(describe(error))) + b"\n"
 
 
 LINES = StreamStyle(
     on_error=error_line, media_type=NDJSON, comment=b"", loading=lambda fraction: b""
 )
-"""Lines have no comments: while a model is loaded only the headers are there."""
+"""JSON lines have no comments: while a model is loading, only the headers are sent."""
 
 
 NANOSECONDS = 1e9
 
 
 class Piece(NamedTuple):
-    """What one line adds to an answer."""
+    """The content of one line."""
 
     text: str = ""
     thinking: str = ""
@@ -72,9 +72,9 @@ class LineMaker(ABC):
     def line(self, piece: Piece) -> msgspec.Struct:
         """A line of an unfinished answer."""
 
-    def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The line as the end of an answer with these tokens."""
-        return structs.replace(line, done=True, **structs.asdict(metrics))
+    def last(self, piece: Piece, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
+        """The last line of an answer with these tokens."""
+        return structs.replace(self.line(piece), done=True, **structs.asdict(metrics))
 
     def _common(self, piece: Piece) -> dict[str, Any]:
         return {
@@ -111,11 +111,11 @@ class GenerateLines(LineMaker):
         thinking = piece.thinking or UNSET
         return GenerateLine(**self._common(piece), response=piece.text, thinking=thinking)
 
-    def last(self, line: msgspec.Struct, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
-        """The end, with the conversation's tokens."""
+    def last(self, piece: Piece, metrics: Metrics, tokens: list[int]) -> msgspec.Struct:
+        """The last line, with the tokens of the prompt and the answer."""
         prompt = self._prompt()
         context = [*prompt, *tokens] if prompt else UNSET
-        return structs.replace(super().last(line, metrics, tokens), context=context)
+        return structs.replace(super().last(piece, metrics, tokens), context=context)
 
 
 class AnswerLines:
@@ -131,7 +131,7 @@ class AnswerLines:
         self._sent_calls = 0
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """What the events add to the stream."""
+        """Return the lines of the events."""
         lines: list[msgspec.Struct] = []
         for event in events:
             # The builder joins calls; text is not stored twice.
@@ -156,8 +156,7 @@ class AnswerLines:
     def end(self) -> bytes:
         """The last line."""
         metrics = metrics_of(self._collected, self._began)
-        line = self._maker.last(self._maker.line(Piece()), metrics, self._tokens)
-        return self._encoder.encode(line) + b"\n"
+        return self._encoder.encode(self._maker.last(Piece(), metrics, self._tokens)) + b"\n"
 
     def _ended_calls(self, *, is_end: bool) -> list[msgspec.Struct]:
         calls = self._collected.answers[0].calls
@@ -180,21 +179,20 @@ def whole_answer(collected: AnswerBuilder, maker: LineMaker, began: float) -> ms
         [_message_call(call, number) for number, call in enumerate(answer.calls)],
         token_logprobs(answer.logprobs, answer.token_bytes),
     )
-    return maker.last(maker.line(piece), metrics_of(collected, began), answer.token_ids)
+    return maker.last(piece, metrics_of(collected, began), answer.token_ids)
 
 
 def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:
     """The token counts and durations of a complete answer."""
-    (answer,) = collected.answers
-    end = answer.finished
+    end = collected.total
     return Metrics(
-        done_reason="length" if answer.reason is FinishReason.LENGTH else "stop",
+        done_reason="length" if end.reason is FinishReason.LENGTH else "stop",
         total_duration=_nanoseconds(time.monotonic() - began),
         load_duration=_nanoseconds(collected.load_seconds),
         prompt_eval_count=collected.prompt_tokens,
-        prompt_eval_duration=_nanoseconds(end.prompt_seconds) if end is not None else 0,
-        eval_count=collected.completion_tokens,
-        eval_duration=_nanoseconds(end.decode_seconds) if end is not None else 0,
+        prompt_eval_duration=_nanoseconds(end.prompt_seconds),
+        eval_count=end.completion_tokens,
+        eval_duration=_nanoseconds(end.decode_seconds),
     )
 
 

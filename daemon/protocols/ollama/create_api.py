@@ -1,4 +1,4 @@
-"""Ollama's routes that make models: uploads of files, and what is made of them."""
+"""Ollama's routes that create models from uploaded files or from other models."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _route = partial(route, access=MODELS_UNRESTRICTED, error_format=OLLAMA)
 
 
 class OllamaCreateApi:
-    """`POST /api/create` and the blobs it is fed with; `vacate` unloads what is replaced."""
+    """`POST /api/create` and the uploads for it; `vacate` unloads a model to be replaced."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class OllamaCreateApi:
     async def receive_blob(self, request: Request) -> Response:
         """Upload a file with this digest.
 
-        The file goes to disk as it comes.
+        The file is written to disk as it arrives.
         """
         digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is not None:
@@ -119,7 +119,7 @@ class OllamaCreateApi:
     async def _plan(
         self, body: CreateRequest, name: str
     ) -> Callable[[EventWriter | None], Awaitable[None]]:
-        """A function that makes the model and reports each step; refuses what it can now."""
+        """Validate a request; return a function that creates the model and reports each step."""
         source: StoredModel | None = None
         digest = ""
         template: str | None = body.template or None
@@ -180,9 +180,9 @@ def _only_file(files: dict[str, str]) -> str:
 
 
 def _own_template(wanted: str | None, present: str) -> str | None:
-    """The template a model shall have of its own; raises `UnsupportedField` for one in Go.
+    """The template to store with a model; raises `UnsupportedField` for one in Go's language.
 
-    What `POST /api/show` gave comes back unchanged and is nothing new.
+    None if it is the one that `POST /api/show` returned.
     """
     if wanted is None:
         return None

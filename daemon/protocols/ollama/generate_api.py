@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +19,14 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.bodies import OLLAMA, JSONResponse, read_json, run_until_disconnect, translate
+from ...http.bodies import (
+    OLLAMA,
+    JSONResponse,
+    json_handler,
+    read_json,
+    run_until_disconnect,
+    translate,
+)
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...library.model_facts import FactsReader
@@ -42,7 +48,7 @@ from .answers import (
     whole_answer,
 )
 from .model_descriptions import required_name, resolve_model
-from .requests import OllamaRequest, chat_job, generate_job, keep_alive_seconds, model_options
+from .requests import chat_job, generate_job, keep_alive_seconds, model_options
 from .types import (
     AnswerRequest,
     ChatLine,
@@ -51,7 +57,6 @@ from .types import (
     Embeddings,
     GenerateBody,
     GenerateLine,
-    KeepAlive,
     Metrics,
     OldEmbedBody,
     OldEmbedding,
@@ -89,10 +94,9 @@ class OllamaGenerateApi:
         """Answer a conversation, in Ollama's format."""
         began = time.monotonic()
         body = await read_json(request, ChatRequest)
-        asked, model = await self._asked(request, body)
-        first = [ChatMessage(message.role, message.content) for message in model.messages]
-        job = await translate(request, partial(chat_job, body, asked, first))
-        maker = ChatLines(asked.name)
+        model = await self._model(body)
+        job = await translate(request, partial(chat_job, body, model, origin_of(request, None)))
+        maker = ChatLines(job.model)
         if not body.messages:
             return await self._load_or_unload(request, job, maker)
         return await self._answer(request, body, job, maker, began)
@@ -107,11 +111,11 @@ class OllamaGenerateApi:
         """Continue a prompt or fill a gap, in Ollama's format."""
         began = time.monotonic()
         body = await read_json(request, GenerateBody)
-        asked, _ = await self._asked(request, body)
-        job = await translate(request, partial(generate_job, body, asked))
+        model = await self._model(body)
+        job = await translate(request, partial(generate_job, body, model, origin_of(request, None)))
         before = body.context if body.context and not body.suffix else []
         context_tokens = ContextTokens(before, wanted=job.request.messages is not None)
-        maker = GenerateLines(asked.name, lambda: context_tokens.prompt)
+        maker = GenerateLines(job.model, lambda: context_tokens.prompt)
         if not body.prompt and not body.suffix:
             return await self._load_or_unload(request, job, maker)
         # Tokens of earlier turns are not text that could be inspected.
@@ -130,18 +134,18 @@ class OllamaGenerateApi:
         """Load or unload the model for a request without a prompt."""
         if job.keep_alive == 0:
             await self._services.manager.unload(job.model)
-            return JSONResponse(_done(maker, "unload"))
-        await run_until_disconnect(request.receive, self._load(job))
-        return JSONResponse(_done(maker, "load"))
+            reason = "unload"
+        else:
+            await run_until_disconnect(request.receive, self._load(job))
+            reason = "load"
+        return JSONResponse(maker.last(Piece(), Metrics(done_reason=reason), []))
 
     async def _load(self, job: Job) -> None:
         async with self._runner.lease(job, routed=False):
             pass
 
-    async def _asked(
-        self, request: Request, body: AnswerRequest
-    ) -> tuple[OllamaRequest, StoredModel]:
-        """The request without its conversation, and the model; raises what cannot be answered."""
+    async def _model(self, body: AnswerRequest) -> StoredModel:
+        """The model of a request; raises `InvalidBody` if it cannot think as requested."""
         name = required_name(body.model)
         model = await resolve_model(self._services, name)
         if body.think and not await self._reasons(model):
@@ -150,18 +154,13 @@ class OllamaGenerateApi:
                 hint="Leave 'think' out.",
                 param="think",
             )
-        origin = origin_of(request, None)
-        return OllamaRequest(name=name, origin=origin, defaults=model.options), model
+        return model
 
     async def _reasons(self, model: StoredModel) -> bool:
         run = self._services.manager.find(model)
         if run is not None and run.info is not None and run.info.reasons:
             return True
         return (await asyncio.to_thread(self._facts.read, model)).capabilities.reasons
-
-
-def _done(maker: LineMaker, reason: str) -> msgspec.Struct:
-    return maker.last(maker.line(Piece()), Metrics(done_reason=reason), [])
 
 
 class ContextTokens:
@@ -171,7 +170,7 @@ class ContextTokens:
     """
 
     def __init__(self, before: list[int], *, wanted: bool) -> None:
-        """`wanted` says whether the answer has its tokens."""
+        """`wanted` says whether the answer contains the tokens."""
         self.prompt: list[int] = []
         """The prompt's tokens, once the model is loaded."""
         self._before = before
@@ -193,7 +192,7 @@ class ContextTokens:
         return replace(job, request=request)
 
     async def _next_turn(self, lease: Lease, request: GenerateRequest) -> list[int]:
-        """What follows an answer in this model's template: its end, and the new prompt."""
+        """The tokens after an answer in this model's template: its end, and the new prompt."""
         if request.messages is None:
             text = request.prompt if isinstance(request.prompt, str) else ""
             return await self._tokens(lease, text=text)
@@ -237,20 +236,11 @@ class OllamaEmbedApi:
         """Turn texts into vectors, in Ollama's format."""
         began = time.monotonic()
         body = await read_json(request, EmbedBody)
-        name = required_name(body.model)
-        texts = _texts(body.input)
-        model_options(body.options)
-        vectors = self._vectors(
-            name,
-            texts,
-            truncate=body.truncate is not False,
-            dimensions=body.dimensions or None,
-            keep_alive=body.keep_alive,
-        )
-        rows, tokens, load_seconds = await run_until_disconnect(request.receive, vectors)
+        vectors = await run_until_disconnect(request.receive, self._vectors(body))
+        rows, tokens, load_seconds = vectors
         return JSONResponse(
             Embeddings(
-                model=name,
+                model=required_name(body.model),
                 embeddings=rows,
                 total_duration=round((time.monotonic() - began) * NANOSECONDS),
                 load_duration=round(load_seconds * NANOSECONDS),
@@ -259,43 +249,36 @@ class OllamaEmbedApi:
         )
 
     @_embed_route("/api/embeddings", request=OldEmbedBody, response=OldEmbedding)
-    async def embeddings(self, request: Request) -> Response:
+    @json_handler(OldEmbedBody)
+    async def embeddings(self, old: OldEmbedBody) -> OldEmbedding:
         """Turn one text into a vector, as Ollama's older clients ask."""
-        body = await read_json(request, OldEmbedBody)
-        name = required_name(body.model)
-        model_options(body.options)
-        vectors = self._vectors(
-            name, _texts(body.prompt), truncate=True, dimensions=None, keep_alive=body.keep_alive
+        body = EmbedBody(
+            model=old.model, input=old.prompt, keep_alive=old.keep_alive, options=old.options
         )
-        rows, _, _ = await run_until_disconnect(request.receive, vectors)
-        return JSONResponse(OldEmbedding(rows[0] if rows else []))
+        rows, _, _ = await self._vectors(body)
+        return OldEmbedding(rows[0] if rows else [])
 
-    async def _vectors(
-        self,
-        name: str,
-        texts: list[str],
-        *,
-        truncate: bool,
-        dimensions: int | None,
-        keep_alive: KeepAlive | None,
-    ) -> tuple[list[Any], int, float]:
+    async def _vectors(self, body: EmbedBody) -> tuple[list[Any], int, float]:
         """The vectors as ready-made JSON, the tokens of all texts, and seconds of loading."""
-        seconds = keep_alive_seconds(keep_alive)
+        name = required_name(body.model)
+        texts = _texts(body.input)
+        model_options(body.options)
+        seconds = keep_alive_seconds(body.keep_alive)
         await resolve_model(self._services, name)
         began = time.monotonic()
         async with self._services.manager.lease(
             name, task=ModelTask.EMBED, keep_alive=seconds
         ) as lease:
             load_seconds = time.monotonic() - began
-            if not texts:  # to ask for nothing loads the model
+            if not texts:  # a request without texts only loads the model
                 return [], 0, load_seconds
-            shorter = dimensions if dimensions and dimensions < lease.info.dimensions else None
+            wanted = body.dimensions
             embedded = await lease.backend.embed(
                 EmbedRequest(
                     id=f"embd-{secrets.token_hex(12)}",
                     inputs=list(texts),
-                    dimensions=shorter,
-                    truncate=truncate,
+                    dimensions=wanted if wanted and wanted < lease.info.dimensions else None,
+                    truncate=body.truncate is not False,
                 )
             )
         return await vector_rows(embedded), embedded.prompt_tokens, load_seconds

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ingle.models.download.pull_progress import PullProgress
-from ingle.models.errors import ModelError, ModelNotFound
+from ingle.models.errors import ModelError
 from ingle.models.store.model_copies import ModelCopier
 
 from ...errors import InvalidBody, UnsupportedField
@@ -30,7 +30,7 @@ from .answers import LINES, NDJSON_MEDIA
 from .model_descriptions import (
     listed,
     named_models,
-    not_found,
+    ollama_not_found,
     required_name,
     resolve_model,
     running,
@@ -57,7 +57,7 @@ _route = partial(route, error_format=OLLAMA)
 
 
 class OllamaLibraryApi:
-    """The routes that look at models, and the quick ones that change them."""
+    """The routes that list, describe, copy, delete, pull and push models."""
 
     def __init__(self, services: Services, facts: FactsReader, maker: ModelCopier) -> None:
         self._services = services
@@ -68,7 +68,7 @@ class OllamaLibraryApi:
     async def root(self, request: Request) -> Response:
         """The sentence by which Ollama's clients recognise a running server.
 
-        The header says who speaks.
+        The header names ingle.
         """
         return PlainTextResponse(
             "Ollama is running", headers={"server": f"ingle/{installed_version()} (not Ollama)"}
@@ -112,7 +112,7 @@ class OllamaLibraryApi:
         facts = await asyncio.to_thread(self._facts.read, model)
         answer = shown(name, model, facts, verbose=bool(body.verbose))
         if request.headers.get("user-agent", "").startswith("GitHubCopilotChat/"):
-            # It shows this to people, who know the model by the name they asked for.
+            # It shows this name to users, who know the model by the requested name.
             answer.model_info["general.basename"] = name
         return JSONResponse(answer)
 
@@ -146,10 +146,8 @@ class OllamaLibraryApi:
         """Unload a model and remove its files, in Ollama's format."""
         body = await read_json(request, NamedModel)
         name = required_name(body.model, body.name)
-        try:
+        with ollama_not_found(name):
             await remove_model(self._services, name)
-        except ModelNotFound as error:
-            raise not_found(name, error) from None
         return PlainTextResponse()
 
     @_route(
@@ -191,11 +189,9 @@ class OllamaLibraryApi:
         )
 
     async def _follow(self, name: str, pull: Pull, digest: str | None, out: EventWriter) -> None:
-        try:
+        with ollama_not_found(name):
             async for line in pull_lines(pull, digest):
                 await out.send(msgspec.json.encode(line) + b"\n")
-        except ModelNotFound as error:
-            raise not_found(name, error) from None
 
     async def vacate(self, name: str) -> None:
         """Unload the model that is about to be replaced; raises `UnusableName`."""
@@ -245,7 +241,7 @@ async def pull_lines(pull: Pull, digest: str | None) -> AsyncGenerator[Progress,
 
 
 def _layer(progress: PullProgress, digest: str | None) -> Progress:
-    """How much is here; clients cut the digest to its first twelve digits."""
+    """The progress of a file; clients cut the digest to its first twelve digits."""
     return Progress(
         status=f"pulling {digest[:12] if digest else progress.model}",
         digest=f"sha256:{digest}" if digest else UNSET,
@@ -255,8 +251,6 @@ def _layer(progress: PullProgress, digest: str | None) -> Progress:
 
 
 async def _finish(name: str, pull: Pull) -> Progress:
-    try:
+    with ollama_not_found(name):
         await pull.result()
-    except ModelNotFound as error:
-        raise not_found(name, error) from None
     return Progress(status="success")

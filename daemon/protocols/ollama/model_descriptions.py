@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from ...library.model_facts import Capabilities, ModelFacts
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun
 from ...services import Services
-from .types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
+from .types import Details, ListedModel, RunningModel, ShownModel, ShownTensor
 
 FOR_EVER = timedelta(days=365 * 290)
 _LONGEST_LIST = 5
@@ -34,7 +35,7 @@ _HIDDEN = frozenset({"general.name", "tokenizer.chat_template"})
 
 
 def capability_words(capabilities: Capabilities) -> list[str]:
-    """What a model can do, in Ollama's format."""
+    """The capabilities of a model, in Ollama's format."""
     if capabilities.task is ModelTask.EMBED:
         return ["embedding"]
     if capabilities.task is ModelTask.RERANK:
@@ -49,7 +50,7 @@ def capability_words(capabilities: Capabilities) -> list[str]:
 
 
 def details(model: StoredModel, facts: ModelFacts) -> Details:
-    """What a model is."""
+    """The details of a model."""
     return Details(
         parent_model=model.parent,
         format=facts.format,
@@ -63,7 +64,7 @@ def details(model: StoredModel, facts: ModelFacts) -> Details:
 
 
 def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
-    """A row of the list."""
+    """A row of the list of models."""
     shown = tagged(name)
     return ListedModel(
         name=shown,
@@ -77,7 +78,7 @@ def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
 
 
 def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
-    """A row of those that are loaded."""
+    """A row of the list of loaded models."""
     loaded, model = loaded_model(run), run.model
     size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.needs.total
     on_gpu = loaded.layers_on_gpu / loaded.layers if loaded.layers else 0.0
@@ -114,7 +115,7 @@ def shown(name: str, model: StoredModel, facts: ModelFacts, *, verbose: bool) ->
         template=template,
         system=model.system,
         details=details(model, facts),
-        messages=[ShownMessage(message.role, message.content) for message in model.messages],
+        messages=model.messages,
         model_info=_model_info(model, facts),
         tensors=[ShownTensor(t.name, t.type, list(t.shape)) for t in facts.tensors]
         if verbose
@@ -125,7 +126,7 @@ def shown(name: str, model: StoredModel, facts: ModelFacts, *, verbose: bool) ->
 
 
 def human_number(count: int) -> str:
-    """A number of weights as people say it.
+    """A number of weights in short form.
 
     >>> human_number(134_515_008), human_number(7_000_000_000)
     ('134.52M', '7B')
@@ -138,7 +139,7 @@ def human_number(count: int) -> str:
 
 
 def digest_of(model: StoredModel, facts: ModelFacts) -> str:
-    """64 digits: the file's own where known, else of its place and time, which change with it."""
+    """64 hex digits: the file's digest if known, else one of its path, size and time."""
     if model.sha256 is not None:
         return model.sha256
     text = f"{model.path}\n{model.size}\n{facts.modified}"
@@ -146,7 +147,7 @@ def digest_of(model: StoredModel, facts: ModelFacts) -> str:
 
 
 def _model_info(model: StoredModel, facts: ModelFacts) -> dict[str, Any]:
-    """The file's metadata; of long lists nothing but that they are there."""
+    """The file's metadata; long lists are left empty."""
     info: dict[str, Any] = {
         key: value for key, value in facts.metadata.items() if key not in _HIDDEN
     }
@@ -169,7 +170,7 @@ def _parameters(options: Mapping[str, Any]) -> list[str]:
 
 
 def _modelfile(name: str, model: StoredModel, template: str, parameters: list[str]) -> str:
-    """A file that would make the model again; its `TEMPLATE` is Jinja."""
+    """A Modelfile that would create the model again; its `TEMPLATE` is Jinja."""
     parts = [f"# Made by ingle for {name}.", f"FROM {model.path}"]
     if template:
         parts.append(f'TEMPLATE """{template}"""')
@@ -201,16 +202,19 @@ async def resolve_model(services: Services, name: str) -> StoredModel:
 
     Raises `ModelNotFound` with Ollama's message, and what `Services.resolve` raises.
     """
-    try:
+    with ollama_not_found(name):
         return await asyncio.to_thread(services.resolve, name)
+
+
+@contextmanager
+def ollama_not_found(name: str) -> Generator[None]:
+    """Give a `ModelNotFound` Ollama's message, on which some clients pull the model."""
+    try:
+        yield
     except ModelNotFound as error:
-        raise not_found(name, error) from None
-
-
-def not_found(name: str, error: ModelError) -> ModelNotFound:
-    """The error with Ollama's message, on which some clients pull the model."""
-    shown = name if len(name) <= 200 and name.isprintable() else f"{name[:40]!r}…"
-    return ModelNotFound(f"model '{shown}' not found", hint=f"({error.message} {error.hint or ''})")
+        shown = name if len(name) <= 200 and name.isprintable() else f"{name[:40]!r}…"
+        hint = f"({error.message} {error.hint or ''})"
+        raise ModelNotFound(f"model '{shown}' not found", hint=hint) from None
 
 
 def named_models(services: Services) -> list[tuple[str, StoredModel]]:

@@ -1,11 +1,11 @@
-"""From Ollama's request bodies to checked jobs: pure, and strict where an answer would change."""
+"""Converts Ollama's request bodies into validated jobs; fields that change answers are strict."""
 
 from __future__ import annotations
 
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ import msgspec
 from ingle.backends.base.conversation import ChatMessage, Infill, Reasoning
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, Grammar, GrammarKind
+from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin
@@ -27,12 +28,13 @@ from ..request_options import (
     token_limit,
 )
 from .messages import chat_messages, offered_tools, refuse_images
+from .model_descriptions import required_name
 from .types import AnswerRequest, ChatRequest, GenerateBody, KeepAlive, Think
 
 _LARGEST = 2**31 - 1
 _LARGE = 100.0
 
-# Ollama takes any number; beyond these bounds the answer changes no more, or makes no sense.
+# Ollama accepts any number; beyond these bounds the answer no longer changes or makes sense.
 _BOUNDS = {
     name: (option.ollama_bounds, option.is_integer)
     for name, option in SAMPLING_OPTIONS.items()
@@ -62,33 +64,29 @@ def model_options(given: Mapping[str, Any] | None) -> ModelOptions:
     options = {name: value for name, value in (given or {}).items() if value is not None}
     values: dict[str, Any] = {}
     for name, ((least, most), is_integer) in _BOUNDS.items():
-        if name in options:
-            value = _whole(options, name) if is_integer else _number(options, name)
+        value = _whole(options, name) if is_integer else _number(options, name)
+        if value is not None:
             values[name] = min(max(value, least), most)
-    for name in _IGNORED_WHOLE & options.keys():
+    for name in _IGNORED_WHOLE:
         _whole(options, name)
     for name in _IGNORED_FLAGS & options.keys():
         if not isinstance(options[name], bool):
             raise _wrong(name, "true or false")
-    seed = _whole(options, "seed") if "seed" in options else -1
-    if seed >= 0:
+    seed = _whole(options, "seed")
+    if seed is not None and seed >= 0:
         values["seed"] = seed % 2**63
     return ModelOptions(
         sampling=SamplingOptions(**values),
         stop=_stop(options),
         context=_context(options),
-        max_tokens=token_limit(
-            _whole(options, "num_predict") if "num_predict" in options else None
-        ),
+        max_tokens=token_limit(_whole(options, "num_predict")),
     )
 
 
 def _context(options: Mapping[str, Any]) -> int | None:
-    if "num_ctx" not in options:
-        return None
     wanted = _whole(options, "num_ctx")
-    # 0 and below are not set, as in Ollama; with fewer than four tokens nothing can be said.
-    return None if wanted <= 0 else min(max(wanted, 4), _LARGEST)
+    # 0 and below mean unset, as in Ollama; fewer than four tokens hold no conversation.
+    return None if wanted is None or wanted <= 0 else min(max(wanted, 4), _LARGEST)
 
 
 def _stop(options: Mapping[str, Any]) -> list[str]:
@@ -104,8 +102,10 @@ def _stop(options: Mapping[str, Any]) -> list[str]:
     return stop_strings([text for text in cast("list[str]", items) if text])
 
 
-def _number(options: Mapping[str, Any], name: str) -> float:
-    value = options[name]
+def _number(options: Mapping[str, Any], name: str) -> float | None:
+    value = options.get(name)
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(name, "a number")
     try:
@@ -117,10 +117,10 @@ def _number(options: Mapping[str, Any], name: str) -> float:
     return number
 
 
-def _whole(options: Mapping[str, Any], name: str) -> int:
-    """An integer; a fraction is cut off, as Ollama does."""
-    value = options[name]
-    if isinstance(value, int) and not isinstance(value, bool):
+def _whole(options: Mapping[str, Any], name: str) -> int | None:
+    """The integer given, if any; a fraction is truncated, as in Ollama."""
+    value = options.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, float) and isfinite(value):
         return int(value)
@@ -165,33 +165,26 @@ def _parse(text: str) -> float:
     return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OllamaRequest:
-    """A request without its conversation.
+def chat_job(body: ChatRequest, model: StoredModel, origin: RequestOrigin) -> Job:
+    """Check a chat, which follows the model's first messages.
 
-    `name` is the model as the client calls it, `defaults` the options that the model was made with.
+    Raises `InvalidBody` and `UnsupportedField`.
     """
-
-    name: str
-    origin: RequestOrigin = field(default_factory=RequestOrigin)
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-def chat_job(body: ChatRequest, asked: OllamaRequest, before: list[ChatMessage]) -> Job:
-    """Check a chat, which goes on `before`; raises `InvalidBody` and `UnsupportedField`."""
+    before = [ChatMessage(message.role, message.content) for message in model.messages]
     messages = chat_messages(body.messages or ())
     last = messages[-1] if messages else None
     return _job(
         body,
-        asked,
+        model,
+        origin,
         messages=[*before, *messages],
         tools=offered_tools(body.tools),
-        # Templates of Ollama leave an answer open that the client began.
+        # Ollama's templates do not close an answer that the client began.
         continues=last is not None and last.role == "assistant" and not last.tool_calls,
     )
 
 
-def generate_job(body: GenerateBody, asked: OllamaRequest) -> Job:
+def generate_job(body: GenerateBody, model: StoredModel, origin: RequestOrigin) -> Job:
     """Check a prompt; raises `InvalidBody` and `UnsupportedField`.
 
     With `context` the prompt is made of tokens once the model is there, see `ContextTokens`.
@@ -212,28 +205,28 @@ def generate_job(body: GenerateBody, asked: OllamaRequest) -> Job:
             param="template",
         )
     if body.suffix:
-        return _job(body, asked, infill=Infill(prompt, body.suffix))
+        return _job(body, model, origin, infill=Infill(prompt, body.suffix))
     if body.raw:
-        return _job(body, asked, prompt=prompt)
+        return _job(body, model, origin, prompt=prompt)
     system = [ChatMessage("system", body.system)] if body.system else []
-    return _job(body, asked, messages=[*system, ChatMessage("user", prompt)])
+    return _job(body, model, origin, messages=[*system, ChatMessage("user", prompt)])
 
 
-def _job(body: AnswerRequest, asked: OllamaRequest, **what: Any) -> Job:
-    options = model_options({**asked.defaults, **(body.options or {})})
+def _job(body: AnswerRequest, model: StoredModel, origin: RequestOrigin, **what: Any) -> Job:
+    options = model_options({**model.options, **(body.options or {})})
     request = GenerateRequest(
         id=f"ollama-{secrets.token_hex(12)}",
         reasoning=_reasoning(body.think),
         max_tokens=options.max_tokens,
         max_context=options.context,
         stop=options.stop,
-        **asked.origin.request_fields(None),
+        **origin.request_fields(None),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         grammar=_grammar(body.format),
         **what,
     )
     return Job(
-        model=asked.name,
+        model=required_name(body.model),
         request=request,
         options=options.sampling,
         context=options.context,

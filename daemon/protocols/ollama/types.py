@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
+from ingle.models.metadata.stored_model import FirstMessage
 
 from ..answer_values import TokenLogprob
 
@@ -17,7 +20,7 @@ Think = bool | Literal["low", "medium", "high", "max"]
 
 
 class InputFunctionCall(msgspec.Struct):
-    """What was called; `arguments` is an object, or its JSON text."""
+    """The called function; `arguments` is an object, or its JSON text."""
 
     name: str = ""
     arguments: dict[str, Any] | str | None = None
@@ -43,7 +46,7 @@ class OllamaMessage(msgspec.Struct):
 
 
 class ToolFunction(msgspec.Struct):
-    """What a tool is called, what it does, and a JSON Schema of its arguments."""
+    """The name and description of a tool, and a JSON Schema of its arguments."""
 
     name: str | None = None
     description: str | None = None
@@ -58,7 +61,7 @@ class OfferedTool(msgspec.Struct):
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """What chats and plain generation have in common; unknown fields are ignored.
+    """The common fields of chats and plain generation; unknown fields are ignored.
 
     `options` are checked one by one, see `ModelOptions`. `truncate` and `shift` ask for parts of
     the conversation to be dropped, which is not done.
@@ -111,7 +114,7 @@ class MessageCall(msgspec.Struct, frozen=True):
 
 
 class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, or what a line adds to it."""
+    """An answer, or the part of it in one line."""
 
     role: Literal["assistant"] = "assistant"
     content: str = ""
@@ -190,14 +193,14 @@ class OldEmbedding(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Which Ollama this daemon is compatible with, and what it really is."""
+    """The version of Ollama that this daemon is compatible with, and its own version."""
 
     version: str
     ingle: str
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model is; the lengths are newer than most clients."""
+    """The details of a model; most clients do not know the lengths yet."""
 
     parent_model: str
     format: str
@@ -222,7 +225,7 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedModels(msgspec.Struct, frozen=True):
-    """All of them, the newest first."""
+    """The installed models, the newest first."""
 
     models: list[ListedModel]
 
@@ -241,7 +244,7 @@ class RunningModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningModels(msgspec.Struct, frozen=True):
-    """All of them, the one that stays longest first."""
+    """The loaded models, the one that expires last first."""
 
     models: list[RunningModel]
 
@@ -270,13 +273,6 @@ class ShownTensor(msgspec.Struct, frozen=True):
     shape: list[int]
 
 
-class ShownMessage(msgspec.Struct, frozen=True):
-    """A message that every conversation begins with."""
-
-    role: str
-    content: str
-
-
 class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one model; `model_info` has the keys of its file."""
 
@@ -286,7 +282,7 @@ class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     system: str
     details: Details
-    messages: list[ShownMessage]
+    messages: Sequence[FirstMessage]
     model_info: dict[str, Any]
     tensors: list[ShownTensor] | UnsetType = UNSET
     capabilities: list[str]
@@ -309,11 +305,9 @@ class PullRequest(NamedModel, frozen=True, kw_only=True):
     password: str | None = None
 
 
-class CreateRequest(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+class CreateRequest(NamedModel, frozen=True, kw_only=True, rename={"from_": "from"}):
     """The body of `POST /api/create`: from a model, or from uploaded `files` by their digests."""
 
-    model: str | None = None
-    name: str | None = None
     stream: bool | None = None
     from_: str | None = None
     files: dict[str, str] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,15 +16,16 @@ from ...batches.batch_record import BatchFacts, BatchProblem, BatchRecord
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, UploadedFile
 from ...errors import InvalidBody
 from ...http.bodies import OPENAI, JSONResponse, read_json
-from ...http.multipart import MultipartForm, read_form
 from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import Parameter, route
 from ...services import Services
+from .completions.types import PromptTokensDetails
 from .list_pages import Metadata, Page, page_of
+from .multipart import MultipartForm, read_form
 
 
 class OutputExpiresAfter(msgspec.Struct):
-    """How long the files stay that a batch leaves."""
+    """The lifetime of the output files of a batch."""
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, Meta(ge=3600, le=2592000)]
@@ -41,24 +42,18 @@ class BatchRequest(msgspec.Struct, kw_only=True):
 
 
 class BatchErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with the input file."""
+    """The errors of the input file."""
 
     object: Literal["list"] = "list"
     data: list[BatchProblem]
 
 
 class RequestCounts(msgspec.Struct, frozen=True):
-    """How far a batch is."""
+    """The progress of a batch."""
 
     total: int
     completed: int
     failed: int
-
-
-class BatchInputDetails(msgspec.Struct, frozen=True):
-    """Tokens found in the KV cache."""
-
-    cached_tokens: int
 
 
 class BatchOutputDetails(msgspec.Struct, frozen=True):
@@ -71,7 +66,7 @@ class BatchTokens(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of all answers of a batch that has ended."""
 
     input_tokens: int
-    input_tokens_details: BatchInputDetails
+    input_tokens_details: PromptTokensDetails
     output_tokens: int
     output_tokens_details: BatchOutputDetails
     total_tokens: int
@@ -93,7 +88,6 @@ class BatchesApi:
     """The routes under `/v1/batches`."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
         self._batches = services.batches
 
     @_route(
@@ -124,7 +118,7 @@ class BatchesApi:
         response=Page[BatchObject],
         parameters=(
             Parameter("limit", "query", int, "How many, 1 to 100."),
-            Parameter("after", "query", str, "Those behind the batch with this id."),
+            Parameter("after", "query", str, "Only batches after the one with this id."),
         ),
     )
     async def list(self, request: Request) -> Response:
@@ -146,7 +140,7 @@ class BatchesApi:
         errors=(404, 409, 507),
     )
     async def cancel(self, request: Request) -> Response:
-        """End a batch; what is answered stays."""
+        """Cancel a batch; its answers so far are kept."""
         return JSONResponse(_batch(await self._batches.cancel(request.path_params["batch_id"])))
 
 
@@ -161,7 +155,7 @@ def _batch(record: BatchRecord) -> BatchObject:
         if usage is None
         else BatchTokens(
             input_tokens=usage.input_tokens,
-            input_tokens_details=BatchInputDetails(usage.cached_tokens),
+            input_tokens_details=PromptTokensDetails(usage.cached_tokens),
             output_tokens=usage.output_tokens,
             output_tokens_details=BatchOutputDetails(usage.reasoning_tokens),
             total_tokens=usage.input_tokens + usage.output_tokens,
@@ -217,9 +211,9 @@ class FilesApi:
         errors=(408, 413, 507),
     )
     async def create(self, request: Request) -> Response:
-        """Leave a file: a form with the fields `file` and `purpose`."""
+        """Upload a file: a form with the fields `file` and `purpose`."""
         form = await read_form(request, self._limit, self._files.begin)
-        writer = cast("FileWriter | None", form.file)
+        writer = form.file
         try:
             purpose, lifetime = _purpose(form), _lifetime(form)
             if writer is None:
@@ -246,7 +240,7 @@ class FilesApi:
         parameters=(
             Parameter("purpose", "query", str, "Only those for this purpose."),
             Parameter("limit", "query", int, "How many, 1 to 10000."),
-            Parameter("after", "query", str, "Those behind the file with this id."),
+            Parameter("after", "query", str, "Only files after the one with this id."),
             Parameter("order", "query", str, "`desc`, or `asc` for the oldest first."),
         ),
     )
@@ -260,14 +254,14 @@ class FilesApi:
 
     @_files_route("GET", "/v1/files/{file_id}", response=FileObject, errors=(404,))
     async def get(self, request: Request) -> Response:
-        """One file's facts."""
+        """The description of a file."""
         return JSONResponse(
             _file_object(await asyncio.to_thread(self._files.get, request.path_params["file_id"]))
         )
 
     @_files_route("GET", "/v1/files/{file_id}/content", response=bytes, errors=(404,))
     async def content(self, request: Request) -> Response:
-        """A file's content."""
+        """The content of a file."""
         path = await asyncio.to_thread(self._files.path, request.path_params["file_id"])
         return FileResponse(path, media_type="application/octet-stream")
 
@@ -294,7 +288,7 @@ def _purpose(form: MultipartForm) -> str:
 
 
 def _lifetime(form: MultipartForm) -> int | None:
-    """Seconds the file stays; None for ever."""
+    """Seconds that the file is kept; None for ever."""
     text = form.fields.get("expires_after[seconds]")
     if text is None:
         return BATCH_LIFETIME if form.fields.get("purpose") == "batch" else None

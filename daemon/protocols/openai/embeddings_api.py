@@ -7,14 +7,12 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from starlette.requests import Request
-from starlette.responses import Response
 
 from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.bodies import OPENAI, JSONResponse, parse, read_body, read_json, run_until_disconnect
+from ...http.bodies import OPENAI, json_handler, parse
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...lifecycle.lease import Lease
@@ -39,7 +37,7 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True):
 
 
 class EmbeddingObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One vector: numbers, or base64 of them as float32 with the lowest byte first."""
+    """One vector: numbers, or base64 of them as little-endian float32."""
 
     object: Literal["embedding"] = "embedding"
     index: int
@@ -47,7 +45,7 @@ class EmbeddingObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens really processed, the marks around each text included."""
+    """Tokens processed, including the special tokens around each text."""
 
     prompt_tokens: int
     total_tokens: int
@@ -80,18 +78,17 @@ class EmbeddingsApi:
         response=EmbeddingList,
         errors=EMBEDDING_ERRORS,
     )
-    async def embeddings(self, request: Request) -> Response:
+    @json_handler(EmbeddingsRequest)
+    async def embeddings(self, body: EmbeddingsRequest) -> EmbeddingList:
         """Turn texts into vectors."""
-        body = await read_body(request)
-        return JSONResponse(
-            await run_until_disconnect(request.receive, self.answer_embeddings(body))
-        )
+        return await self.embed(body, Priority.INTERACTIVE)
 
-    async def answer_embeddings(
-        self, content: bytes, *, priority: Priority = Priority.INTERACTIVE
-    ) -> EmbeddingList:
+    async def answer_embeddings(self, content: bytes, *, priority: Priority) -> EmbeddingList:
         """The vectors for the content of a request; raises what `describe` can report."""
-        body = parse(content, EmbeddingsRequest)
+        return await self.embed(parse(content, EmbeddingsRequest), priority)
+
+    async def embed(self, body: EmbeddingsRequest, priority: Priority) -> EmbeddingList:
+        """Return the vectors of a request."""
         inputs = embedding_inputs(body.input)
         async with self._services.manager.lease(
             body.model, task=ModelTask.EMBED, priority=priority
@@ -147,7 +144,7 @@ def _check(text: str | list[int], number: int) -> None:
 
 
 def _dimensions(wanted: int | None, lease: Lease) -> int | None:
-    """The length to cut vectors to; raises `UnsupportedField` where that makes them worthless."""
+    """The length to cut vectors to; raises `UnsupportedField` if the model does not support it."""
     whole, allowed = lease.info.dimensions, lease.model.dimensions
     if wanted is None or wanted == whole:
         return None
@@ -188,7 +185,7 @@ class RankedDocument(msgspec.Struct, kw_only=True):
 
 
 class RerankAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The documents that fit best, the best first."""
+    """The most relevant documents, the best first."""
 
     id: str
     object: Literal["list"] = "list"
@@ -212,18 +209,17 @@ class RerankApi:
         response=RerankAnswer,
         errors=EMBEDDING_ERRORS,
     )
-    async def rerank(self, request: Request) -> Response:
+    @json_handler(RerankBody)
+    async def rerank(self, body: RerankBody) -> RerankAnswer:
         """Rank documents by how well they answer a query."""
-        body = await read_json(request, RerankBody)
         texts = [item if isinstance(item, str) else item.text for item in body.documents]
-        ranking = rank(
+        answer = await rank(
             self._services, body.model, body.query, texts, body.top_n, truncate=bool(body.truncate)
         )
-        answer = await run_until_disconnect(request.receive, ranking)
         if body.return_documents:
             for ranked in answer.results:
                 ranked.document = RerankDocument(texts[ranked.index])
-        return JSONResponse(answer)
+        return answer
 
 
 async def rank(

@@ -49,9 +49,9 @@ class ModelMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that may be asked for; an alias has the model it stands for as its `root`.
+    """A model that requests can name; the `root` of an alias is its model.
 
-    `context_length` tokens are what a request really gets, and vLLM calls them `max_model_len`.
+    A request gets a context of `context_length` tokens, which vLLM calls `max_model_len`.
     `capabilities` are those of Ollama's API.
     """
 
@@ -70,7 +70,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteFacts(msgspec.Struct, frozen=True):
-    """That a name is a route: `provider/model` elsewhere, and which of both is preferred."""
+    """The remote target of a route, `provider/model`, and whether it is preferred."""
 
     remote: str
     prefer: Literal["local", "cloud"]
@@ -83,7 +83,7 @@ class RouteDetails(msgspec.Struct, frozen=True):
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, aliases last."""
+    """All models, aliases last."""
 
     object: Literal["list"] = "list"
     data: list[Model]
@@ -134,13 +134,13 @@ class ModelsApi:
         return JSONResponse(_anthropic_model(model) if is_anthropic(request) else model)
 
     async def listed(self) -> list[Model]:
-        """All models, and behind them their aliases."""
+        """All models, then their aliases and the routes."""
         stored = await asyncio.to_thread(self._services.models)
         models = [await self._describe(model) for model in stored]
         return models + self._aliases(models) + await asyncio.to_thread(self._routes, models)
 
     def _aliases(self, models: list[Model]) -> list[Model]:
-        """One more model for each alias of those."""
+        """One more entry for each alias of these models."""
         known = {model.id: model for model in models}
         entries = [
             (name, self._services.canonical(target))
@@ -193,7 +193,7 @@ class ModelsApi:
         return (await asyncio.to_thread(self._facts.read, model)).capabilities
 
     def _expected_context(self, model: StoredModel) -> int:
-        """What a request would get if the model were loaded now."""
+        """The context of a request if the model were loaded now."""
         available = self._services.manager.available()
         try:
             # A draft model would not change it, and is slow to find.

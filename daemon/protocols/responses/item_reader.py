@@ -1,4 +1,4 @@
-"""Reads the items that clients send, and turns them into the messages of a chat template."""
+"""Reads the items that clients send, and converts them into messages of a chat template."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _read_reasoning(item: _Reasoning, ids: ItemIds) -> ReasoningItem:
 
 
 def _output(output: str | list[_Part]) -> str | list[InputText]:
-    """What a tool returned; a note stands for a part that is not text."""
+    """The output of a tool; a note replaces each part that is not text."""
     if isinstance(output, str):
         return output
     return [InputText(part.text if part.text is not None else OMITTED) for part in output]
@@ -253,8 +253,10 @@ ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
 def chat_messages(instructions: str | None, items: Iterable[Item]) -> list[ChatMessage]:
-    """The conversation for a template. Nothing in it changes from turn to turn, so that what was
-    computed for the turn before serves the next one."""
+    """The conversation for a template.
+
+    It only grows from turn to turn, so that the KV cache of earlier turns can be reused.
+    """
     conversation = _Conversation()
     if instructions:
         conversation.messages.append(ChatMessage("system", instructions))
@@ -282,12 +284,11 @@ class _Conversation:
                     part.text if isinstance(part, OutputText) else part.refusal
                     for part in item.content
                 )
-            case FunctionCallItem():
+            case FunctionCallItem() | CustomToolCall():
                 name = joined_name(item.namespace or None, item.name)
-                self._calls.append(ToolCall(item.call_id, name, item.arguments))
-            case CustomToolCall():
-                name = joined_name(item.namespace or None, item.name)
-                self._calls.append(ToolCall(item.call_id, name, custom_arguments(item.input)))
+                is_custom = isinstance(item, CustomToolCall)
+                arguments = custom_arguments(item.input) if is_custom else item.arguments
+                self._calls.append(ToolCall(item.call_id, name, arguments))
             case HostedCall():
                 self._calls.append(ToolCall(item.call_id, item.name, item.arguments))
             case FunctionCallOutput() | CustomToolCallOutput() | HostedOutput():
@@ -296,7 +297,7 @@ class _Conversation:
                 self.messages.append(ChatMessage("tool", text, tool_call_id=item.call_id or None))
             case CompactionItem():
                 self.end_turn()
-                # What another server has sealed cannot be read, and is passed over.
+                # Content that another server has encrypted cannot be read, and is skipped.
                 if (summary := unseal(item.encrypted_content)) is not None:
                     self.messages.append(ChatMessage("user", f"{SUMMARY}\n{summary}"))
             case MessageItem():
@@ -304,7 +305,7 @@ class _Conversation:
                 self.messages.append(ChatMessage(ROLES[item.role], _joined(item.content)))
 
     def _begin_turn(self) -> None:
-        """Another message where the one at hand has its text or its calls already."""
+        """Start another message if the current one has its text or its calls already."""
         if self._text is not None or self._calls:
             self.end_turn()
 

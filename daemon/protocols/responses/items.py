@@ -39,7 +39,7 @@ class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasonin
 
 
 class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
-    """Reasoning for clients that asked for a summary: all of it."""
+    """Reasoning for clients that asked for a summary, which is the whole reasoning."""
 
     text: str
 
@@ -104,7 +104,7 @@ class CustomToolCall(
 class FunctionCallOutput(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call_output"
 ):
-    """What a function returned; without `call_id` it answers the oldest open call."""
+    """The output of a function; without `call_id` it answers the oldest open call."""
 
     id: str
     status: ItemStatus = "completed"
@@ -115,7 +115,7 @@ class FunctionCallOutput(
 class CustomToolCallOutput(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="custom_tool_call_output"
 ):
-    """What a custom tool returned."""
+    """The output of a custom tool."""
 
     id: str
     status: ItemStatus = "completed"
@@ -179,12 +179,12 @@ class ItemIds:
         self._next = 0
 
     def new(self, prefix: str) -> str:
-        """The next one."""
+        """Return the next id."""
         self._next += 1
         return f"{prefix}_{self.token}{self._next:04x}"
 
     @classmethod
     def response_of(cls, item_id: str) -> str | None:
-        """The id of the response that gave the item its id; None where another server did."""
+        """The id of the response that an item belongs to; None if another server made its id."""
         token = item_id.partition("_")[2]
         return f"resp_{token[: cls.LENGTH]}" if len(token) > cls.LENGTH else None

@@ -45,10 +45,17 @@ from .stream_events import (
 from .tools import ClientTool
 
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB]")
-_ESCAPE_LENGTH = 6
-"""Characters of the longest escape; two of them may stand for one character."""
+_CERTAIN = re.compile(
+    r"""(?:
+        [^"\\]
+        | \\["\\/bfnrt]
+        | \\u(?![dD][89abAB])[0-9a-fA-F]{4}
+        # The first half of a surrogate pair, once its second half is complete or cannot follow.
+        | \\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\.{5})
+    )++""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Characters and escapes of a JSON string that no later text can change."""
 
 
 class CustomToolInput:
@@ -57,49 +64,26 @@ class CustomToolInput:
     def __init__(self) -> None:
         self._arguments = ""
         self._at: int | None = None
-        self._closed = False
+        """Start of the text that was not returned yet; None before the string begins."""
 
     def push(self, piece: str) -> str:
         """The text that became certain."""
         self._arguments += piece
-        if self._at is None:
-            begin = _BEGIN.match(self._arguments)
-            if begin is None:
-                return ""
+        if self._at is None and (begin := _BEGIN.match(self._arguments)) is not None:
             self._at = begin.end()
-        return self._certain(self._at)
+        certain = None if self._at is None else _CERTAIN.match(self._arguments, self._at)
+        if certain is None:
+            return ""
+        self._at = certain.end()
+        return _unescaped(certain.group())
 
     def finish(self) -> str:
         """The rest of the text, now that no more follows."""
         if self._at is None:
             return _any_text(self._arguments)
-        # A string without its closing quote, or an invalid escape.
-        return "" if self._closed else self._arguments[self._at :]
-
-    def _certain(self, start: int) -> str:
-        """Whole characters and escapes from `start` on, up to the closing quote."""
-        if self._closed:
-            return ""
-        at, text = start, self._arguments
-        while at < len(text):
-            if text[at] == '"':
-                self._closed = True
-                break
-            if text[at] != "\\":
-                at += 1
-                continue
-            escape = _ESCAPE.match(text, at)
-            if escape is None or self._may_be_half(escape):
-                break
-            at = escape.end()
-        self._at = at
-        return _unescaped(text[start:at])
-
-    def _may_be_half(self, escape: re.Match[str]) -> bool:
-        """Whether the other half of the character may still come."""
-        rest = self._arguments[escape.end() :]
-        is_high = _HIGH_SURROGATE.match(escape.group()) is not None
-        return is_high and len(rest) < _ESCAPE_LENGTH and rest[:1] in ("", "\\")
+        # A rest before the closing quote is an incomplete or invalid escape.
+        rest = self._arguments[self._at :]
+        return "" if rest.startswith('"') else rest
 
 
 def _unescaped(piece: str) -> str:

@@ -1,4 +1,4 @@
-"""From the body of a response to a checked job and a draft of the response."""
+"""Converts the body of a response into a validated job and a draft of the response."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import dataclasses
 import secrets
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
@@ -38,8 +38,11 @@ from .types import (
     TextOptions,
 )
 
+if TYPE_CHECKING:
+    from .response_state import ConversationState
+
 SHARE_FOR_ANSWER = 4
-"""The answer gets a quarter of the context at most, where it may be long."""
+"""One part in so many of the context is reserved for the answer at most."""
 
 
 class Truncation:
@@ -52,7 +55,7 @@ class Truncation:
         """The job, short enough for the model; instructions and the last message always stay."""
         messages = job.request.messages or []
         cuts = _cuts(messages)
-        # Looked for by halves: each look costs the tokens of the whole conversation.
+        # A binary search, since each step tokenizes the whole conversation.
         low, high = 0, len(cuts) - 1
         while low < high:
             middle = (low + high) // 2
@@ -65,7 +68,7 @@ class Truncation:
 
 
 def _cuts(messages: list[ChatMessage]) -> list[int]:
-    """Where a conversation may begin behind its instructions: no result loses its call."""
+    """The messages that may follow the instructions without separating a result from its call."""
     start = next((i for i, message in enumerate(messages) if message.role != "system"), 0)
     later = [i for i in range(start + 1, len(messages)) if messages[i].role == "user"]
     return [start, *later]
@@ -94,16 +97,12 @@ async def _fits(request: GenerateRequest, lease: Lease) -> bool:
 ITEMS_A_TURN = 256
 """Items that are read before the event loop runs again."""
 
-Lookup = Callable[[str], Awaitable[list[msgspec.Raw]]]
-"""Items by the id of something that was stored; raises `NotFound` or `InvalidBody`."""
-
-
 PLAIN_TEXT = msgspec.Raw(b'{"type":"text"}')
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResponseDraft:
-    """A response before its answer: the checked job, and what the answer is made with.
+    """A response before its answer: the validated job, and the data that the answer needs.
 
     `input` are the request's own items, `history` are these and all before them.
     """
@@ -164,82 +163,83 @@ class ResponseDraft:
         )
 
 
-class RequestReader:
-    """Checks bodies; what they refer to is looked up by id."""
+async def draft_response(
+    body: ResponsesRequest, origin: RequestOrigin, state: ConversationState
+) -> ResponseDraft:
+    """Check a body, whose references are looked up in `state`.
 
-    def __init__(self, *, conversation: Lookup, item: Lookup) -> None:
-        """`conversation` finds all items up to a response's end, `item` a single one."""
-        self._conversation = conversation
-        self._item = item
+    Raises `InvalidBody`, `UnsupportedField` and `NotFound`.
+    """
+    if body.model is None:
+        raise InvalidBody("'model' is missing.", param="model")
+    _refuse(body, origin)
+    # Checked now, so that a wrong key is refused before a model is loaded for it.
+    merge_sampling(body, {})
+    ids = ItemIds(f"resp_{secrets.token_hex(ItemIds.LENGTH // 2)}")
+    table = read_tools(body.tools)
+    choice = tool_choice(body.tool_choice, table)
+    own = await _own_items(body, ids, state)
+    history = [*await _earlier_items(body, ids, state), *own]
+    fitting = Truncation()
+    job = Job(
+        model=body.model,
+        request=GenerateRequest(
+            id=f"resp_{ids.token}",
+            messages=await _messages(body.instructions, history),
+            tools=table.tools,
+            tool_choice=choice,
+            grammar=_grammar(body.text),
+            parallel_tool_calls=body.parallel_tool_calls is not False,
+            reasoning=_reasoning(body.reasoning),
+            max_tokens=body.max_output_tokens,
+            logprobs=(body.top_logprobs or 0) if LOGPROBS in body.includes else None,
+            **origin.request_fields(body.ingle, body.service_tier),
+        ),
+        options=body,
+        messages_field="input",
+        fit=fitting if body.truncation == "auto" else None,
+        preference=routing_preference_of(body.ingle),
+    )
+    return ResponseDraft(
+        body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting
+    )
 
-    async def draft(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
-        """The response to be; raises `InvalidBody`, `UnsupportedField` and `NotFound`."""
-        if body.model is None:
-            raise InvalidBody("'model' is missing.", param="model")
-        _refuse(body, origin)
-        # Checked now, so that a wrong key is refused before a model is loaded for it.
-        merge_sampling(body, {})
-        ids = ItemIds(f"resp_{secrets.token_hex(ItemIds.LENGTH // 2)}")
-        table = read_tools(body.tools)
-        choice = tool_choice(body.tool_choice, table)
-        own = await self._own_items(body, ids)
-        history = [*await self._earlier_items(body, ids), *own]
-        fitting = Truncation()
-        job = Job(
-            model=body.model,
-            request=GenerateRequest(
-                id=f"resp_{ids.token}",
-                messages=await _messages(body.instructions, history),
-                tools=table.tools,
-                tool_choice=choice,
-                grammar=_grammar(body.text),
-                parallel_tool_calls=body.parallel_tool_calls is not False,
-                reasoning=_reasoning(body.reasoning),
-                max_tokens=body.max_output_tokens,
-                logprobs=(body.top_logprobs or 0) if LOGPROBS in body.includes else None,
-                **origin.request_fields(body.ingle, body.service_tier),
-            ),
-            options=body,
-            messages_field="input",
-            fit=fitting if body.truncation == "auto" else None,
-            preference=routing_preference_of(body.ingle),
-        )
-        return ResponseDraft(
-            body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting
-        )
 
-    async def _own_items(self, body: ResponsesRequest, ids: ItemIds) -> list[Item]:
-        if body.input is None:
-            if body.previous_response_id is None and not body.instructions:
-                raise InvalidBody("'input' is missing.", param="input")
-            return []
-        if isinstance(body.input, str):
-            message = {"role": "user", "content": body.input}
-            raws = [msgspec.Raw(msgspec.json.encode(message))]
-        else:
-            raws = body.input
-        items: list[Item] = []
-        for index, raw in enumerate(raws):
-            if index % ITEMS_A_TURN == 0:
-                await asyncio.sleep(0)
-            place = f"input[{index}]"
-            if (wanted := reference_of(raw, place)) is not None:
-                items += _read(await self._item(wanted), place, ids)
-            else:
-                items += _read([raw], place, ids)
-        if not items and body.previous_response_id is None and not body.instructions:
-            raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
-        return items
-
-    async def _earlier_items(self, body: ResponsesRequest, ids: ItemIds) -> list[Item]:
-        if body.previous_response_id is None:
-            return []
-        raws = await self._conversation(body.previous_response_id)
-        items: list[Item] = []
-        for start in range(0, len(raws), ITEMS_A_TURN):
+async def _own_items(body: ResponsesRequest, ids: ItemIds, state: ConversationState) -> list[Item]:
+    if body.input is None:
+        if body.previous_response_id is None and not body.instructions:
+            raise InvalidBody("'input' is missing.", param="input")
+        return []
+    if isinstance(body.input, str):
+        message = {"role": "user", "content": body.input}
+        raws = [msgspec.Raw(msgspec.json.encode(message))]
+    else:
+        raws = body.input
+    items: list[Item] = []
+    for index, raw in enumerate(raws):
+        if index % ITEMS_A_TURN == 0:
             await asyncio.sleep(0)
-            items += _read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
-        return items
+        place = f"input[{index}]"
+        if (wanted := reference_of(raw, place)) is not None:
+            items += _read(await state.item(wanted), place, ids)
+        else:
+            items += _read([raw], place, ids)
+    if not items and body.previous_response_id is None and not body.instructions:
+        raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
+    return items
+
+
+async def _earlier_items(
+    body: ResponsesRequest, ids: ItemIds, state: ConversationState
+) -> list[Item]:
+    if body.previous_response_id is None:
+        return []
+    raws = await state.conversation(body.previous_response_id)
+    items: list[Item] = []
+    for start in range(0, len(raws), ITEMS_A_TURN):
+        await asyncio.sleep(0)
+        items += _read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
+    return items
 
 
 def _read(raws: list[msgspec.Raw], place: str, ids: ItemIds) -> list[Item]:

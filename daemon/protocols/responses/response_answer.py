@@ -1,4 +1,4 @@
-"""From a model's events to a response and the events of its stream."""
+"""Converts a model's events into a response and the events of its stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,14 @@ from ...http.bodies import encode_event
 from ...http.sse_writer import loading_comment
 from ..answer_values import token_logprobs
 from ..request_options import merge_sampling
-from .output_items import OpenCustomCall, OpenFunctionCall, OpenItem, OpenMessage, OpenReasoning
+from .output_items import (
+    Emit,
+    OpenCustomCall,
+    OpenFunctionCall,
+    OpenItem,
+    OpenMessage,
+    OpenReasoning,
+)
 from .stream_events import (
     STREAM_EVENTS,
     Completed,
@@ -59,7 +66,7 @@ _NAMES = {event: event_name(event) for event in STREAM_EVENTS}
 class ResponseAnswer:
     """Builds one response; `frames` holds the encoded events that were not sent yet.
 
-    `ended` is called once, with the response as it will stay.
+    `ended` is called once, with the response in its final state.
     """
 
     def __init__(
@@ -77,16 +84,12 @@ class ResponseAnswer:
         self._answering: Lease | AnswerBuilder | None = None
         self._is_created = False
         self._is_begun = False
-        self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the response is as it will stay."""
-        return self._is_over
+        self.is_over = False
+        """Whether the response is in its final state."""
 
     def response(self) -> Response:
         """The response as it is now."""
-        if self._is_over:
+        if self.is_over:
             return self._response
         output = [*self._output] if self._open is None else [*self._output, self._open.so_far()]
         return structs.replace(self._response, output=output)
@@ -108,7 +111,7 @@ class ResponseAnswer:
         return self
 
     def loading(self, fraction: float) -> bytes:
-        """What a stream gets while the model is loading."""
+        """Return the frames of a stream while the model is loading."""
         self.create()
         return self.end() + loading_comment(fraction)
 
@@ -135,33 +138,50 @@ class ResponseAnswer:
     def take(self, prompt: int, events: list[Event]) -> None:
         """Add the events."""
         for event in events:
-            self._take(event)
+            match event:
+                case Delta():
+                    if event.text or event.logprobs is not None:
+                        logprobs = token_logprobs(event.logprobs or (), event.token_bytes)
+                        self._message().add(event.text, logprobs)
+                case ReasoningDelta():
+                    if event.text:
+                        self._reasoning().add(event.text)
+                case ToolCallDelta():
+                    if isinstance(self._open, OpenFunctionCall) and event.arguments:
+                        self._open.add(event.arguments)
+                case ToolCallStarted():
+                    self._start_call(event)
+                case Started():
+                    self._usage = (event.prompt_tokens, event.cached_tokens)
+                    self.begin()
+                case Finished():
+                    self._end(event)
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """The same, for a stream; what says that it is over waits for `end`."""
+        """Add the events, and return their frames except the final one, which `end` returns."""
         self.take(prompt, events)
-        last = self.frames.pop() if self._is_over else None
+        last = self.frames.pop() if self.is_over else None
         frames = self.end()
         if last is not None:
             self.frames.append(last)
         return frames
 
     def end(self) -> bytes:
-        """The frames that were not sent yet, last of all the final event."""
+        """Return the frames that were not sent yet."""
         frames = b"".join(self.frames)
         self.frames.clear()
         return frames
 
     def fail(self, error: BaseException) -> None:
         """Emit that the response failed after it began; does nothing if it has ended."""
-        if not self._is_over:
+        if not self.is_over:
             self.create()
             self._close("incomplete")
             self._finish("failed", error=response_error(describe(error)))
 
     def cancel(self) -> None:
         """Emit that the response was cancelled; does nothing if it has ended."""
-        if not self._is_over:
+        if not self.is_over:
             self.create()
             self._close("incomplete")
             self._finish("cancelled")
@@ -171,52 +191,30 @@ class ResponseAnswer:
         self.fail(error)
         return self.end()
 
-    def _take(self, event: Event) -> None:
-        match event:
-            case Delta():
-                if event.text or event.logprobs is not None:
-                    logprobs = token_logprobs(event.logprobs or (), event.token_bytes)
-                    self._message().add(event.text, logprobs)
-            case ReasoningDelta():
-                if event.text:
-                    self._reasoning().add(event.text)
-            case ToolCallDelta():
-                if isinstance(self._open, OpenFunctionCall) and event.arguments:
-                    self._open.add(event.arguments)
-            case ToolCallStarted():
-                self._start_call(event)
-            case Started():
-                self._usage = (event.prompt_tokens, event.cached_tokens)
-                self.begin()
-            case Finished():
-                self._end(event)
-
     def _message(self) -> OpenMessage:
         if not isinstance(self._open, OpenMessage):
-            self._close("completed")
-            self._open = OpenMessage(self._emit, self._draft.ids.new("msg"), len(self._output))
+            self._open = OpenMessage(*self._next_item("msg"))
         return self._open
 
     def _reasoning(self) -> OpenReasoning:
         if not isinstance(self._open, OpenReasoning):
-            self._close("completed")
+            draft = self._draft
             self._open = OpenReasoning(
-                self._emit,
-                self._draft.ids.new("rs"),
-                len(self._output),
-                summarized=self._draft.summarizes,
-                sealed=self._draft.seals,
+                *self._next_item("rs"), summarized=draft.summarizes, sealed=draft.seals
             )
         return self._open
 
     def _start_call(self, event: ToolCallStarted) -> None:
-        self._close("completed")
         tool = self._draft.tools.called(event.name)
         kind, prefix = (
             (OpenCustomCall, "ctc") if tool.kind == "custom" else (OpenFunctionCall, "fc")
         )
-        item_id = self._draft.ids.new(prefix)
-        self._open = kind(self._emit, item_id, len(self._output), event.call_id, tool)
+        self._open = kind(*self._next_item(prefix), event.call_id, tool)
+
+    def _next_item(self, prefix: str) -> tuple[Emit, str, int]:
+        """Close the open item, and return what the next one is made with."""
+        self._close("completed")
+        return self._emit, self._draft.ids.new(prefix), len(self._output)
 
     def _close(self, status: ItemStatus) -> None:
         if self._open is not None:
@@ -228,12 +226,7 @@ class ResponseAnswer:
         self._close("incomplete" if cut else "completed")
         prompt, cached = self._usage
         prompt, cached = prompt + event.prompt_tokens, cached + event.cached_tokens
-        usage = ResponseUsage.of(
-            prompt=prompt,
-            cached=cached,
-            completion=event.completion_tokens,
-            reasoning=event.reasoning_tokens,
-        )
+        usage = ResponseUsage.of(prompt, cached, event)
         if event.reason is FinishReason.CANCELLED:
             self._finish("cancelled", usage=usage)
         elif cut:
@@ -244,7 +237,7 @@ class ResponseAnswer:
 
     def _finish(self, status: str, **fields: Any) -> None:
         """End the response; a cancelled one has no event of its own, and ends as incomplete."""
-        self._is_over = True
+        self.is_over = True
         self._response = structs.replace(
             self._response, status=status, output=self._output, **fields
         )

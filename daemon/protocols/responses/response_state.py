@@ -1,4 +1,4 @@
-"""The responses that exist: those that run in the background, and stored ones by conversation."""
+"""Responses that run in the background, and the stored responses of conversations."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class ConversationState:
         self._runs = runs
 
     async def stored(self, response_id: str) -> StoredResponse:
-        """A response; one whose daemon was restarted under it has failed. Raises `NotFound`."""
+        """Return a response; one that a restart interrupted has failed. Raises `NotFound`."""
         found = await self._store.get(response_id)
         if found is None:
             raise NotFound(
@@ -157,7 +157,7 @@ class ConversationState:
         response_id = ItemIds.response_of(item_id)
         stored = await self._store.get(response_id) if response_id is not None else None
         if stored is not None:
-            # What clients refer to is mostly what a model said; other streams get their turns.
+            # Most references are to output items, so they are searched first.
             await asyncio.sleep(0)
             for raw in (*summarize(stored).output, *stored.input):
                 if id_of(raw) == item_id:

@@ -27,7 +27,7 @@ from ..job_runner import JobRunner
 from ..openai.list_pages import Page, page_of
 from .item_reader import seal
 from .items import CompactionItem, MessageItem, id_of
-from .requests import RequestReader, ResponseDraft
+from .requests import ResponseDraft, draft_response
 from .response_answer import ResponseAnswer
 from .response_state import (
     BackgroundRun,
@@ -86,12 +86,7 @@ def compacted(draft: ResponseDraft, collected: AnswerBuilder) -> CompactedRespon
         id=draft.job.id,
         created_at=int(time.time()),
         output=[*asked, item],
-        usage=ResponseUsage.of(
-            prompt=collected.prompt_tokens,
-            cached=collected.cached_tokens,
-            completion=collected.completion_tokens,
-            reasoning=collected.reasoning_tokens,
-        ),
+        usage=ResponseUsage.of(collected.prompt_tokens, collected.cached_tokens, collected.total),
     )
 
 
@@ -122,7 +117,6 @@ class ResponsesApi:
         self._store = services.responses
         self._runs = BackgroundRuns()
         self._state = ConversationState(self._store, self._runs)
-        self._reader = RequestReader(conversation=self._state.conversation, item=self._state.item)
 
     @_route(
         "POST",
@@ -135,8 +129,8 @@ class ResponsesApi:
     )
     async def create(self, request: Request) -> HTTPResponse:
         """Answer a conversation of items."""
-        body = await self._read(request)
-        draft = await self._reader.draft(body, _origin(request, body))
+        body = await read_json(request, ResponsesRequest)
+        draft = await self._draft(request, body)
         if body.background:
             run = await self._start(draft)
             return _follow(run, -1) if body.stream else JSONResponse(run.answer.response())
@@ -155,7 +149,7 @@ class ResponsesApi:
         asked = parse(body, ResponsesRequest)
         # The answer is in the batch's file; thousands of them would push conversations out.
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
-        return await self._collect(await self._reader.draft(asked, origin))
+        return await self._collect(await draft_response(asked, origin, self._state))
 
     @_route(
         "POST",
@@ -165,11 +159,11 @@ class ResponsesApi:
         errors=GENERATION_ERRORS,
     )
     async def count(self, request: Request) -> HTTPResponse:
-        """How many tokens the input would be."""
-        body = await self._read(request)
+        """Count the tokens of an input without answering it."""
+        body = await read_json(request, ResponsesRequest)
         body.model = body.model or self._services.config.default_model
         body.background = None
-        draft = await self._reader.draft(body, _origin(request, body))
+        draft = await self._draft(request, body)
         found = await run_until_disconnect(request.receive, self._runner.count_tokens(draft.job))
         return JSONResponse(InputTokens(input_tokens=found))
 
@@ -182,10 +176,10 @@ class ResponsesApi:
         errors=GENERATION_ERRORS,
     )
     async def compact(self, request: Request) -> HTTPResponse:
-        """A conversation made short."""
-        body = await self._read(request)
+        """Compact a conversation: replace all but the user's messages by a summary."""
+        body = await read_json(request, ResponsesRequest)
         body.background = None
-        draft = await self._reader.draft(body, _origin(request, body))
+        draft = await self._draft(request, body)
         return await self._runner.whole(request, summary_job(draft), partial(compacted, draft))
 
     @_route(
@@ -258,6 +252,10 @@ class ResponsesApi:
         first, last = page.first_id or "", page.last_id or ""
         return JSONResponse(msgspec.structs.replace(page, first_id=first, last_id=last))
 
+    async def _draft(self, request: Request, body: ResponsesRequest) -> ResponseDraft:
+        names = (body.user, body.safety_identifier, body.prompt_cache_key)
+        return await draft_response(body, origin_of(request, body.ingle, *names), self._state)
+
     async def _collect(self, draft: ResponseDraft) -> Response:
         answer = ResponseAnswer(draft, partial(self._keep, draft))
         async with self._runner.lease(draft.job, whole=True) as (lease, _):
@@ -286,9 +284,6 @@ class ResponsesApi:
         if draft.keeps:
             await self._store.flush()
 
-    async def _read(self, request: Request) -> ResponsesRequest:
-        return await read_json(request, ResponsesRequest)
-
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
     async def produce(out: EventWriter) -> None:
@@ -297,11 +292,6 @@ def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
 
     # The run reports its own failures; following it has none.
     return EventStream(produce, style=StreamStyle(on_error=lambda error: b""))
-
-
-def _origin(request: Request, body: ResponsesRequest) -> RequestOrigin:
-    names = (body.user, body.safety_identifier, body.prompt_cache_key)
-    return origin_of(request, body.ingle, *names)
 
 
 def _starting_after(request: Request) -> int:

@@ -10,23 +10,23 @@ from .types import Response
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """What all of them have."""
+    """The fields of all events."""
 
     sequence_number: int
 
 
 class LifecycleEvent(StreamEvent, frozen=True, kw_only=True):
-    """The response as a whole reached another state."""
+    """The response reached another state."""
 
     response: Response
 
 
 class Created(LifecycleEvent, frozen=True, tag="response.created"):
-    """It exists."""
+    """The response exists."""
 
 
 class Queued(LifecycleEvent, frozen=True, tag="response.queued"):
-    """It is waiting in the background."""
+    """The response is waiting in the background."""
 
 
 class InProgress(LifecycleEvent, frozen=True, tag="response.in_progress"):
@@ -34,15 +34,15 @@ class InProgress(LifecycleEvent, frozen=True, tag="response.in_progress"):
 
 
 class Completed(LifecycleEvent, frozen=True, tag="response.completed"):
-    """It is whole."""
+    """The response is complete."""
 
 
 class Incomplete(LifecycleEvent, frozen=True, tag="response.incomplete"):
-    """It ended before its time."""
+    """The response ended early."""
 
 
 class ResponseFailed(LifecycleEvent, frozen=True, tag="response.failed"):
-    """It failed; the response has the reason."""
+    """The response failed; it contains the reason."""
 
 
 class ItemEvent(StreamEvent, frozen=True, kw_only=True):
@@ -160,20 +160,20 @@ class ArgumentsDelta(
 
 
 class ArgumentsDone(InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
-    """All arguments."""
+    """The whole arguments."""
 
     name: str
     arguments: str
 
 
 class InputDelta(InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
-    """More of what a custom tool gets."""
+    """More of the input of a custom tool."""
 
     delta: str
 
 
 class InputDone(InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
-    """All that a custom tool gets."""
+    """The whole input of a custom tool."""
 
     input: str
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ingle.backends.base.events import Finished
+
 from ..ingle_options import IngleOptions
 from ..openai.list_pages import Metadata
 from ..request_options import Effort, SamplingOptions, TokenCount
@@ -22,7 +24,7 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
 class ReasoningRequest(msgspec.Struct, omit_defaults=True):
-    """How much the model reasons, and whether the reasoning comes as a summary."""
+    """The effort of reasoning, and whether the answer has it as a summary."""
 
     effort: Effort | None = None
     summary: Summary | None = None
@@ -37,7 +39,7 @@ class TextOptions(msgspec.Struct):
 
 
 class TextFormat(msgspec.Struct):
-    """What the text must be; a `schema` is enforced, with `strict` false as far as it can be."""
+    """The format of the text; if `strict` is false, a `schema` is enforced as far as possible."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -55,13 +57,9 @@ class AllowedTool(msgspec.Struct, omit_defaults=True):
     server_label: str | None = None
 
 
-class ToolChoiceObject(msgspec.Struct, omit_defaults=True):
+class ToolChoiceObject(AllowedTool, omit_defaults=True):
     """One tool, or one of several; a hosted one, which cannot run here, demands nothing."""
 
-    type: str
-    name: str | None = None
-    namespace: str | None = None
-    server_label: str | None = None
     mode: Literal["auto", "required"] | None = None
     tools: list[AllowedTool] | None = None
 
@@ -101,7 +99,7 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
 
     @property
     def includes(self) -> frozenset[str]:
-        """What the response has in addition to the answer."""
+        """The optional parts of the response that the request asks for."""
         return frozenset(self.include or ())
 
 
@@ -122,7 +120,7 @@ class OutputTokensDetails(msgspec.Struct, frozen=True):
 
 
 class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens really processed."""
+    """Tokens processed."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails
@@ -131,52 +129,52 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     total_tokens: int
 
     @classmethod
-    def of(cls, *, prompt: int, cached: int, completion: int, reasoning: int) -> ResponseUsage:
-        """The usage of these numbers of tokens."""
+    def of(cls, prompt: int, cached: int, end: Finished) -> ResponseUsage:
+        """The usage of a prompt, so many tokens of which were cached, and its answer."""
         return cls(
             input_tokens=prompt,
             input_tokens_details=InputTokensDetails(cached_tokens=cached),
-            output_tokens=completion,
-            output_tokens_details=OutputTokensDetails(reasoning),
-            total_tokens=prompt + completion,
+            output_tokens=end.completion_tokens,
+            output_tokens_details=OutputTokensDetails(end.reasoning_tokens),
+            total_tokens=prompt + end.completion_tokens,
         )
 
 
 class ResponseError(msgspec.Struct, frozen=True):
-    """Why a response failed after it began."""
+    """The reason why a response failed after it began."""
 
     code: str
     message: str
 
 
 class IncompleteDetails(msgspec.Struct, frozen=True):
-    """Why an answer breaks off."""
+    """The reason why an answer is incomplete."""
 
     reason: Literal["max_output_tokens"]
 
 
 class TextConfig(msgspec.Struct, frozen=True):
-    """What was asked for about the text."""
+    """The requested format and verbosity of the text."""
 
     format: msgspec.Raw
     verbosity: Literal["low", "medium", "high"]
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True):
-    """What was asked for about thinking."""
+    """The requested reasoning."""
 
     effort: str | None
     summary: str | None
 
     @classmethod
     def of(cls, options: ReasoningRequest | None) -> ReasoningConfig:
-        """What the request says."""
+        """The configuration that a request asks for."""
         asked = options or ReasoningRequest()
         return cls(asked.effort, asked.summary or asked.generate_summary)
 
 
 class IngleDetails(msgspec.Struct, frozen=True):
-    """ingle's addition: how many items were left out, so that the others fit."""
+    """ingle's addition: the number of messages left out so that the others fit."""
 
     dropped_messages: int
 
@@ -218,14 +216,14 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a prompt would be."""
+    """The length of a prompt in tokens."""
 
     object: Literal["response.input_tokens"] = "response.input_tokens"
     input_tokens: int
 
 
 class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A response that is no more."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"] = "response"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
@@ -103,6 +104,14 @@ class SensitiveFinding(msgspec.Struct, frozen=True):
     certainty: float = 1.0
     detector: str = ""
     part: int = 0
+
+
+def plain_finding(
+    kind: FindingKind, match: re.Match[str], group: str | int = "value"
+) -> SensitiveFinding:
+    """Return a group of a match as a finding; its value has only letters and digits, upper-case."""
+    value = "".join(filter(str.isalnum, match[group])).upper()
+    return SensitiveFinding(kind, *match.span(group), value)
 
 
 class Detector(NamedTuple):

@@ -28,19 +28,14 @@ class OwnWordDetector:
 
     def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Yield the words, and paths below the folders."""
-        if self._words:
-            lower = text.lower()
-            for word, pattern in self._words:
-                if word.split()[0] in lower:
-                    yield from self._matches(pattern, text, FindingKind.OWN_WORD, word)
+        lower = text.lower() if self._words else ""
+        for word, pattern in self._words:
+            if word.split()[0] in lower:
+                for match in pattern.finditer(text):
+                    yield SensitiveFinding(FindingKind.OWN_WORD, *match.span(), word)
         for pattern in self._folders:
-            yield from self._matches(pattern, text, FindingKind.OWN_FOLDER, None)
-
-    def _matches(
-        self, pattern: re.Pattern[str], text: str, kind: FindingKind, value: str | None
-    ) -> Iterator[SensitiveFinding]:
-        for match in pattern.finditer(text):
-            yield SensitiveFinding(kind, match.start(), match.end(), value or match[0])
+            for match in pattern.finditer(text):
+                yield SensitiveFinding(FindingKind.OWN_FOLDER, *match.span(), match[0])
 
 
 def _word_pattern(word: str) -> re.Pattern[str]:

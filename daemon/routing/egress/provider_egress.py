@@ -42,10 +42,6 @@ class ProviderEgress:
         """Return all configured providers; raises `ProviderError` for an invalid file."""
         return self.store.providers()
 
-    def find(self, name: str) -> Provider:
-        """Return the provider of that name; raises `UnknownProvider`."""
-        return self.store.find(name)
-
     def trouble(self, provider: Provider) -> str:
         """Return why it cannot be used now, in a sentence; "" if it can."""
         if self.offline:
@@ -66,7 +62,7 @@ class ProviderEgress:
         from ingle.backends.remote.remote_backend_factory import RemoteBackends
 
         backends = RemoteBackends(offline=self.offline)
-        provider = self.find(clearance.provider)
+        provider = self.store.find(clearance.provider)
         if provider.models and clearance.model not in provider.models:
             raise ProviderError(
                 f"'{provider.name}' has no model '{clearance.model}' in providers.toml.",

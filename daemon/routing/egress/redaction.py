@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -30,18 +31,16 @@ _NAME = re.compile(r"\.(?:name|id|tool_call_id)$|^tool_choice\.names")
 """Parts in which a bracket would be refused."""
 
 
-class Redaction:
-    """The replacements in one request, whose values appear nowhere in the outgoing text."""
+class Redaction(NamedTuple):
+    """The replacements in one request, whose values appear nowhere in the outgoing text.
 
-    def __init__(
-        self, memory: PlaceholderMemory, kinds: tuple[str, ...], names: frozenset[str]
-    ) -> None:
-        self.kinds = kinds
-        """The kinds that were replaced, each once."""
-        self.changed: tuple[TextPart, ...] = ()
-        """The redacted parts, as they leave, for display."""
-        self._memory = memory
-        self._names = names
+    `kinds` are those of the values, each once; `changed` the redacted parts as they leave;
+    `originals` maps the placeholders to the texts that they replace.
+    """
+
+    kinds: tuple[str, ...]
+    changed: tuple[TextPart, ...]
+    originals: dict[str, str]
 
     @classmethod
     def of(
@@ -76,17 +75,17 @@ class Redaction:
         names = dict.fromkeys(name for found in spans for _, _, name in found)
         labels = (name.rpartition("_")[0] for name in names)
         kinds = dict.fromkeys(label.lower() for label in labels if label != LITERAL)
-        redaction = cls(memory, tuple(kinds), frozenset(names))
-        redaction.changed = tuple(
+        changed = tuple(
             TextPart(part.where, text)
             for part, text in zip(parts, texts, strict=True)
             if text != part.text
         )
-        return with_texts(request, texts), redaction
+        originals = {name: memory.text(name) for name in names}
+        return with_texts(request, texts), cls(tuple(kinds), changed, originals)
 
     def restorer(self) -> PlaceholderRestorer:
         """Return a restorer for the events of one answer."""
-        return PlaceholderRestorer({name: self._memory.text(name) for name in self._names})
+        return PlaceholderRestorer(self.originals)
 
 
 Span = tuple[int, int, str]

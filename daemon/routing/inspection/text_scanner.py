@@ -144,7 +144,8 @@ class Scanner:
             try:
                 for finding in self._chunk(chunk, deadline, prose):
                     if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
-                        found.append(_moved(finding, finding.start + offset, finding.end + offset))
+                        start, end = finding.start + offset, finding.end + offset
+                        found.append(replace(finding, start=start, end=end))
             except TimeoutError:
                 found.append(_uninspectable(text, f"{_FAILED}: time", 0))
                 break
@@ -166,7 +167,7 @@ class Scanner:
                         if number and not view.touches_an_edit(finding.start, finding.end):
                             continue
                         start, end = view.span(finding.start, finding.end)
-                        yield _moved(finding, start, end, detector.name)
+                        yield replace(finding, start=start, end=end, detector=detector.name)
                 except Exception:  # the failure of one detector must not hide findings of others
                     yield _uninspectable(text, f"{_FAILED}: {detector.name}", 0)
 
@@ -244,10 +245,3 @@ def _place(finding: SensitiveFinding) -> tuple[int, int, int]:
 
 def _uninspectable(text: str, why: str, part: int) -> SensitiveFinding:
     return SensitiveFinding(FindingKind.UNINSPECTABLE, 0, len(text), "", 1.0, why, part)
-
-
-def _moved(
-    finding: SensitiveFinding, start: int, end: int, detector: str | None = None
-) -> SensitiveFinding:
-    name = finding.detector if detector is None else detector
-    return SensitiveFinding(finding.kind, start, end, finding.value, finding.certainty, name)

@@ -91,43 +91,45 @@ class Ledger:
                 self._held -= 1
                 lock.release()
 
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        """Hold the lock and know the end of the chain; raises `LedgerUnwritable`."""
+        with self.exclusive():
+            try:
+                self._catch_up()
+                yield
+            except OSError as error:
+                raise self._unwritable(error.strerror or str(error)) from error
+
     def intend(self, clearance: Clearance, reserved: BudgetReservation) -> LedgerIntent:
         """Record what is about to leave; on disk when this returns.
 
         Raises `LedgerUnwritable`, and then nothing may leave.
         """
-        with self.exclusive():
-            try:
-                self._catch_up()
-                self._settle_pending()
-                intent = LedgerIntent(
-                    **self._heading(),
-                    provider=clearance.provider,
-                    model=clearance.model,
-                    verdict=clearance.verdict,
-                    rule=clearance.rule,
-                    classes=clearance.classes,
-                    redacted=clearance.redacted,
-                    conversation=self._anonymous(clearance.conversation),
-                    reserved_tokens=reserved.tokens,
-                    reserved_cost=reserved.cost,
-                    currency=reserved.currency,
-                )
-                self._append(intent, month=intent.time[:7], sync=True)
-            except OSError as error:
-                raise self._unwritable(error.strerror or str(error)) from error
+        with self._writing():
+            self._settle_pending()
+            intent = LedgerIntent(
+                **self._heading(),
+                provider=clearance.provider,
+                model=clearance.model,
+                verdict=clearance.verdict,
+                rule=clearance.rule,
+                classes=clearance.classes,
+                redacted=clearance.redacted,
+                conversation=self._anonymous(clearance.conversation),
+                reserved_tokens=reserved.tokens,
+                reserved_cost=reserved.cost,
+                currency=reserved.currency,
+            )
+            self._append(intent, sync=True)
         return intent
 
     def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
         """Record the outcome; if that fails now, it is written with the next entry."""
         with self._lock:
             self._pending.append((intent, receipt, cost))
-            with self.exclusive():
-                try:
-                    self._catch_up()
-                    self._settle_pending()
-                except OSError as error:
-                    raise self._unwritable(error.strerror or str(error)) from error
+            with self._writing():
+                self._settle_pending()
 
     def forget_before(self, month: str) -> int:
         """Erase the files of the months before `month` ("2026-11"); returns the number of their
@@ -143,23 +145,17 @@ class Ledger:
             count = sum(
                 isinstance(line, LedgerIntent) for path in gone for line in read_lines(path)
             )
-            try:
-                self._catch_up()
+            with self._writing():
                 last = _last_line(gone[-1]) or b""
                 until = DECODER.decode(last).seq
                 if len(gone) == len(self.files()):
                     self._end = None
-                self._append(
-                    LedgerNote(
-                        **self._heading(), what="forgotten", until=until, digest=line_digest(last)
-                    ),
-                    month=max(_now()[:7], month),
-                    sync=True,
+                note = LedgerNote(
+                    **self._heading(), what="forgotten", until=until, digest=line_digest(last)
                 )
+                self._append(note, sync=True)
                 for path in gone:
                     path.unlink()
-            except OSError as error:
-                raise self._unwritable(error.strerror or str(error)) from error
         return count
 
     def files(self) -> list[Path]:
@@ -222,9 +218,8 @@ class Ledger:
             self._end = (last, last.stat().st_size)
             self._read_head()
         if torn:
-            self._append(
-                LedgerNote(**self._heading(), what="torn", bytes=torn), month=last.stem, sync=True
-            )
+            note = LedgerNote(**self._heading(), what="torn", bytes=torn)
+            self._append(note, sync=True, month=last.stem)
 
     def _settle_pending(self) -> None:
         while self._pending:
@@ -244,14 +239,15 @@ class Ledger:
                 attempts=receipt.attempts,
                 sent_sha256=receipt.digests,
             )
-            self._append(line, month=line.time[:7], sync=False)
+            self._append(line, sync=False)
             self._pending.pop(0)
 
-    def _append(self, line: Line, *, month: str, sync: bool) -> None:
-        # If the clock goes back, lines must still be appended after existing ones.
-        end = self._end
-        name = max(month, end[0].stem) if end is not None else month
-        path = self.folder / f"{name}.jsonl"
+    def _append(self, line: Line, *, sync: bool, month: str | None = None) -> None:
+        """Append to the file of `month`, by default the one in which the line was written."""
+        month = month or line.time[:7]
+        if self._end is not None:  # if the clock goes back, it still follows the existing lines
+            month = max(month, self._end[0].stem)
+        path = self.folder / f"{month}.jsonl"
         data = encode(line)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from .egress_ledger import Ledger, raw_lines, read_head
@@ -38,7 +40,7 @@ def verify(ledger: Ledger) -> LedgerCheck:
     for path in ledger.files():
         for number, line in enumerate(raw_lines(path), start=1):
             walk.take(f"{path.name} line {number}", line)
-        if (left := _torn(ledger, path.stem)) > 0:
+        if (left := _torn_bytes(path)) > 0:
             walk.notes.append(f"{path.name} ends in a torn line of {left} bytes, after a crash.")
     walk.compare_end(ledger)
     walk.count_unknown()
@@ -122,7 +124,7 @@ class _Walk:
             )
 
 
-def _torn(ledger: Ledger, month: str) -> int:
-    path = ledger.folder / f"{month}.jsonl"
+def _torn_bytes(path: Path) -> int:
+    """Return the length of an incomplete last line."""
     content = path.read_bytes() if path.exists() else b""
     return len(content) - content.rfind(b"\n") - 1

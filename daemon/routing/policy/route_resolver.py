@@ -5,27 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
+
+from ingle.backends.remote.providers import Provider
 
 from .policy import Policy
 from .policy_file import PolicyError, load_policy
 from .policy_tables import AUTO, RouteDefinition
-
-
-class KnownProvider(Protocol):
-    """What the resolver needs to know of a provider."""
-
-    @property
-    def name(self) -> str:
-        """Unique among the providers."""
-        ...
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The best one first."""
-        ...
 
 
 class RouteTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +72,7 @@ class RouteResolver:
         self._policy = policy
         self._local_default = local_default
 
-    def stand_in(self, name: str, providers: Sequence[KnownProvider] = ()) -> str | None:
-        """Return the local model behind a route's or a provider's name; None for other names."""
-        target = self.find(name, providers)
-        return target.local if target is not None else None
-
-    def find(self, name: str, providers: Sequence[KnownProvider]) -> RouteTarget | None:
+    def find(self, name: str, providers: Sequence[Provider]) -> RouteTarget | None:
         """Return the target of a name; None if it is neither a route's nor a provider's model.
 
         While the policy is invalid, `auto` is the only route.
@@ -112,7 +94,7 @@ class RouteResolver:
         return None
 
     def of_route(
-        self, route: RouteDefinition, providers: Sequence[KnownProvider], local: str = ""
+        self, route: RouteDefinition, providers: Sequence[Provider], local: str = ""
     ) -> RouteTarget:
         """Return the target of a route; `local` overrides its own local model."""
         provider, _, model = route.cloud.partition("/")

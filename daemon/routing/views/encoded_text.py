@@ -10,7 +10,15 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 
 from ..text_analysis.text_index import digit_runs, long_words, vocabulary
-from .rare_encodings import as_text, base85, encoded_words, morse, named_85, uuencoded
+from .rare_encodings import (
+    ENCODED_WORD,
+    as_text,
+    base85,
+    decode_word,
+    morse,
+    named_85,
+    uuencoded,
+)
 from .text_edits import TextEdit, without_overlaps
 
 # In rows the first item stands alone, or a possessive repetition would consume the last one.
@@ -274,14 +282,14 @@ _IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[TextEdit]]], ...]
 )  # fmt: skip
 """Decoders that work on one word at a time, each with the shortest length that it reads."""
 _FINDERS: tuple[tuple[int, Callable[[str], Iterator[TextEdit]]], ...] = (
-    (0, _rows), (0, _codes), (3, _quoted), (8, encoded_words), (9, named_85), (2, uuencoded),
-    (0, morse),
+    (0, _rows), (0, _codes), (3, _quoted), (9, named_85), (2, uuencoded), (0, morse),
 )  # fmt: skip
 """Each with the length of the shortest word in which it finds anything."""
 _DECODERS: tuple[
     tuple[int, tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]], str | None]], ...
 ] = (
     (40, ("\n",), _BASE64_LINES, _decode_base64_lines),
+    (8, ("=?",), ENCODED_WORD, decode_word),
     (3, ("%",), _PERCENT, _decode_percent),
     (4, ("&",), _ENTITY, _decode_entities),
     (4, ("\\", "%u"), _ESCAPE, _decode_escapes),

@@ -50,7 +50,7 @@ _ZEROMQ = bytes.maketrans(
 _ZEROMQ_LETTERS = re.compile(r"[0-9A-Za-z.:+=^!/*?&<>()\[\]{}@%$#-]{10,}+")
 _AROUND = ".,;:!?()\"'<>"
 _UU = re.compile(r"begin [0-7]{3} [^\n]{1,80}\n((?:[ -`]{1,62}\r?(?:\n|\Z)){1,2000}?)(?:`|end|\Z)")
-_ENCODED_WORD = re.compile(r"=\?[\w-]{3,20}\?([QqBb])\?([^?\s]{1,800})\?=")
+ENCODED_WORD = re.compile(r"=\?[\w-]{3,20}\?([QqBb])\?([^?\s]{1,800})\?=")
 _MORSE_ROW = re.compile(r"(?<!\S)[.·-]{1,6}(?:[ /|]{1,3}[.·-]{1,6}){6,}+(?![.·-])")
 _MORSE_SIGNS = (
     "----- .---- ..--- ...-- ....- ..... -.... --... ---.. ----. .- -... -.-. -.. . ..-. --. .... "
@@ -131,21 +131,16 @@ def uuencoded(text: str) -> Iterator[TextEdit]:
             yield match.start(1), match.end(1), said + "\n"
 
 
-def encoded_words(text: str) -> Iterator[TextEdit]:
-    """Yield `=?utf-8?Q?…?=` of mail headers (RFC 2047)."""
-    if "=?" not in text:
-        return
-    for match in _ENCODED_WORD.finditer(text):
-        try:
-            if match[1] in "Qq":
-                data = quopri.decodestring(match[2].encode(), header=True)
-            else:
-                data = base64.b64decode(match[2] + "=" * (-len(match[2]) % 4))
-        except (binascii.Error, ValueError):
-            continue
-        said = as_text(data)
-        if said is not None:
-            yield *match.span(), said
+def decode_word(match: re.Match[str]) -> str | None:
+    """Return the text of `=?utf-8?Q?…?=` in a mail header (RFC 2047)."""
+    try:
+        if match[1] in "Qq":
+            data = quopri.decodestring(match[2].encode(), header=True)
+        else:
+            data = base64.b64decode(match[2] + "=" * (-len(match[2]) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return as_text(data)
 
 
 def morse(text: str) -> Iterator[TextEdit]:

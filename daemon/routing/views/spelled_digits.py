@@ -102,26 +102,25 @@ def with_digits(text: str) -> list[TextEdit]:
     return without_overlaps(found)
 
 
-def _spelled(text: str) -> list[TextEdit]:
-    found: list[TextEdit] = []
+def _spelled(text: str) -> Iterator[TextEdit]:
+    """Yield rows of words for digits: `four one double one …`."""
     words = vocabulary(text).row
     hits = [place for place, word in enumerate(words) if word in _DIGIT_WORDS]
     if len(hits) < _LEAST_WORDS or not any(
         last - first <= _ROW and all(_means_digits(word, True) for word in words[first:last])
         for first, last in zip(hits, hits[_LEAST_WORDS - 1 :], strict=False)
     ):
-        return found
+        return
     row: list[re.Match[str]] = []
     for word in _WORD.finditer(text):
         meant = _means_digits(word[0].lower(), bool(row))
         if row and not (meant and word.start() - row[-1].end() <= 4):
-            _add_row(text, found, row)
+            yield from _as_number(text, row)
             row = []
             meant = _means_digits(word[0].lower(), False)
         if meant:
             row.append(word)
-    _add_row(text, found, row)
-    return found
+    yield from _as_number(text, row)
 
 
 def _means_digits(word: str, in_row: bool) -> bool:
@@ -131,13 +130,12 @@ def _means_digits(word: str, in_row: bool) -> bool:
     return digits or (in_row and (word in _IN_A_ROW or word in _SIGNS))
 
 
-def _add_row(text: str, found: list[TextEdit], row: list[re.Match[str]]) -> None:
-    """Add the reading of a row of words, if enough of them are digits."""
+def _as_number(text: str, row: list[re.Match[str]]) -> Iterator[TextEdit]:
+    """Yield the digits of a row of words, if enough of them are digits."""
     while row and row[-1][0].lower() in _SIGNS:
         row = row[:-1]
-    if sum(word[0].lower() in _DIGIT_WORDS for word in row) < _LEAST_WORDS:
-        return
-    found.append((row[0].start(), row[-1].end(), _said(text, row)))
+    if sum(word[0].lower() in _DIGIT_WORDS for word in row) >= _LEAST_WORDS:
+        yield row[0].start(), row[-1].end(), _said(text, row)
 
 
 def _said(text: str, row: Sequence[re.Match[str]]) -> str:
@@ -235,11 +233,10 @@ def _between_symbols(text: str) -> list[TextEdit]:
     return [(*row.span(), re.sub(_SYMBOL, "", row[0])) for row in _SYMBOL_ROW.finditer(text)]
 
 
-def _odd_rows(text: str) -> list[TextEdit]:
-    """Return groups of digits with the same odd separator between all of them, unlike lists of
+def _odd_rows(text: str) -> Iterator[TextEdit]:
+    """Yield groups of digits with the same odd separator between all of them, unlike lists of
     numbers.
     """
-    found: list[TextEdit] = []
     runs = digit_runs(text)
     for match in _matches(_ODD_ROW, text, _same_gaps(text, runs)):
         groups = re.findall(r"[0-9]+", match[0])
@@ -253,15 +250,14 @@ def _odd_rows(text: str) -> list[TextEdit]:
             continue
         if match[1] in _USUAL and not single and (len(digits) < 13 or not luhn(digits)):
             continue
-        found.append((*match.span(), digits))
-    found += _mixed_rows(text, runs)
-    found += _accounts(text, runs)
+        yield *match.span(), digits
+    yield from _mixed_rows(text, runs)
+    yield from _accounts(text, runs)
     fours = [run for run in runs if run[1] - run[0] == 4]
     for match in _matches(_FOURS, text, fours if len(fours) >= 4 else []):
         digits = re.sub(r"[^0-9]", "", match[0])
         if digits[0] in "3456" and luhn(digits) and len(set(digits)) > 1:
-            found.append((*match.span(), digits))
-    return found
+            yield *match.span(), digits
 
 
 def _accounts(text: str, runs: Sequence[Span]) -> Iterator[TextEdit]:
@@ -311,14 +307,12 @@ def _matches(pattern: re.Pattern[str], text: str, runs: Iterable[Span]) -> Itera
             yield match
 
 
-def _lettered(text: str) -> list[TextEdit]:
-    """Return `4111 llll …`: letters that look like digits, among at least as many digits."""
-    found: list[TextEdit] = []
+def _lettered(text: str) -> Iterator[TextEdit]:
+    """Yield `4111 llll …`: letters that look like digits, among at least as many digits."""
     if not _GOES_ON_IN_LETTERS.search(text):
-        return found
+        return
     for match in _LETTERED.finditer(text):
         row = match[0]
         letters = sum(map(str.isalpha, row)) + row.count("|") + row.count("!")
         if letters and sum(map(str.isdigit, row)) >= letters:
-            found.append((*match.span(), row.translate(_LETTERS)))
-    return found
+            yield *match.span(), row.translate(_LETTERS)

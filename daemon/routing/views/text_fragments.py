@@ -202,12 +202,11 @@ def _items(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment]]:
         mark = _mark(text, start, end) if number in (1, len(marks) + 1) else None
         if mark is None:
             continue
-        if number != len(marks) + 1:
+        if number != len(marks) + 1:  # it is 1: another list begins
             if len(marks) > 1:
                 yield _between(text, marks)
             marks = []
-        if number == len(marks) + 1:
-            marks.append(mark)
+        marks.append(mark)
     if len(marks) > 1:
         yield _between(text, marks)
 

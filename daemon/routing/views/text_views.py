@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from ..text_analysis.character_folding import folds, hidden, lookalikes
-from ..text_analysis.text_index import keywords_in, register_keywords
+from ..text_analysis.text_index import Span, keywords_in, register_keywords
 from .encoded_text import decoded
 from .spelled_digits import with_digits
 from .table_cells import labelled_cells
 from .text_edits import TextEdit
+
+_Segment = tuple[str, Span, bool]
+"""Text of a view, the span of the original that it stands for, and whether it was kept."""
 
 
 class View:
@@ -23,15 +27,16 @@ class View:
     so that its meaning may differ.
     """
 
-    def __init__(self, original: str) -> None:
-        self.text = original
+    def __init__(self, segments: Sequence[_Segment]) -> None:
+        texts = [text for text, _, _ in segments]
+        self.text = "".join(texts)
         self.is_prose = False
         self.is_moved = False
-        self._places = [0]
-        self._spans = [(0, len(original))]
-        self._kept = [True]
+        self._places = list(accumulate(map(len, texts[:-1]), initial=0))
+        self._spans = [span for _, span, _ in segments]
+        self._kept = [kept for _, _, kept in segments]
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
+    def span(self, start: int, end: int) -> Span:
         """Return the span in the original of a non-empty span of this view."""
         first = bisect_right(self._places, start) - 1
         last = bisect_right(self._places, end - 1) - 1
@@ -56,66 +61,41 @@ class View:
         With `context`, only the edits and that many characters on both sides of each are kept, so
         that scanning a long text again costs only what changed.
         """
-        view = View("")
-        pieces = _Pieces(self, view)
+        segments: list[_Segment] = []
         place = 0
         for start, stop, text in edits:
             if context is None or start - place <= 2 * context:
-                pieces.keep(place, start)
+                segments += self._segments(place, start)
             else:
-                pieces.keep(place, min(place + context, start) if place else 0)
-                pieces.part()
-                pieces.keep(start - context, start)
+                segments += self._segments(place, min(place + context, start) if place else 0)
+                last = segments[-1][1][1] if segments else 0
+                segments.append(("\n", (last, last), True))  # between excerpts
+                segments += self._segments(start - context, start)
             if text:
-                pieces.add(text, self.span(start, stop), False)
+                segments.append((text, self.span(start, stop), False))
             place = stop
         end = len(self.text)
-        pieces.keep(place, end if context is None else min(end, place + context))
-        view.text = "".join(pieces.texts)
-        return view
+        segments += self._segments(place, end if context is None else min(end, place + context))
+        return View(segments)
 
-
-class _Pieces:
-    """Builds the segments of a view from those of its base."""
-
-    def __init__(self, base: View, view: View) -> None:
-        self.texts: list[str] = []
-        self._base, self._length = base, 0
-        self._places, self._spans, self._kept = view._places, view._spans, view._kept  # pyright: ignore[reportPrivateUsage]
-        del self._places[:], self._spans[:], self._kept[:]
-
-    def keep(self, start: int, end: int) -> None:
-        """Copy characters of the base, segment by segment."""
-        places = self._base._places  # pyright: ignore[reportPrivateUsage]
+    def _segments(self, start: int, end: int) -> Iterator[_Segment]:
+        """Yield the segments of a span of this view."""
+        places = self._places
         while start < end:
-            segment = bisect_right(places, start) - 1
-            stop = min(end, places[segment + 1]) if segment + 1 < len(places) else end
-            kept = self._base._kept[segment]  # pyright: ignore[reportPrivateUsage]
-            self.add(self._base.text[start:stop], self._base.span(start, stop), kept)
+            number = bisect_right(places, start) - 1
+            stop = min(end, places[number + 1]) if number + 1 < len(places) else end
+            yield self.text[start:stop], self.span(start, stop), self._kept[number]
             start = stop
-
-    def part(self) -> None:
-        """Add a line end between excerpts."""
-        last = self._spans[-1][1] if self._spans else 0
-        self.add("\n", (last, last), True)
-
-    def add(self, text: str, span: tuple[int, int], kept: bool) -> None:
-        """Add characters that stand for a span of the original."""
-        self._places.append(self._length)
-        self._spans.append(span)
-        self._kept.append(kept)
-        self.texts.append(text)
-        self._length += len(text)
 
 
 class _Turned(View):
     """A view reversed, or in other letters one for one; nothing of it is the original's."""
 
     def __init__(self, base: View, text: str, backwards: bool) -> None:
-        super().__init__(text)
+        super().__init__([(text, (0, len(text)), True)])
         self._base, self._backwards = base, backwards
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
+    def span(self, start: int, end: int) -> Span:
         """See `View`."""
         size = len(self.text)
         return self._base.span(*((size - end, size - start) if self._backwards else (start, end)))
@@ -192,7 +172,7 @@ _ROT47_NUMBER = re.compile(r"(?<!\w)[\[\\\]_`a-h]{2,}(?!\w)")
 
 
 def _folded(text: str) -> View:
-    view = View(text)
+    view = View([(text, (0, len(text)), True)])
     edits = hidden(text)
     return _folded_again(view.edited(edits) if edits else view)
 

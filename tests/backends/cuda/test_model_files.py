@@ -51,10 +51,10 @@ def test_weights_are_quantised_while_they_are_loaded(
     files = open_model(folder)
     plain = files.load(CPU, EXACT)
     floats = files.load(CPU, EXACT, quantize="nf4")
-    assert floats.bytes == plain.bytes
+    assert floats.weights_bytes == plain.weights_bytes
     monkeypatch.setattr(ModelFiles, "_becomes_floats", never)
     packed = files.load(CPU, EXACT, quantize="nf4")
-    assert packed.bytes < 2 * OTHERS + 0.6 * LINEAR_WEIGHTS
-    expected, found = logits(floats.model), logits(packed.model)
+    assert packed.weights_bytes < 2 * OTHERS + 0.6 * LINEAR_WEIGHTS
+    expected, found = logits(floats), logits(packed)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(logits(plain.model), expected, rtol=1e-2, atol=1e-2)
+    assert not torch.allclose(logits(plain), expected, rtol=1e-2, atol=1e-2)

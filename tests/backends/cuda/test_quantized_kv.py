@@ -64,7 +64,7 @@ def test_smollm2_hardly_notices(smollm2_path: Path) -> None:
     tokenizer = open_tokenizer(smollm2_path, files.config.vocab_size)
     text = tokenizer.encode(default_text(), add_special=True, parse_special=False)[:TOKENS]
     with torch.inference_mode():
-        model = files.load(CPU, EXACT).model
+        model = files.load(CPU, EXACT)
         plain = read(model, text, KVType.F32)
         for kv_type, divergence, perplexity in (
             (KVType.F16, 1e-5, 1.001),

@@ -47,12 +47,16 @@ async def secure_sink(
 
 
 async def send(
-    provider_client: ProviderClient, chat_request: GenerateRequest, **fields: Any
+    provider_client: ProviderClient,
+    chat_request: GenerateRequest,
+    *,
+    scheme: str = "https",
+    **fields: Any,
 ) -> tuple[str, int]:
     exchange = provider_client.new_exchange()
     provider = structs.replace(
         provider_client.provider(**fields),
-        base_url=f"https://localhost:{provider_client.sink.port}/v1",
+        base_url=f"{scheme}://localhost:{provider_client.sink.port}/v1",
     )
     await provider_client.backend(chat_request, exchange, provider).run(
         chat_request, exchange.events.extend
@@ -67,6 +71,13 @@ async def test_custom_ca_file(
         "Hello",
         secure_sink.received,
     )
+
+
+async def test_url_scheme_is_case_insensitive(
+    provider_client: ProviderClient, secure_sink: Sink, chat_request: GenerateRequest, ca_file: str
+) -> None:
+    answer = await send(provider_client, chat_request, scheme="HTTPS", ca_file=ca_file)
+    assert answer == ("Hello", secure_sink.received)
 
 
 async def test_bytes_of_a_long_request_are_counted(

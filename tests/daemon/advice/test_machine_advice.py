@@ -92,9 +92,7 @@ def test_report_fits_80_columns(run_survey: RunSurvey) -> None:
 def test_report_explains_the_choice_with_numbers(run_survey: RunSurvey) -> None:
     text = advice_text(run_survey("two-3090"), 80, PLAIN, explain=True)
     assert "▸ model:32b  32B · Q4_K_M · 19.2 GB to pull" in text
-    assert (
-        "llama.cpp on the NVIDIA GeForce RTX 3090" in text
-    )  # ingle's engine would keep less memory free
+    assert "llama.cpp on the NVIDIA GeForce RTX 3090" in text  # ingle's keeps less free
     assert "of model:1b, if they are measured to pay" in text
     assert "MB / 608 GB/s" in text
     assert "ingle advise --apply" in text

@@ -129,7 +129,7 @@ class FakeDaemon:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection to a `SmallDaemon`."""
+    """One connection to a `FakeDaemon`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -249,7 +249,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Serves a `SmallDaemon` on its socket."""
+    """Serves a `FakeDaemon` on its socket."""
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon

@@ -58,9 +58,14 @@ def test_template_determines_tool_and_reasoning_capabilities(
     assert facts.template == template
     assert facts.capabilities.calls_tools is calls_tools
     assert facts.capabilities.reasons is reasons
-    assert (
-        reader.read(bert).template == ""
-    )  # another model with the same file keeps its own template
+    assert reader.read(bert).template == ""  # same file, another model
+
+
+def test_models_that_share_a_file_keep_their_own_task(bert: StoredModel) -> None:
+    reader = FactsReader()
+    ranker = msgspec.structs.replace(bert, name="ranker", task=ModelTask.RERANK)
+    assert reader.read(bert).capabilities.task is ModelTask.EMBED
+    assert reader.read(ranker).capabilities.task is ModelTask.RERANK
 
 
 def test_unreadable_file_falls_back_to_the_manifest(bert: StoredModel) -> None:

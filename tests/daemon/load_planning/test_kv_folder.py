@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     MakeManager = Callable[..., ManagerHarness]
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
-PROMPT = (
-    "Once upon a time there was a lighthouse. " * 8
-)  # a token per byte, and shorter prompts are not saved
+PROMPT = "Once upon a time there was a lighthouse. " * 8  # shorter prompts are not saved
 GIB = 2**30
 
 

@@ -8,7 +8,7 @@ import torch
 from kernel_harness.host_library import CPUKernelLibrary
 from numpy.typing import NDArray
 
-from ingle.kernels.adjust_logits import ENTRY_KINDS, AdjustLogits, LogitEntries
+from ingle.kernels.adjust_logits import ENTRY_KINDS, LogitEntries, launch_adjust_logits
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 Logits = NDArray[np.float32]
@@ -61,7 +61,7 @@ def test_logits_change_as_one_by_one(make_library: MakeLibrary, seed: int) -> No
     random = np.random.default_rng(seed)
     logits, entries = random_logits(random), random_entries(random)
     found = torch.as_tensor(logits.copy())
-    AdjustLogits(make_library(seed)).apply(found[:, :VOCAB], tables(entries))
+    launch_adjust_logits(make_library(seed), found[:, :VOCAB], tables(entries))
     assert np.array_equal(found.numpy(), expected(logits, entries, {}))
 
 
@@ -85,17 +85,17 @@ def test_a_token_that_only_the_device_knows(make_library: MakeLibrary, seed: int
         torch.as_tensor(drawn),
     )
     found = torch.as_tensor(logits.copy())
-    AdjustLogits(make_library(seed)).apply(found[:, :VOCAB], awaiting)
+    launch_adjust_logits(make_library(seed), found[:, :VOCAB], awaiting)
     assert np.array_equal(found.numpy(), expected(logits, [*entries, *unknown], {2: said[2]}))
 
 
 def test_what_does_not_fit_is_refused(make_library: MakeLibrary) -> None:
-    adjust = AdjustLogits(make_library())
+    library = make_library()
     entries = tables([(0, 1, 3, [1.0, 0.0, 0.0])])
     with pytest.raises(ValueError, match="not those of 3 rows"):
-        adjust.apply(torch.zeros(3, 8), entries)
+        launch_adjust_logits(library, torch.zeros(3, 8), entries)
     with pytest.raises(ValueError, match="cannot be changed as"):
-        adjust.apply(torch.zeros(ROWS, 8).half(), entries)
+        launch_adjust_logits(library, torch.zeros(ROWS, 8).half(), entries)
     awaited = LogitEntries(entries.offsets, entries.tokens, entries.values, torch.zeros(ROWS).int())
     with pytest.raises(ValueError, match="not said from where"):
-        adjust.apply(torch.zeros(ROWS, 8), awaited)
+        launch_adjust_logits(library, torch.zeros(ROWS, 8), awaited)

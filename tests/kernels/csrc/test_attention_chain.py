@@ -11,13 +11,13 @@ import torch
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
 
-from ingle.kernels.attention.attention_combine import AttentionCombine
+from ingle.kernels.attention.attention_combine import launch_attention_combine
 from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
 from ingle.kernels.attention.attention_variant import attention_variants
-from ingle.kernels.attention.rope_append import RopeAppend
+from ingle.kernels.attention.rope_append import launch_rope_append
 from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.activations import dequantize_q8
-from ingle.kernels.elementwise.rope import RotaryTables, rotary_tables
+from ingle.kernels.elementwise.rope import launch_rotary_tables, rotary_tables
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.operations import Operations
@@ -64,8 +64,6 @@ def test_a_prompt_and_its_continuation(
     random = torch.Generator().manual_seed(size)
     rates = 1e4 ** (-torch.arange(rotated // 2) / (rotated // 2))
     library = make_library(seed=1)
-    append, combine = RopeAppend(library), AttentionCombine(library)
-    make_tables = RotaryTables(library)
     variants = InterpretedTritonLibrary(list(attention_variants()), num_sms=16)
     attention = TritonAttention(
         variants, torch.device("cpu"), workspace_bytes=1 << 20, fill=math.nan
@@ -85,14 +83,14 @@ def test_a_prompt_and_its_continuation(
             for count in (HEADS, KV_HEADS, KV_HEADS)
         )
         norm = None if bias else torch.rand(size, generator=random) + 0.5
-        tables = make_tables(now.positions, rates, 1.0)
+        tables = launch_rotary_tables(library, now.positions, rates, 1.0)
         given = query.half(), key.half(), value.half()
         x = AttentionInput(*given, norm, norm, 1e-6, *tables, part if bias else None)
         exact = replace(x, query=given[0].float(), key=given[1].float(), value=given[2].float())
         expected = Operations(torch.float32).attend(exact, *theirs, now, scale=size**-0.5)
-        bias_query = append(x, *ours, now.slot_mapping)
+        bias_query = launch_rope_append(library, x, *ours, now.slot_mapping)
         partials = attention.attend(x.query, bias_query, *ours, now, scale=size**-0.5)
-        found = combine(partials, rotated=kind != "f16", tiles=True)
+        found = launch_attention_combine(library, partials, rotated=kind != "f16", tiles=True)
         assert expected.dense is not None
         assert found.dense is not None
         assert found.tiles is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,22 +12,22 @@ import torch
 from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.attention.attention_combine import (
-    AttentionCombine,
     AttentionPartials,
     attention_combine_reference,
+    launch_attention_combine,
 )
-from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.elementwise.activations import Activations, quantize_q8_reference
 from ingle.kernels.kv_cache.kv_append import hadamard_reference
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
-Combine = Callable[..., AttentionCombine]
+Combine = Callable[..., partial[Activations]]
 
 
 @pytest.fixture
 def combine(make_library: MakeLibrary) -> Combine:
-    def make(num_sms: int = 132) -> AttentionCombine:
-        return AttentionCombine(make_library(seed=2, num_sms=num_sms))
+    def make(num_sms: int = 132) -> partial[Activations]:
+        return partial(launch_attention_combine, make_library(seed=2, num_sms=num_sms))
 
     return make
 
@@ -199,7 +200,7 @@ def test_rows_behind_two_billion_elements(build_folder: Path) -> None:
     assert partials.outputs[127].data_ptr() - partials.outputs.data_ptr() > 4 << 31
     partials.outputs[127, 2, 2] = torch.arange(256.0)
     partials.log_sums[127, 2, 2] = 3
-    AttentionCombine(FewHeads(build_folder))(partials, rotated=False)
+    launch_attention_combine(FewHeads(build_folder), partials, rotated=False)
     assert torch.equal(partials.dense[2, 2], torch.arange(256.0))
     assert not partials.dense[:2, :3].any()
 

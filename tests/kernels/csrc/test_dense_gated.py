@@ -10,7 +10,7 @@ from kernel_harness.host_library import CPUKernelLibrary
 from torch.nn.functional import gelu, silu
 
 from ingle.kernels.elementwise.gated_activation import GateActivation
-from ingle.kernels.matmul.dense_gemv import DenseGated, can_gate_dense
+from ingle.kernels.matmul.dense_gemv import can_gate_dense, launch_dense_gated
 from ingle.kernels.matmul.linear import GatedLayer
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -35,7 +35,7 @@ def test_both_matrices_in_one_launch(
     x, biases = normal(columns, inputs, dtype=dtype) * 20, torch.randn(2, rows)
     layer = GatedLayer(gate, up.contiguous(), activation, biases[0], biases[1])
     out = torch.full((columns, rows), float("nan"))
-    DenseGated(make_library(seed=rows)).multiply(layer, x, out, split=split)
+    launch_dense_gated(make_library(seed=rows), layer, x, out, split=split)
     first = x.double() @ gate.double().T + biases[0]
     gated = silu(first) if activation == "silu" else gelu(first, approximate="tanh")
     expected = gated * (x.double() @ up.double().T + biases[1])
@@ -45,9 +45,11 @@ def test_both_matrices_in_one_launch(
 
 def test_results_of_the_type_that_is_wanted(make_library: MakeLibrary) -> None:
     gate, up, x = normal(40, 96), normal(40, 96).roll(1, 1), normal(2, 96)
-    layer, gated = GatedLayer(gate, up.contiguous(), "silu"), DenseGated(make_library())
-    full = gated.multiply(layer, x, torch.empty(2, 40))
-    assert torch.equal(gated.multiply(layer, x, torch.empty(2, 40).half()), full.half())
+    layer, library = GatedLayer(gate, up.contiguous(), "silu"), make_library()
+    full = launch_dense_gated(library, layer, x, torch.empty(2, 40))
+    assert torch.equal(
+        launch_dense_gated(library, layer, x, torch.empty(2, 40).half()), full.half()
+    )
 
 
 def test_what_has_no_kernel(make_library: MakeLibrary) -> None:
@@ -55,8 +57,8 @@ def test_what_has_no_kernel(make_library: MakeLibrary) -> None:
     assert can_gate_dense(gate, gate, x)
     assert not can_gate_dense(gate, normal(16, 64), x)
     assert not can_gate_dense(gate, gate.bfloat16(), x)
-    gated = DenseGated(make_library())
+    library = make_library()
     with pytest.raises(ValueError, match="have no kernel"):
-        gated.multiply(GatedLayer(gate, normal(16, 64), "silu"), x, torch.empty(2, 8))
+        launch_dense_gated(library, GatedLayer(gate, normal(16, 64), "silu"), x, torch.empty(2, 8))
     with pytest.raises(ValueError, match=r"2 by 8 results do not fit \(2, 9\)"):
-        gated.multiply(GatedLayer(gate, gate, "silu"), x, torch.empty(2, 9))
+        launch_dense_gated(library, GatedLayer(gate, gate, "silu"), x, torch.empty(2, 9))

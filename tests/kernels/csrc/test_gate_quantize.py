@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ from kernel_harness.host_library import CPUKernelLibrary
 from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.gated_activation import (
     GateActivation,
-    GateQuantize,
     gated_activation_reference,
+    launch_gated_activation,
 )
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -31,7 +32,7 @@ def test_halves_of_one_tensor(
     dtype: torch.dtype, tokens: int, size: int,
 ) -> None:  # fmt: skip
     gate, up = (half.to(dtype) for half in halves(tokens, size))
-    operation = GateQuantize(make_library(seed=tokens))
+    operation = partial(launch_gated_activation, make_library(seed=tokens))
     found = operation(gate, up, activation, BOTH)
     exact = gated_activation_reference(gate.double(), up.double(), activation)
     assert found.dense is not None
@@ -48,8 +49,8 @@ def test_halves_of_one_tensor(
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 def test_gates_of_any_size(make_library: MakeLibrary, activation: GateActivation) -> None:
     gate = torch.tensor([[0.0, -0.0, 1e-30, -1e-30, 88, -88, 105, -105, 3e4, -3e4, 1e30, -1e30]])
-    found = GateQuantize(make_library())(
-        gate, torch.full_like(gate, 2), activation, ActivationForms(torch.float32)
+    found = launch_gated_activation(
+        make_library(), gate, torch.full_like(gate, 2), activation, ActivationForms(torch.float32)
     ).dense
     assert found is not None
     exact = gated_activation_reference(gate, torch.full_like(gate, 2), activation)
@@ -59,7 +60,7 @@ def test_gates_of_any_size(make_library: MakeLibrary, activation: GateActivation
 def test_what_is_no_number_stays_none(make_library: MakeLibrary) -> None:
     gate, up = torch.ones(1, 64), torch.ones(1, 64)
     gate[0, 3], up[0, 40] = float("nan"), float("nan")
-    found = GateQuantize(make_library())(gate, up, "silu", BOTH).dense
+    found = launch_gated_activation(make_library(), gate, up, "silu", BOTH).dense
     assert found is not None
     expected = torch.zeros(1, 64, dtype=torch.bool)
     expected[0, [3, 40]] = True
@@ -67,7 +68,7 @@ def test_what_is_no_number_stays_none(make_library: MakeLibrary) -> None:
 
 
 def test_rows_that_do_not_fit(make_library: MakeLibrary) -> None:
-    operation, rows = GateQuantize(make_library()), torch.ones(2, 64)
+    operation, rows = partial(launch_gated_activation, make_library()), torch.ones(2, 64)
     with pytest.raises(ValueError, match=r"\(2, 32\) torch.float32 is no partner"):
         operation(rows, rows[:, :32], "silu", BOTH)
     with pytest.raises(ValueError, match="Rows of 36 elements cannot be gated"):

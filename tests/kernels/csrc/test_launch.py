@@ -32,7 +32,7 @@ def misuse(driver: CudaDriver, build_folder: Path) -> CudaModule:
 
 
 def test_what_the_device_is(driver: CudaDriver) -> None:
-    assert (driver.architecture, driver.num_sms, driver.shared_bytes) == ("sm_90", 132, 232448)
+    assert (driver.architecture, driver.num_sms) == ("sm_90", 132)
 
 
 def test_arguments_grids_and_memory_arrive(misuse: CudaModule) -> None:

@@ -80,9 +80,9 @@ def _in_common(correction: Correction) -> int:
 
 
 def valid_quotes(
-    quotes: Sequence[Quote], told: Collection[str], found: Sequence[Correction]
+    quotes: Sequence[Quote], messages: Collection[str], found: Sequence[Correction]
 ) -> list[Quote]:
-    """Return the quotes from the messages `told` that still hold after the corrections `found`.
+    """Return the quotes from `messages` (ids) that still hold after the corrections `found`.
 
     An apparently corrected value is mentioned after its correction: small models answer with the
     sentence nearest to the question, whatever comes later.
@@ -99,9 +99,9 @@ def valid_quotes(
     kept = {quote.place: quote for quote in quotes if quote.place not in gone}
     for place, parts in folds.items():
         # A later statement that is kept verbatim elsewhere takes the place of the earlier.
-        here = place if kept[place].message in told else parts[-1].earlier.place
+        here = place if kept[place].message in messages else parts[-1].earlier.place
         kept[here] = _folded(kept[place], parts[-FOLDED:], here)
-    places = {quote.place for quote in quotes if quote.message in told}
+    places = {quote.place for quote in quotes if quote.message in messages}
     return [quote for place, quote in sorted(kept.items()) if place in places]
 
 

@@ -22,7 +22,7 @@ RULE = _any(
     r"jamais", r"toujours", r"nunca", r"siempre", r"desde\s+ahora",
 )  # fmt: skip
 COMMAND = re.compile(r"^(?:always|never|only|nie|immer)\b", re.IGNORECASE)
-"""A rule at the beginning of a sentence; elsewhere these words narrate."""
+"""Words that state a rule only at the beginning of a sentence; elsewhere they describe."""
 PREFERENCE = _any(
     r"prefer\w*", r"favou?rite", r"rather", r"allergic", r"vegan", r"vegetarian", r"fond\s+of",
     r"(?:i|we)(?:['’]d|\s+would)?\s+(?:\w+\s+)?(?:love|like|hate|dislike|enjoy|want)",

@@ -111,16 +111,16 @@ def _scored_quote(sentence: str, reply_to: str) -> Quote | None:
 
 def missing(quotes: Iterable[Quote], summary: str) -> list[Quote]:
     """Return the quotes that the summary does not cover."""
-    told = " ".join(summary.split()).casefold()
-    told_stems = stems(summary)
-    return [q for q in quotes if q.folded or not _is_covered(q, told, told_stems)]
+    summary_text = " ".join(summary.split()).casefold()
+    summary_stems = stems(summary)
+    return [q for q in quotes if q.folded or not _is_covered(q, summary_text, summary_stems)]
 
 
-def _is_covered(quote: Quote, told: str, told_stems: frozenset[str]) -> bool:
-    if any(" ".join(key.split()).casefold() not in told for key in quote.keys):
+def _is_covered(quote: Quote, summary_text: str, summary_stems: frozenset[str]) -> bool:
+    if any(" ".join(key.split()).casefold() not in summary_text for key in quote.keys):
         return False
     topic = quote.topic
-    return bool(topic) and len(topic & told_stems) / len(topic) >= 0.7
+    return bool(topic) and len(topic & summary_stems) / len(topic) >= 0.7
 
 
 def within(quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> list[Quote]:

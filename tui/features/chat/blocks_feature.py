@@ -14,13 +14,13 @@ from textual.widget import Widget
 
 from ...transcript.view.block_navigation import KEYS, Action, BlockStop, actions, is_compaction
 from ...transcript.view.transcript import Transcript
-from ..feature import Feature, Handler
+from ..feature import Feature, Handler, TranscriptEvent
 
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class BlockKeys(Widget):
-    """Leaves out keys for which there is no room."""
+    """The keys of a block in one line; those that do not fit are left out."""
 
     DEFAULT_CSS = "BlockKeys { height: 1; padding: 0 2; color: $muted; }"
     at: reactive[BlockStop | None] = reactive(None)
@@ -43,7 +43,7 @@ class BlockKeys(Widget):
 
 
 class BlocksFeature(Feature):
-    """Maps what is done with a block to commands about its message."""
+    """Maps actions on a block to commands about its message."""
 
     _keys: BlockKeys | None = None
 
@@ -77,16 +77,21 @@ class BlocksFeature(Feature):
         if at is None or not transcript.fold_at(at):
             self.host.tell("There is nothing to fold here.", "warning")
 
-    def on_block_action(self, event: Transcript.BlockAction) -> None:
-        """Do what was asked with a block."""
-        if event.action == "menu":
-            self._show_menu(event.at)
-        else:
-            self._do(event.action, event.at)
+    def on_transcript(self, event: TranscriptEvent) -> None:
+        """See `Feature`."""
+        match event:
+            case Transcript.BlockAction(action="menu"):
+                self._show_menu(event.at)
+            case Transcript.BlockAction():
+                self._do(event.action, event.at)
+            case Transcript.CursorMoved():
+                self._show_keys(event.at)
+            case Transcript.LinkClicked():
+                self._open_link(event.address)
 
-    def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
-        """Say which keys act on the block while the cursor is shown."""
-        if event.at is None:
+    def _show_keys(self, at: BlockStop | None) -> None:
+        """Show the keys for the block under the cursor."""
+        if at is None:
             if self._keys is not None:
                 self._keys.display = False
             return
@@ -94,10 +99,10 @@ class BlocksFeature(Feature):
             self._keys = BlockKeys()
             self.host.mount(self._keys, after="#main")
         self._keys.styles.padding = (0, 1, 0, self.host.transcript.margin)
-        self._keys.at = event.at
+        self._keys.at = at
         self._keys.display = True
 
-    def on_link(self, address: str) -> None:
+    def _open_link(self, address: str) -> None:
         """Open an address in the browser of this machine, saying which first."""
         # A browser in this terminal would be in the way of the chat.
         shown = sys.platform in ("win32", "darwin") or any(map(os.environ.get, DISPLAYS))

@@ -21,17 +21,18 @@ from ...widgets.composer.completer import Completer, CompletionItem
 from ..feature import Feature, Handler
 
 if TYPE_CHECKING:
+    from ...history.history_store import HistoryStore
     from ..chat_host import ChatHost
 
 CHATS = 20
-"""How many chats are offered."""
+"""The most chats that are offered."""
 MAX_TITLE = 40
 PAUSE = 0.6
 """Seconds without a key before a draft is counted."""
 
 
 class ComposingFeature(Feature):
-    """Gives the composer what it completes from, and counts the tokens of the draft."""
+    """Provides completions for the composer, and counts the tokens of the draft."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -46,30 +47,25 @@ class ComposingFeature(Feature):
         composer = self.host.composer
         composer.folder = self._completer.folder
         composer.completing.completer = self._completer
-        if self.host.store is not None:
-            composer.earlier_prompts = self._earlier_prompts
-            self._completer.find_chats = self._find_chats
+        store = self.host.store
+        if store is not None:
+            composer.earlier_prompts = partial(self._earlier_prompts, store)
+            self._completer.find_chats = partial(self._find_chats, store)
         if self._templates is not None:
             self.host.run_worker(self._load_templates(self._templates), group="templates")
 
     async def _load_templates(self, folder: Path) -> None:
         self._completer.templates = await asyncio.to_thread(load_templates, folder)
 
-    async def _earlier_prompts(self) -> Sequence[str]:
-        store = self.host.store
-        if store is None:
-            return ()
+    async def _earlier_prompts(self, store: HistoryStore) -> Sequence[str]:
         try:
             return await asyncio.to_thread(store.prompts)
         except HistoryError as error:
             self.host.tell(error.message, "warning")
             return ()
 
-    async def _find_chats(self, query: str) -> Sequence[CompletionItem]:
-        """The chats whose title fits, to put their last answer into the draft."""
-        store = self.host.store
-        if store is None:
-            return ()
+    async def _find_chats(self, store: HistoryStore, query: str) -> Sequence[CompletionItem]:
+        """Completions for chats by title; each inserts the last answer of its chat."""
         try:
             chats = await asyncio.to_thread(store.recent)
         except HistoryError:
@@ -79,15 +75,14 @@ class ComposingFeature(Feature):
             CompletionItem(
                 title,
                 f"{titles[title].messages} messages",
-                make=partial(self._last_answer, titles[title].id),
+                make=partial(self._last_answer, store, titles[title].id),
             )
             for title in rank(query, titles, CHATS)
         ]
 
-    async def _last_answer(self, chat_id: str) -> str | None:
+    async def _last_answer(self, store: HistoryStore, chat_id: str) -> str | None:
         """A chip of the chat's last answer."""
-        store = self.host.store
-        chat = await asyncio.to_thread(store.load, chat_id) if store is not None else None
+        chat = await asyncio.to_thread(store.load, chat_id)
         answers = (m for m in reversed(chat.path if chat else []) if m.role == "assistant")
         text = next((message.content for message in answers if message.content), "")
         if chat is None or not text:
@@ -96,7 +91,7 @@ class ComposingFeature(Feature):
         return self.host.composer.chips.add(chat.title[:MAX_TITLE], clean(text)) + " "
 
     def on_escape(self) -> bool:
-        """Escape twice clears the draft; while something else has the keys, it leaves that."""
+        """Escape twice clears the draft, if the composer has the focus."""
         composer = self.host.composer
         return composer.has_focus and composer.escape(clears=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+
 from ...commands.chat_session import SummaryRequest
 from ...commands.command_results import CommandRefused
 from ...commands.context_commands import summarise, trim
@@ -31,18 +33,17 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.worker import Worker
 
-    from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
-
     from ...chats.chat import Chat
     from ...chats.message import CompactionRecord, QueuedPrompt
     from ...compaction.compaction_planner import Choice
     from ...compaction.compactor import CompactionProgress
     from ...screens.choices import CompactChoice
+    from ...session.chat_events import Report
     from ...session.turn import Turn
     from ..chat_host import ChatHost
 
 NOTICE_SECONDS = 6
-"""How long an automatic compaction is announced before it begins."""
+"""Seconds between the notice of an automatic compaction and its start."""
 
 
 class CompactionFeature(Feature):
@@ -50,7 +51,7 @@ class CompactionFeature(Feature):
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
-        self._bar: CompactionBar | None = None
+        self._bar = host.query_one(CompactionBar)
         self._worker: Worker[None] | None = None
         self._request: SummaryRequest | None = None
         self._chain: list[CompactionRecord] = []
@@ -68,7 +69,6 @@ class CompactionFeature(Feature):
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
         return {
-            "compact": lambda focus: self.start(SummaryRequest(focus)),
             "compact_ask": self.compact_and_ask,
         }
 
@@ -99,16 +99,13 @@ class CompactionFeature(Feature):
         if self._chain and self._chain[-1] not in known:
             self._used = self._chain[-1].tokens_after
 
-    def on_gauges(self, gauges: GaugesEvent) -> None:
+    def on_report(self, report: Report) -> None:
         """See `Feature`."""
-        name = self.host.state.model_name
-        loaded = next((model for model in gauges.models if model.name == name), None)
-        if loaded is not None and loaded.context:
-            self._context = loaded.context
-
-    def on_pages(self, pages: PagesEvent) -> None:
-        """See `Feature`."""
-        self._page_tokens = pages.page_tokens
+        if isinstance(report, PagesEvent):
+            self._page_tokens = report.page_tokens
+        elif isinstance(report, GaugesEvent):
+            loaded = self.host.state.loaded_named(self.host.state.model_name or "")
+            self._context = (loaded.context if loaded is not None else 0) or self._context
 
     def on_turn_started(self, turn: Turn) -> None:
         """See `Feature`: what the user asked goes first."""
@@ -149,10 +146,9 @@ class CompactionFeature(Feature):
                 self.host.return_queue()  # what was asked behind the summary is not sent without it
             self.host.send_next()
             return True
-        if self._bar is not None and self._bar.said is not None:
-            self._say(None)
-            return True
-        return False
+        was_shown = self._bar.said is not None
+        self._say(None)
+        return was_shown
 
     def may_send(self, prompt: QueuedPrompt) -> bool:
         """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
@@ -178,7 +174,7 @@ class CompactionFeature(Feature):
 
     @property
     def _is_asking(self) -> bool:
-        """Whether the user is being asked what to do with a prompt that does not fit."""
+        """Whether the dialog for a prompt that does not fit is open."""
         return self._asked is not None and self._asked[1] in self.host.chat_app.screen_stack
 
     def on_closing(self) -> None:
@@ -246,7 +242,7 @@ class CompactionFeature(Feature):
         self.host.return_queue()
 
     def _give_up(self) -> None:
-        """Stop the summary that is being made; nothing of it remains."""
+        """Cancel the running summary and discard it."""
         self._stop_notice()
         worker, self._worker, self._request = self._worker, None, None
         self._by_itself = False
@@ -263,7 +259,7 @@ class CompactionFeature(Feature):
         )
 
     def _chosen(self, choice: Choice | None) -> None:
-        """What to do with a prompt that does not fit."""
+        """Handle the user's choice for a prompt that does not fit."""
         asked, self._asked = self._asked, None
         if choice is None or asked is None:
             self.host.return_queue()
@@ -283,6 +279,10 @@ class CompactionFeature(Feature):
         self.host.send_next()
 
     # The line
+
+    def _say(self, said: BarText | None) -> None:
+        """Show a line, or none."""
+        self._bar.said = said
 
     def _announce(self) -> None:
         self._seconds_left = NOTICE_SECONDS
@@ -305,18 +305,6 @@ class CompactionFeature(Feature):
     def _show_progress(self, progress: CompactionProgress) -> None:
         if self._request is not None:
             self._say(progress_text(progress))
-
-    def _say(self, said: BarText | None) -> None:
-        """Show a line, or none; the widget is made when there is something to show first."""
-        if self._bar is None:
-            if said is None:
-                return
-            composer = self.host.composer
-            self._bar = CompactionBar()
-            self._bar.said = said
-            self.host.query_one("#dock").mount(self._bar, before=composer)
-            return
-        self._bar.said = said
 
 
 def _texts(prompt: QueuedPrompt) -> list[str]:

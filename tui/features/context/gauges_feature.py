@@ -13,16 +13,15 @@ from ingle.daemon.client.model_types import DownloadProgress
 
 from ...chats.chat import Chat
 from ...chats.context_view import request_messages
-from ...chats.message import Message
 from ...gauges.context_counter import ContextCounter
 from ...gauges.context_usage import ContextUse
-from ...gauges.gauge_state import GaugeState, RouteRow
+from ...gauges.gauge_state import GaugeState
 from ...gauges.page_map_cells import chat_of
 from ...gauges.prefill_cost import CachedPrompts, PrefillCost
 from ...history.database.history_errors import HistoryError
-from ...session.chat_events import ENDED
+from ...session.chat_events import ENDED, Report
 from ...text.terminal_safe_text import clean
-from ...widgets.status_line import memory_status
+from ...widgets.status_line import MemoryStatus
 from ..feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
 TICK = 0.5
 """Seconds between two drawings."""
 IDLE_SECONDS = 0.7
-"""Seconds of quiet before the daemon is asked to count tokens."""
+"""Idle seconds before the daemon is asked to count tokens."""
 SHOWN_ROUTES = 4
 LONG_CHAT = 400
-"""Messages from which on a chat is counted in a thread."""
+"""Messages from which a chat is counted in a thread."""
 
 Mode = Literal["side", "full", "off"]
 
 
 class GaugesFeature(Feature):
-    """Draws figures at most twice a second, and only if they are on the screen."""
+    """Draws figures at most twice a second, and only if they are visible."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -111,32 +110,31 @@ class GaugesFeature(Feature):
         self._changed()
         self.draw()
 
-    def on_gauges(self, gauges: GaugesEvent) -> None:
-        before = self._is_ready
-        self.state.update_gauges(gauges, time.monotonic())
-        if self._is_ready and not before:
-            self._changed()  # now it can count
+    def on_report(self, report: Report) -> None:
+        """See `Feature`."""
+        match report:
+            case GaugesEvent():
+                before = self._is_ready
+                self.state.update_gauges(report, time.monotonic())
+                if self._is_ready and not before:
+                    self._changed()  # now it can count
+            case PagesEvent():
+                self.state.update_pages(report)
+                labels = (label for group in report.groups for label in group.conversations)
+                self._learn_titles(set(map(chat_of, labels)))
+            case DownloadProgress() if report.status in ENDED:
+                self.state.pulls.pop(report.model, None)
+            case DownloadProgress():
+                self.state.pulls[report.model] = report
+            case _:
+                return
         self._request_drawing()
 
     @property
     def _is_ready(self) -> bool:
-        """Whether the chat's model has a process that answers."""
+        """Whether the process of the chat's model is ready."""
         loaded = self.state.loaded
         return loaded is not None and loaded.state == "ready"
-
-    def on_pages(self, pages: PagesEvent) -> None:
-        self.state.update_pages(pages)
-        self._learn_titles(
-            {chat_of(label) for group in pages.groups for label in group.conversations}
-        )
-        self._request_drawing()
-
-    def on_pull_moved(self, progress: DownloadProgress) -> None:
-        if progress.status in ENDED:
-            self.state.pulls.pop(progress.model, None)
-        else:
-            self.state.pulls[progress.model] = progress
-        self._request_drawing()
 
     def on_state(self) -> None:
         """Drop the figures of a daemon that is gone and the map of another model."""
@@ -154,7 +152,7 @@ class GaugesFeature(Feature):
                 timer.stop()
 
     def _changed(self) -> None:
-        """What is sent next has changed: count again, exactly once it is quiet."""
+        """The next prompt has changed: count it again, exactly once it is quiet."""
         self._stale = True
         self._request_drawing()
         if self._counting is not None:
@@ -173,33 +171,33 @@ class GaugesFeature(Feature):
     # Drawing
 
     def _request_drawing(self) -> None:
-        """Draw soon, but no more often than eyes need."""
+        """Schedule a drawing, at most one each `TICK` seconds."""
         if self._drawing is None and self.host.is_attached:
             delay = max(0.01, self._drawn_at + TICK - time.monotonic())
             self._drawing = self.host.set_timer(delay, self.draw)
 
     def draw(self) -> None:
-        """Bring every gauge that is seen up to date."""
+        """Update every visible gauge."""
         if self._drawing is not None:
             self._drawing.stop()
             self._drawing = None
-        now = self._drawn_at = time.monotonic()
         state = self.state
+        state.now = self._drawn_at = time.monotonic()
         if not self.host.preferences.motion or self.host.chat_app.animation_level == "none":
             state.flashing = frozenset()
         self._collect()
         self._show_status()
         if self._panel is not None and self._panel.display and self._screen is None:
-            self._panel.show(state, now)
+            self._panel.show(state)
         if self._screen is not None:
-            self._screen.show(state, now)
+            self._screen.show(state)
         self._watch()
         if state.flashing:
             state.flashing = frozenset()
             self._request_drawing()
 
     def _collect(self) -> None:
-        """What the chat on the screen adds to the daemon's figures."""
+        """Add the figures of the open chat to those of the daemon."""
         host, state = self.host, self.state
         chat = host.chat
         model = host.state.model_name or ""
@@ -220,7 +218,7 @@ class GaugesFeature(Feature):
         state.use = self.counter.use(context, chat.settings.sampling, running)
 
     async def _look(self, chat: Chat, model: str) -> None:
-        """Count a long chat without keeping keys waiting."""
+        """Count a long chat in a thread, so that keys do not wait."""
         await asyncio.to_thread(self.counter.look, chat, model)
         if chat is self.host.chat:
             self._take_answers(chat)
@@ -239,16 +237,14 @@ class GaugesFeature(Feature):
         answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]
         self.state.last = answers[-1].facts if answers else None
         self.state.cloud = sum(1 for answer in answers if answer.facts.route != "local")
-        self.state.routes = tuple(
-            _route_row(answer) for answer in answers[: -SHOWN_ROUTES - 1 : -1]
-        )
+        self.state.answers = tuple(answers[: -SHOWN_ROUTES - 1 : -1])
 
     def _title_of(self, chat: str) -> str | None:
         own = self.host.chat
         return (clean(own.title) if chat == own.id else self._titles.get(chat)) or None
 
     def _learn_titles(self, chats: set[str]) -> None:
-        """Look once for the titles of chats whose pages are seen for the first time."""
+        """Read the titles of chats whose pages are reported for the first time."""
         unknown = chats - self._asked_titles - {"", self.host.chat.id}
         store = self.host.store
         if unknown and store is not None:
@@ -262,14 +258,15 @@ class GaugesFeature(Feature):
             self._titles = {chat.id: clean(chat.title) for chat in chats}
 
     def _show_status(self) -> None:
-        line = self.host.status_line
-        line.use = self.state.use
-        line.memory = memory_status(self.state.memory(), self.state.loaded, self.state.last)
+        line, state = self.host.status_line, self.state
+        line.use = state.use
+        memory = next(iter(state.memory()), None)
+        line.memory = MemoryStatus(memory, state.loaded, state.last)
 
     # Where
 
     def _visibility_changed(self) -> None:
-        """The panel came or went, with the size of the terminal."""
+        """Update the subscription after the panel was shown or hidden."""
         self._watch()
         self._request_drawing()
 
@@ -285,7 +282,7 @@ class GaugesFeature(Feature):
         self._request_drawing()
 
     def cycle(self) -> None:
-        """Beside the chat, on the whole screen, off."""
+        """Switch to the next mode: beside the chat, on the whole screen, off."""
         if self.mode == "off":
             self.mode = "side"
             self._apply_mode()
@@ -318,20 +315,14 @@ class GaugesFeature(Feature):
         screen.call_after_refresh(self.draw)
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
-        """What takes how many tokens of the next prompt."""
+        """The tokens of the next prompt by message and role."""
         await self._look(self.host.chat, self.host.state.model_name or "")
         self._collect()
         return self.counter, self.state.use
 
     def prefill_cost(self, wanted: list[dict[str, str]]) -> PrefillCost:
-        """What sending these messages computes again, but for the next prompt itself."""
+        """The cost of prefilling these messages again, without the next prompt itself."""
         name = self.host.state.model_name or ""
         loaded = [] if self.state.gauges is None else self.state.gauges.models
         rate = next((m.prompt_rate for m in loaded if m.name == name), 0.0)
         return self._sent.price(wanted, name, self.counter.count, rate)
-
-
-def _route_row(answer: Message) -> RouteRow:
-    facts = answer.facts
-    at = time.strftime("%H:%M", time.localtime(answer.created))
-    return RouteRow(at, facts.route, clean(facts.route_reason) or "default")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CompareFeature(Feature):
-    """Opens the comparison, and continues the branch that was picked."""
+    """Opens the comparison, and switches to the branch that was picked."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -43,13 +43,7 @@ class CompareFeature(Feature):
         from ...screens.compare_screen import CompareScreen
 
         together = not switch_cost(self.host, other).evicted
-        screen = CompareScreen(
-            self.host.client,
-            self.host.chat,
-            self.host.history,
-            (here.name, other.name),
-            together=together,
-        )
+        screen = CompareScreen(self.host, (here.name, other.name), together=together)
         self.host.chat_app.push_screen(screen, self._picked)
 
     def _picked(self, leaf: Message | None) -> None:
@@ -63,5 +57,4 @@ class CompareFeature(Feature):
             model = find_model(self.host.state.models, leaf.model)
             if model is not None:
                 talk_to(self.host, model)
-                self.host.show_state()
         self.host.tell("Both answers are in the chat; alt+← and alt+→ go from one to the other.")

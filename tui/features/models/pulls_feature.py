@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
-from ...session.chat_events import ENDED
+from ...session.chat_events import ENDED, Report
 from ..feature import Feature
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PullsFeature(Feature):
-    """Begins downloads and shows all that run, also those of other clients and earlier chats.
+    """Starts downloads and shows all running ones, also those of other clients and earlier chats.
 
     One that this chat waits for is followed to its end, others by the shared event stream.
     """
@@ -38,7 +38,7 @@ class PullsFeature(Feature):
         return next((name for name in self._running if name not in self._hidden), None)
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Have the daemon fetch a model, or join it doing so; with `use` talk to it then."""
+        """Start or join the download of a model; with `use`, talk to the model afterwards."""
         self._hidden.discard(name)
         self._ended.discard(name)
         if use:
@@ -47,10 +47,9 @@ class PullsFeature(Feature):
             self._running[name] = DownloadProgress(model=name, status="resolving")
             self._workers[name] = self.host.run_worker(self._follow(name), group="pull")
         self._show()
-        self.host.show_state()
 
     async def cancel(self, name: str) -> None:
-        """Stop a download for all; what arrived is kept for the next attempt."""
+        """Cancel a download in the daemon; what arrived is kept for the next attempt."""
         self._leave(name)
         try:
             await self.host.client.request_json("POST", "/ingle/v1/pull/cancel", {"model": name})
@@ -68,7 +67,7 @@ class PullsFeature(Feature):
             if progress.model != name:  # a short name or an alias of the full one
                 self._rename(name, progress.model)
                 name = progress.model
-            self.on_pull_moved(progress)
+            self._take_progress(progress)
 
         try:
             entry = await self.host.client.pull(name, moved)
@@ -91,7 +90,6 @@ class PullsFeature(Feature):
             state.pulling = new
         if state.model_name == old:
             state.want(new)
-        self.host.show_state()
 
     def _finish(self, name: str, entry: ModelEntry) -> None:
         state = self.host.state
@@ -104,7 +102,6 @@ class PullsFeature(Feature):
             self.host.send_next()
         else:
             self.host.tell(f"{entry.name} is here; ctrl+o goes over to it.")
-        self.host.show_state()
 
     def _break(self, name: str, error: ClientError) -> None:
         wanted = self.host.state.pulling == name
@@ -117,7 +114,6 @@ class PullsFeature(Feature):
             self.host.add_failure(error.message, error.hint, keys)
         if wanted:
             self.host.return_queue()
-        self.host.show_state()
 
     # Events of the daemon
 
@@ -133,17 +129,22 @@ class PullsFeature(Feature):
         self.host.run_worker(self._find_running(), group="pulls")
 
     async def _find_running(self) -> None:
-        """Show what is being fetched since before this chat."""
+        """Show the downloads that were started before this chat."""
         try:
             listing = await self.host.client.models()
         except ClientError:
             return  # the link reports it if the daemon is gone
         self.host.welcome.disk_free = listing.disk_free
         for progress in listing.pulls:
-            self.on_pull_moved(progress)
+            self._take_progress(progress)
 
-    def on_pull_moved(self, progress: DownloadProgress) -> None:
+    def on_report(self, report: Report) -> None:
         """See `Feature`."""
+        if isinstance(report, DownloadProgress):
+            self._take_progress(report)
+
+    def _take_progress(self, progress: DownloadProgress) -> None:
+        """Show a download that progressed or ended; it may be another client's."""
         name = progress.model
         if progress.bytes_per_second:
             self.rate = progress.bytes_per_second
@@ -168,7 +169,6 @@ class PullsFeature(Feature):
         except ClientError:
             return
         self.host.tell(f"{progress.model} is here; ctrl+o goes over to it.")
-        self.host.show_state()
 
     def on_escape(self) -> bool:
         """Leave a download to the daemon."""
@@ -181,20 +181,19 @@ class PullsFeature(Feature):
             self.host.return_queue()
         self.host.tell(f"{name} goes on downloading in the daemon; /pull {name} shows it again.")
         self._show()
-        self.host.show_state()
         return True
 
     # What is shown
 
     def _leave(self, name: str) -> None:
-        """Follow it no longer; it goes on."""
+        """Stop following a download, which goes on."""
         self._hidden.add(name)
         worker = self._workers.pop(name, None)
         if worker is not None:
             worker.cancel()
 
     def _forget(self, name: str) -> None:
-        """It is over."""
+        """Drop a download that has ended."""
         self._workers.pop(name, None)
         self._running.pop(name, None)
         self._hidden.discard(name)

@@ -75,26 +75,22 @@ class Backup:
             back_up(self._folder, self._passphrase, self._connection)
 
 
-def back_up(
-    folder: Path, passphrase: str | None = None, connection: Connection | None = None
-) -> bool:
-    """Back up the database; return False if it is damaged, or chats were deleted meanwhile.
+def back_up(folder: Path, passphrase: str | None, connection: Connection) -> bool:
+    """Back up the database that `connection` has open.
 
-    The new backup replaces the previous one once it is complete, checked and on the disk. Raises
-    errors of the database and `OSError`, and then the previous one stays.
+    Returns False if it is damaged, or if chats were deleted during the backup. The new backup
+    replaces the previous one once it is complete, checked and on the disk. Raises errors of the
+    database and `OSError`; the previous backup is then kept.
     """
-    if connection is None:
-        with closing(_open(_original(folder, passphrase), passphrase)) as own:
-            return back_up(folder, passphrase, own)
     target = copy_of(folder, passphrase)
     part = folder / f"{target.name}.{os.getpid()}.part"
     for left in folder.glob(f"{target.name}.*.part"):
         if left == part or time.time() - left.stat().st_mtime > ABANDONED:
-            _remove(left)
+            wipe_file(left)
     try:
         if not _is_sound(connection):
             return False
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL, 0o600))
+        part.touch(0o600, exist_ok=False)
         # SQLCipher gives the new file the key of the old one.
         connection.execute("VACUUM INTO ?", (str(part),))
         with closing(_open(part, passphrase)) as copy:
@@ -105,17 +101,17 @@ def back_up(
             return False
         part.replace(target)
         if _has_deleted(connection, target):
-            _remove(target)
+            wipe_file(target)
             return False
         return True
     finally:
-        _remove(part)
+        wipe_file(part)
 
 
 def restore(folder: Path, passphrase: str | None = None) -> float | None:
     """Restore the database from a valid backup; return its time, None without one.
 
-    There must be no database. Raises `OSError`.
+    The database itself must not exist. Raises `OSError`.
     """
     source, target = copy_of(folder, passphrase), _original(folder, passphrase)
     part = folder / f"{target.name}.part"
@@ -124,7 +120,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
     with suppress(*database_errors()), closing(_open(source, passphrase)) as connection:
         if _is_sound(connection) and version(connection) <= len(STEPS):
             made = source.stat().st_mtime
-            _remove(part)
+            wipe_file(part)
             shutil.copyfile(source, part)
             part.chmod(0o600)
             sync_file(part)
@@ -138,7 +134,7 @@ def restore(folder: Path, passphrase: str | None = None) -> float | None:
 
 
 def opens_copy(folder: Path, passphrase: str) -> bool:
-    """Return whether there is a backup that this passphrase opens."""
+    """Return whether this passphrase opens the backup; False without one."""
     copy = copy_of(folder, passphrase)
     if copy.exists():
         with suppress(*database_errors()), closing(_open(copy, passphrase)) as connection:
@@ -150,7 +146,7 @@ def wipe_backups(folder: Path, but: Path | None = None) -> None:
     """Overwrite and delete the backups, except one and its parts; raises `OSError`."""
     for path in folder.glob(f"{_COPIES}*"):
         if but is None or not path.name.startswith(but.name):
-            _remove(path)
+            wipe_file(path)
 
 
 def check_for(connection: Connection, seconds: float) -> str:
@@ -186,11 +182,6 @@ def _has_deleted(connection: Connection, copy: Path) -> bool:
         return connection.execute(gone).fetchone() is not None
     finally:
         connection.execute("DETACH DATABASE copy")
-
-
-def _remove(path: Path) -> None:
-    if path.exists():
-        wipe_file(path)
 
 
 def wipe_deleted(connection: Connection) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ...chats.chat import Chat, ChatSettings
 from ...chats.message import Attachment, CompactionRecord, Message, MessageFacts
+from .transactions import snapshot
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
 
 def load_chat(connection: Connection, chat: str) -> Chat | None:
     """Return the whole chat as it was left, None if missing; one with only a draft is empty."""
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         found = connection.execute("SELECT created FROM chats WHERE id = ?", (chat,)).fetchone()
         if found is None:
             drafted = connection.execute("SELECT changed FROM drafts WHERE chat = ?", (chat,))
             found = drafted.fetchone()
             return None if found is None else Chat(id=chat, created=found[0])
-        messages = _messages(connection, chat)
+        messages = _messages(connection, "chat", chat)
         loaded = Chat.restore(
             load_settings(connection, chat),
             messages.values(),
@@ -34,9 +34,13 @@ def load_chat(connection: Connection, chat: str) -> Chat | None:
             created=found[0],
         )
         _add_compactions(connection, loaded)
-    finally:
-        connection.execute("COMMIT")
-    return loaded
+        return loaded
+
+
+def load_message(connection: Connection, message: str) -> Message | None:
+    """Return a message in its stored state, None if it was deleted."""
+    with snapshot(connection):
+        return next(iter(_messages(connection, "id", message).values()), None)
 
 
 def load_settings(connection: Connection, chat: str) -> ChatSettings:
@@ -52,44 +56,48 @@ def decode_settings(body: str | None) -> ChatSettings:
     return ChatSettings() if body is None else msgspec.json.decode(body, type=ChatSettings)
 
 
-def _messages(connection: Connection, chat: str) -> dict[int, Message]:
-    """Return the messages by row, in the order in which they were added."""
+_Selector = Literal["chat", "id"]
+"""The column of `messages` that selects all messages of a chat, or one message."""
+
+
+def _messages(connection: Connection, by: _Selector, value: str) -> dict[int, Message]:
+    """Return the selected messages by row, in the order in which they were added."""
     names = ("id", "parent", "role", "created", "model", "content", "reasoning")
     messages: dict[int, Message] = {}
     for row, attachments, *values in connection.execute(
-        f"SELECT row, attachments, {', '.join(names)} FROM messages WHERE chat = ? ORDER BY row",  # noqa: S608
-        (chat,),
+        f"SELECT row, attachments, {', '.join(names)} FROM messages WHERE {by} = ? ORDER BY row",  # noqa: S608
+        (value,),
     ):
         message = messages[row] = Message(**dict(zip(names, values, strict=True)))
         if attachments is not None:
             message.attachments = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
     pieces: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for row, *piece in _rows_about(connection, chat, "pieces", "text", "reasoning"):
+    for row, *piece in _rows_about(connection, by, value, "pieces", "text", "reasoning"):
         pieces[row].append((piece[0], piece[1]))
     for row, parts in pieces.items():
         messages[row].content += "".join(text for text, _ in parts)
         messages[row].reasoning += "".join(reasoning for _, reasoning in parts)
     # Of several endings, generations and pins of a message the last counts.
-    for row, ending, facts in _rows_about(connection, chat, "endings", "ending", "facts"):
+    for row, ending, facts in _rows_about(connection, by, value, "endings", "ending", "facts"):
         messages[row].ending = ending
         messages[row].facts = msgspec.json.decode(facts, type=MessageFacts)
-    for row, generation in _rows_about(connection, chat, "generations", "generation"):
+    for row, generation in _rows_about(connection, by, value, "generations", "generation"):
         messages[row].generation = generation
-    for row, pinned in _rows_about(connection, chat, "message_pins", "pinned"):
+    for row, pinned in _rows_about(connection, by, value, "message_pins", "pinned"):
         messages[row].pinned = bool(pinned)
     return messages
 
 
 def _rows_about(
-    connection: Connection, chat: str, table: str, *columns: str
+    connection: Connection, by: _Selector, value: str, table: str, *columns: str
 ) -> Iterable[tuple[Any, ...]]:
-    """Return the message's row and `columns` of each row of a table about the chat's messages."""
+    """Return the message's row and `columns` of each row of a table about selected messages."""
     order = "t.message, t.number" if table == "pieces" else "t.row"
     values = ", ".join(f"t.{column}" for column in columns)
     return connection.execute(
         f"SELECT t.message, {values} FROM {table} t JOIN messages m ON m.row = t.message"  # noqa: S608
-        f" WHERE m.chat = ? ORDER BY {order}",
-        (chat,),
+        f" WHERE m.{by} = ? ORDER BY {order}",
+        (value,),
     )
 
 
@@ -99,7 +107,7 @@ def _chosen(connection: Connection, chat: str, messages: dict[int, Message]) -> 
     chosen: dict[str | None, str] = {}
     added = iter(messages.items())
     waiting = next(added, None)
-    choices = [*_rows_about(connection, chat, "choices", "after"), (None, math.inf)]
+    choices = [*_rows_about(connection, "chat", chat, "choices", "after"), (None, math.inf)]
     for row, after in choices:
         while waiting is not None and waiting[0] <= after:
             chosen[waiting[1].parent] = waiting[1].id

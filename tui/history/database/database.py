@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .database_encryption import (
-    COMPANIONS,
+    companions,
     decrypt_file,
     encrypt_file,
     load_sqlcipher,
@@ -21,6 +20,7 @@ from .database_encryption import (
 )
 from .history_errors import HistoryError, HistoryLocked, WrongPassphrase
 from .schema import migrate
+from .transactions import closed_on_error
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,7 +34,7 @@ def make_private(path: Path) -> None:
     next program that leaves would delete the log under them.
     """
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        path.touch(0o600, exist_ok=False)
 
 
 LOCK_NAME = "history.lock"
@@ -60,15 +60,11 @@ class FolderLock:
         """
         with self._mutex:
             if self._connection is None:
-                connection = self._connect()
-                try:
+                with closed_on_error(self._connect()) as connection:
                     connection.execute(f"PRAGMA busy_timeout = {int(LOCK_PATIENCE * 1000)}")
                     connection.execute("BEGIN")
                     connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-                except BaseException:
-                    connection.close()
-                    raise
-                self._connection = connection
+                    self._connection = connection
 
     def take(self) -> bool:
         """Turn the shared lock into an exclusive one; return False while others share it."""
@@ -121,7 +117,7 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """Return the path of the database, the encrypted one if there is or was one."""
+        """Return the path of the database, the encrypted one if it exists or existed."""
         was_encrypted = self.passphrase is not None and not (self.folder / PLAIN).exists()
         encrypted = self.is_encrypted or was_encrypted
         return self.folder / (ENCRYPTED if encrypted else PLAIN)
@@ -177,13 +173,9 @@ class Database:
         make_private(path)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
-        connection = self._open(path, self.key)
-        try:
+        with closed_on_error(self._open(path, self.key)) as connection:
             migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            return connection
 
     def leave(self) -> None:
         """Release the folder lock, so that other programs may encrypt or decrypt; all connections
@@ -244,15 +236,13 @@ class Database:
             number += 1
             target = path.with_name(f"{path.stem}.damaged-{stamp}-{number}{path.suffix}")
         path.rename(target)
-        for companion in COMPANIONS:
-            source = path.with_name(path.name + companion)
+        for source, moved in zip(companions(path), companions(target), strict=True):
             if source.exists():
-                source.rename(target.with_name(target.name + companion))
+                source.rename(moved)
         return target
 
     def _open(self, path: Path, passphrase: str | None) -> Connection:
-        connection = open_file(path, passphrase)
-        try:
+        with closed_on_error(open_file(path, passphrase)) as connection:
             if passphrase is not None:
                 _check_key(connection, self._is_right)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
@@ -262,10 +252,7 @@ class Database:
             # Commits must be on the disk: at most four a second in a thread of their own cost no
             # waiting, and a power cut loses no more than kill -9 does.
             connection.execute("PRAGMA synchronous = FULL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            return connection
 
 
 def _check_key(connection: Connection, is_right: bool) -> None:
@@ -311,7 +298,7 @@ def is_unwritable(error: BaseException) -> bool:
 
 
 def storage_trouble(error: BaseException) -> str:
-    """Return why nothing can be written, as the end of a sentence for people."""
+    """Return why storage failed, as the end of a user-facing sentence."""
     text = str(error)
     if "full" in text or getattr(error, "errno", None) == 28:
         return "the disk is full"

@@ -84,17 +84,22 @@ def decrypt_file(encrypted: Path, plain: Path, passphrase: str) -> None:
     part = _fresh_part(plain)
     _copy(encrypted, passphrase, part, "")
     _put_in_place(part, plain)
-    for companion in COMPANIONS:
-        encrypted.with_name(encrypted.name + companion).unlink(missing_ok=True)
+    for companion in companions(encrypted):
+        companion.unlink(missing_ok=True)
     encrypted.unlink()
 
 
-def wipe_file(path: Path) -> None:
-    """Overwrite a database and its companions with zeros, and remove them.
+def companions(path: Path) -> list[Path]:
+    """Return the paths of the files that SQLite may keep beside a database."""
+    return [path.with_name(path.name + ending) for ending in COMPANIONS]
 
-    On flash disks and file systems that copy on writing, old blocks may outlast that.
+
+def wipe_file(path: Path) -> None:
+    """Overwrite a database and its companions with zeros and delete them, as far as they exist.
+
+    On flash storage and copy-on-write file systems, old blocks may remain.
     """
-    for each in (path, *(path.with_name(path.name + companion) for companion in COMPANIONS)):
+    for each in (path, *companions(path)):
         if not each.exists():
             continue
         with each.open("r+b") as file:
@@ -104,9 +109,8 @@ def wipe_file(path: Path) -> None:
                 left -= file.write(bytes(min(left, _WIPE_CHUNK)))
             file.flush()
             os.fsync(file.fileno())
-    for companion in COMPANIONS:
-        path.with_name(path.name + companion).unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
+    for each in (*companions(path), path):
+        each.unlink(missing_ok=True)
 
 
 def sync_file(path: Path) -> None:
@@ -117,14 +121,13 @@ def sync_file(path: Path) -> None:
 
 def _fresh_part(target: Path) -> Path:
     part = target.with_name(target.name + PART)
-    if part.exists():
-        wipe_file(part)
-    os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    wipe_file(part)
+    part.touch(0o600, exist_ok=False)
     return part
 
 
 def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
-    """Copy a database under another key, and compare what arrived."""
+    """Copy a database under another key, and verify the copy."""
     sqlcipher = load_sqlcipher()
     connection: Connection = sqlcipher.connect(str(source), isolation_level=None)
     with closing(connection):

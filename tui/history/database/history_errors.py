@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class HistoryError(Exception):
-    """A failure with a sentence for people, and if possible what to do next."""
+    """A failure with a user-facing message and, if possible, a hint about the next step."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

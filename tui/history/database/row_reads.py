@@ -1,17 +1,15 @@
-"""Reads what lists of chats and statistics show, over a connection."""
+"""Reads chat lists, drafts, prompts and statistics from the database."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...chats.automatic_title import automatic_title
-from ...chats.chat import ChatSettings
 from ...chats.message import MessageFacts
 from .chat_reads import decode_settings
-from .text_index import whole_text
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -38,15 +36,6 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
 
 
-class UnfinishedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer whose program has ended; `generation` is its id in the daemon, if known."""
-
-    chat: str
-    message: str
-    model: str
-    generation: str | None
-
-
 class ModelSpeed(msgspec.Struct, frozen=True, kw_only=True):
     """Medians over a model's recent answers: tokens per second, and seconds to the first token."""
 
@@ -67,29 +56,43 @@ def recent_chats(
 ) -> list[ChatSummary]:
     """Return the chats of one folder or all, pinned first, then the newest first."""
     bodies: dict[str, str] = dict(connection.execute(LATEST_SETTINGS))
-    drafts = {
-        chat: (text, changed)
-        for chat, text, changed in connection.execute("SELECT chat, text, changed FROM drafts")
-    }
-    heads = connection.execute(
-        "SELECT chats.id, chats.created, count(messages.row), max(messages.created)"
-        " FROM chats LEFT JOIN messages ON messages.chat = chats.id GROUP BY chats.id"
-    ).fetchall()
-    known = {head[0] for head in heads}
-    heads += [
-        (chat, changed, 0, None) for chat, (_, changed) in drafts.items() if chat not in known
-    ]
-    found: list[tuple[bool, float, tuple[Any, ...], ChatSettings]] = []
-    for head in heads:
-        settings = decode_settings(bodies.get(head[0]))
+    found: list[ChatSummary] = []
+    for chat, created, messages, last, draft, drafted in connection.execute(
+        "SELECT c.id, c.created, count(m.row), max(m.created), d.text, d.changed FROM chats c"
+        " LEFT JOIN drafts d ON d.chat = c.id LEFT JOIN messages m ON m.chat = c.id GROUP BY c.id"
+        " UNION ALL SELECT chat, changed, 0, NULL, text, changed FROM drafts"
+        " WHERE chat NOT IN (SELECT id FROM chats)"
+    ):
+        settings = decode_settings(bodies.get(chat))
         if folder is None or settings.folder == folder:
-            changed = max(head[3] or head[1], drafts.get(head[0], ("", 0.0))[1])
-            found.append((settings.pinned, changed, head, settings))
-    found.sort(key=lambda each: each[:2], reverse=True)
-    return [
-        _summary(connection, head, changed, settings, drafts.get(head[0], ("", 0.0))[0])
-        for _, changed, head, settings in found[:limit]
-    ]
+            summary = ChatSummary(
+                id=chat,
+                title=settings.title,
+                created=created,
+                changed=max(last or created, drafted or 0.0),
+                messages=messages,
+                model=settings.model or "",
+                folder=settings.folder,
+                pinned=settings.pinned,
+                draft=draft or "",
+            )
+            found.append(summary)
+    found.sort(key=lambda chat: (chat.pinned, chat.changed), reverse=True)
+    return [_completed(connection, chat) for chat in found[:limit]]
+
+
+def _completed(connection: Connection, chat: ChatSummary) -> ChatSummary:
+    """Return the summary with the title and the model that its settings leave open."""
+    title = chat.title or automatic_title(first_prompt(connection, chat.id))
+    model = chat.model
+    if not model and chat.messages:
+        found = connection.execute(
+            "SELECT model FROM messages WHERE chat = ? AND model != ''"
+            " ORDER BY created DESC LIMIT 1",
+            (chat.id,),
+        ).fetchone()
+        model = "" if found is None else found[0]
+    return msgspec.structs.replace(chat, title=title or automatic_title(chat.draft), model=model)
 
 
 def folders(connection: Connection) -> list[tuple[str, int]]:
@@ -114,30 +117,6 @@ def recent_prompts(connection: Connection, limit: int) -> list[str]:
         if len(prompts) == limit:
             break
     return list(prompts)
-
-
-def claim_unfinished(connection: Connection, session: int) -> list[UnfinishedAnswer]:
-    """Claim answers that ended programs left open; this session now follows them.
-
-    Needs a write transaction, so that two chats started at once never claim the same answer.
-    """
-    rows = connection.execute(
-        "SELECT m.row, m.chat, m.id, m.model, g.generation, ifnull(g.session, m.session)"
-        " FROM messages m LEFT JOIN generations g ON g.row ="
-        " (SELECT max(row) FROM generations WHERE message = m.row)"
-        " WHERE m.session IS NOT NULL AND m.role = 'assistant'"
-        " AND NOT EXISTS (SELECT 1 FROM endings WHERE message = m.row) ORDER BY m.row"
-    ).fetchall()
-    alive = living_sessions(connection, {row[5] for row in rows} - {session}) | {session}
-    left = [row for row in rows if row[5] not in alive]
-    connection.executemany(
-        "INSERT INTO generations(message, generation, session) VALUES (?, ?, ?)",
-        [(row[0], row[4], session) for row in left],
-    )
-    return [
-        UnfinishedAnswer(chat=chat, message=message, model=model, generation=generation)
-        for _, chat, message, model, generation, _ in left
-    ]
 
 
 def model_speeds(connection: Connection) -> dict[str, ModelSpeed]:
@@ -184,12 +163,6 @@ def first_prompt(connection: Connection, chat: str) -> str:
     return "" if found is None else found[0]
 
 
-def message_text(connection: Connection, message: str) -> str:
-    """Return a message's text, "" if missing."""
-    found = connection.execute("SELECT row FROM messages WHERE id = ?", (message,)).fetchone()
-    return "" if found is None else whole_text(connection, found[0])
-
-
 def initial_lengths(connection: Connection, message: str) -> tuple[int, int]:
     """Return the characters of text and reasoning with which a message was added, before later
     pieces.
@@ -198,56 +171,3 @@ def initial_lengths(connection: Connection, message: str) -> tuple[int, int]:
         "SELECT content, reasoning FROM messages WHERE id = ?", (message,)
     ).fetchone()
     return (0, 0) if found is None else (len(found[0] or ""), len(found[1] or ""))
-
-
-def _summary(
-    connection: Connection,
-    head: tuple[Any, ...],
-    changed: float,
-    settings: ChatSettings,
-    draft: str,
-) -> ChatSummary:
-    chat, created, messages, _ = head
-    title = settings.title or automatic_title(first_prompt(connection, chat))
-    model = settings.model
-    if model is None and messages:
-        found = connection.execute(
-            "SELECT model FROM messages WHERE chat = ? AND model != ''"
-            " ORDER BY created DESC LIMIT 1",
-            (chat,),
-        ).fetchone()
-        model = None if found is None else found[0]
-    return ChatSummary(
-        id=chat,
-        title=title or automatic_title(draft),
-        created=created,
-        changed=changed,
-        messages=messages,
-        model=model or "",
-        folder=settings.folder,
-        pinned=settings.pinned,
-        draft=draft,
-    )
-
-
-def living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
-    """Return those of `sessions` whose program is still running."""
-    import psutil
-
-    alive: set[int] = set()
-    for session in sessions:
-        found = connection.execute(
-            "SELECT pid, started FROM sessions WHERE row = ?", (session,)
-        ).fetchone()
-        if found is None:
-            continue
-        try:
-            program = psutil.Process(found[0])
-            # A program started after the session was recorded merely reuses its process id; a
-            # zombie is dead too.
-            began_before = program.create_time() <= found[1] + 1
-            if began_before and program.status() != psutil.STATUS_ZOMBIE:
-                alive.add(session)
-        except psutil.Error:
-            continue
-    return alive

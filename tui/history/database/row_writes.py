@@ -68,18 +68,13 @@ def add_settings(connection: Connection, chat: str, body: str, known: str | None
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
     ).fetchone()
     if last is not None and known not in (None, last[0]):
-        body = _merged(last[0], body, msgspec.json.decode(known or "{}"))
+        before, wanted = msgspec.json.decode(known or "{}"), msgspec.json.decode(body)
+        changed = {name: value for name, value in wanted.items() if before.get(name) != value}
+        body = storable_json(msgspec.json.decode(last[0]) | changed)
     if last is None or last[0] != body:
         connection.execute(
             "INSERT INTO settings(chat, body) SELECT id, ? FROM chats WHERE id = ?", (body, chat)
         )
-
-
-def _merged(last: str, body: str, known: dict[str, Any]) -> str:
-    """Return the `last` settings with the changes of `body` relative to `known`."""
-    said: dict[str, Any] = msgspec.json.decode(body)
-    changed = {name: value for name, value in said.items() if known.get(name) != value}
-    return storable_json(msgspec.json.decode(last) | changed)
 
 
 def add_message(connection: Connection, chat: str, message: Message, session: int | None) -> None:

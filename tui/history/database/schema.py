@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .history_errors import HistoryError
+from .transactions import write_transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -126,23 +127,17 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
     """
     if version(connection) == len(steps):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with write_transaction(connection):
         # Checked under the lock: another program may have migrated meanwhile.
         found = version(connection)
         if found > len(steps):
             raise HistoryError(
                 "The chats were written by a newer ingle, and this one cannot read them.",
-                "Update ingle; until then, what is said here is not kept.",
+                "Update ingle; until then, new messages are not kept.",
             )
         for step in steps[found:]:
             step(connection)
         connection.execute(f"PRAGMA user_version = {len(steps)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a full disk has already ended it
-            connection.execute("ROLLBACK")
-        raise
 
 
 def version(connection: Connection) -> int:

@@ -85,7 +85,7 @@ def unindex_message(connection: Connection, row: int) -> None:
 def whole_text(connection: Connection, row: int | None, *, as_indexed: bool = False) -> str:
     """Return a message's whole text, preceded by the text of its attachments.
 
-    With `as_indexed` only up to its last ending: what was added later is not in the index yet.
+    With `as_indexed` only up to its last ending: text added later is not in the index yet.
     """
     content, attachments = connection.execute(
         "SELECT content, attachments FROM messages WHERE row = ?", (row,)

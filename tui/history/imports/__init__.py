@@ -1,1 +1,1 @@
-"""Importers of other programs' chats: one module per program."""
+"""Imports chats from JSON exports and from databases of other programs."""

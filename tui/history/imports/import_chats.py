@@ -15,7 +15,9 @@ import msgspec
 from ...chats.chat import Chat
 from ...chats.message import Message
 from ..database import row_writes
+from ..database.database import is_conflict
 from ..database.history_errors import HistoryError
+from ..database.transactions import savepoint
 from ..ingle_json import FORMAT, read_ingle_chat
 from .imported_chat import ImportedChat, Json, MalformedChat, objects_in
 from .json_exports import read_chatgpt, read_claude, read_open_webui
@@ -162,14 +164,30 @@ class ImportReport:
 def import_chats(
     connection: Connection, path: Path, progress: Callable[[ImportReport], bool]
 ) -> ImportReport:
-    """Add the chats that are missing; `progress` is called now and then, and stops it with False.
+    """Add the missing chats; `progress` is called periodically, and stops the import with False.
 
     Chats and messages get the same ids at every import, so existing ones are skipped, and a chat
     that grew in the other program gets its new messages. Raises `HistoryError`.
     """
     report = ImportReport()
+    began = 0.0
     try:
-        _add_all(connection, path, report, progress)
+        for total, entry in read_chats(path):
+            report.total = total
+            report.seen += 1
+            if not connection.in_transaction:
+                connection.execute("BEGIN IMMEDIATE")
+                began = time.monotonic()
+            try:
+                _add(connection, entry(), report)
+            except MalformedChat as error:
+                report.failed += 1
+                if len(report.problems) < MAX_REPORTED:
+                    report.problems.append(f"chat {report.seen}: {error}")
+            if time.monotonic() - began > COMMIT_SECONDS:
+                connection.execute("COMMIT")
+                if not progress(report):
+                    break
     finally:
         # Each chat is imported atomically, so finished ones are kept even after a failure.
         if connection.in_transaction:
@@ -178,31 +196,6 @@ def import_chats(
         raise HistoryError(f"{path.name} was not understood: {report.problems[0]}.")
     progress(report)
     return report
-
-
-def _add_all(
-    connection: Connection,
-    path: Path,
-    report: ImportReport,
-    progress: Callable[[ImportReport], bool],
-) -> None:
-    began = 0.0
-    for total, entry in read_chats(path):
-        report.total = total
-        report.seen += 1
-        if not connection.in_transaction:
-            connection.execute("BEGIN IMMEDIATE")
-            began = time.monotonic()
-        try:
-            _add(connection, entry(), report)
-        except MalformedChat as error:
-            report.failed += 1
-            if len(report.problems) < MAX_REPORTED:
-                report.problems.append(f"chat {report.seen}: {error}")
-        if time.monotonic() - began > COMMIT_SECONDS:
-            connection.execute("COMMIT")
-            if not progress(report):
-                return
 
 
 def _add(connection: Connection, found: ImportedChat | Chat, report: ImportReport) -> None:
@@ -217,27 +210,24 @@ def _add(connection: Connection, found: ImportedChat | Chat, report: ImportRepor
     missing = [message for message in chat.messages.values() if message.id not in known]
     if not missing:
         return
-    connection.execute("SAVEPOINT chat")
     try:
-        if is_new:
-            body = row_writes.storable_json(chat.settings)
-            row_writes.add_chat(connection, chat.id, chat.created, body, source)
-        for message in missing:
-            row_writes.add_message(connection, chat.id, message, None)
-        if is_new:
-            for compaction in chat.compactions.values():
-                row_writes.add_compaction(connection, chat.id, compaction)
-            for name in sorted(chat.undone):
-                row_writes.add_undo(connection, name)
-            for leaf in leaves(chat):
-                row_writes.add_choice(connection, leaf.id)
+        with savepoint(connection):
+            if is_new:
+                body = row_writes.storable_json(chat.settings)
+                row_writes.add_chat(connection, chat.id, chat.created, body, source)
+            for message in missing:
+                row_writes.add_message(connection, chat.id, message, None)
+            if is_new:
+                for compaction in chat.compactions.values():
+                    row_writes.add_compaction(connection, chat.id, compaction)
+                for name in sorted(chat.undone):
+                    row_writes.add_undo(connection, name)
+                for leaf in leaves(chat):
+                    row_writes.add_choice(connection, leaf.id)
     except Exception as error:
-        connection.execute("ROLLBACK TO chat")
-        connection.execute("RELEASE chat")
-        if type(error).__name__ == "IntegrityError":
+        if is_conflict(error):
             raise MalformedChat("its messages belong to another chat already") from error
         raise
-    connection.execute("RELEASE chat")
     report.chats += is_new
     report.messages += len(missing)
 

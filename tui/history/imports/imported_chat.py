@@ -1,13 +1,11 @@
-"""Builds a chat of ours from the messages of another program's chat."""
+"""Converts another program's chat into a `Chat`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ...chats.chat import Chat, ChatSettings
 from ...chats.message import Attachment, Message, Role
@@ -18,7 +16,7 @@ MAX_MESSAGES = 100_000
 
 
 class MalformedChat(Exception):
-    """A file deviates from its program's format; the text says how."""
+    """A file does not follow its program's format; the message names the deviation."""
 
 
 @dataclass(slots=True)
@@ -26,7 +24,7 @@ class ForeignMessage:
     """A message with the other program's ids; one without a role is only a link in the tree."""
 
     key: str
-    parent: str | None
+    parent: str | None = None
     role: Role | None = None
     text: str = ""
     reasoning: str = ""
@@ -47,80 +45,78 @@ class ImportedChat:
         self.created = created
         self.current: str | None = None
         self._messages: dict[str, ForeignMessage] = {}
-        self._children: Counter[str | None] = Counter()
+        self._last: str | None = None
 
     def add(self, message: ForeignMessage) -> None:
         """Add a message; parents may come later."""
         if len(self._messages) >= MAX_MESSAGES:
             raise MalformedChat(f"a chat has more than {MAX_MESSAGES} messages")
         self._messages[message.key] = message
+        self._last = message.key
+
+    def append(self, message: ForeignMessage) -> None:
+        """Add a message whose parent is the one added last."""
+        message.parent = self._last
+        self.add(message)
 
     def build(self) -> Chat | None:
-        """Return the chat in our form, None if it has no messages."""
+        """Return the converted chat, None if it has no messages."""
         created = self.created
         if created is None:
             times = [each.created for each in self._messages.values() if each.created]
             created = min(times, default=0.0)
         chat = Chat(self.settings, id=_name(self.source), created=created)
-        kept: dict[str, Message | None] = {}
-        thoughts: dict[str, str] = {}
-        self._children = Counter(message.parent for message in self._messages.values())
-        for foreign in self._in_order():
-            self._place(chat, foreign, kept, thoughts)
+        children: dict[str | None, list[ForeignMessage]] = {}
+        for message in self._messages.values():
+            # A message whose parent is missing begins a branch.
+            parent = message.parent if message.parent in self._messages else None
+            children.setdefault(parent, []).append(message)
+        placed: dict[str | None, _Place] = {}
+        # Parents before children; cycles are never reached, and so are omitted.
+        waiting = children.get(None, [])[::-1]
+        while waiting:
+            foreign = waiting.pop()
+            is_alone = len(children.get(foreign.parent, ())) == 1
+            before = placed.get(foreign.parent, _Place(None))
+            placed[foreign.key] = self._place(chat, foreign, before, is_alone)
+            waiting += reversed(children.get(foreign.key, []))
         if not chat.messages:
             return None
-        current = kept.get(self.current) if self.current is not None else None
+        current = placed.get(self.current, _Place(None)).message
         if current is not None:
             chat.choose(current)
         return chat
 
-    def _in_order(self) -> Iterable[ForeignMessage]:
-        """Yield parents before children; a message whose parent is missing begins a branch."""
-        children: dict[str | None, list[ForeignMessage]] = {}
-        for message in self._messages.values():
-            parent = message.parent if message.parent in self._messages else None
-            children.setdefault(parent, []).append(message)
-        # Cycles are never reached, and so are omitted.
-        waiting = list(reversed(children.get(None, [])))
-        while waiting:
-            message = waiting.pop()
-            yield message
-            waiting += reversed(children.get(message.key, []))
-
-    def _place(
-        self,
-        chat: Chat,
-        foreign: ForeignMessage,
-        kept: dict[str, Message | None],
-        thoughts: dict[str, str],
-    ) -> None:
-        parent = kept.get(foreign.parent) if foreign.parent is not None else None
-        before = thoughts.get(foreign.parent, "") if foreign.parent is not None else ""
-        reasoning = paragraphs(before, foreign.reasoning)
+    def _place(self, chat: Chat, foreign: ForeignMessage, before: _Place, is_alone: bool) -> _Place:
+        """Add a message to the chat; `is_alone` if it is the only child of its parent."""
+        parent = before.message
+        reasoning = paragraphs(before.thoughts, foreign.reasoning)
         if foreign.role is None or not (foreign.text.strip() or foreign.attachments):
-            kept[foreign.key] = parent
-            thoughts[foreign.key] = reasoning
-            return
-        is_alone = self._children[foreign.parent] == 1
+            return _Place(parent, reasoning)
         if foreign.role == "assistant" and parent and parent.role == "assistant" and is_alone:
             # Parts of one answer, with omitted tool calls between them.
             parent.content += "\n\n" + foreign.text
             parent.reasoning = paragraphs(parent.reasoning, reasoning)
-            kept[foreign.key] = parent
-            return
-        kept[foreign.key] = chat.add(
-            Message(
-                role=foreign.role,
-                content=foreign.text,
-                parent=None if parent is None else parent.id,
-                id=_name(f"{self.source}/{foreign.key}"),
-                created=foreign.created or (parent.created if parent else chat.created),
-                attachments=tuple(foreign.attachments),
-                model=foreign.model if foreign.role == "assistant" else "",
-                reasoning=reasoning if foreign.role == "assistant" else "",
-                ending="answered" if foreign.role == "assistant" else None,
-            )
+            return _Place(parent)
+        message = Message(
+            role=foreign.role,
+            content=foreign.text,
+            parent=None if parent is None else parent.id,
+            id=_name(f"{self.source}/{foreign.key}"),
+            created=foreign.created or (parent.created if parent else chat.created),
+            attachments=tuple(foreign.attachments),
         )
+        if foreign.role == "assistant":
+            message.model, message.reasoning = foreign.model, reasoning
+            message.ending = "answered"
+        return _Place(chat.add(message))
+
+
+class _Place(NamedTuple):
+    """The message that a foreign one became or continues, and reasoning for the next answer."""
+
+    message: Message | None
+    thoughts: str = ""
 
 
 def seconds(value: object) -> float | None:
@@ -146,7 +142,7 @@ def seconds(value: object) -> float | None:
 
 
 def role_of(name: object) -> Role | None:
-    """Return the role that other programs give this name, None for any other."""
+    """Return the role for its name in other programs, None for unknown names."""
     if name in ("user", "me", "human"):
         return "user"
     return "assistant" if name in ("assistant", "ollama", "ai") else None
@@ -178,5 +174,5 @@ def objects_in(value: Json, key: str) -> list[Json]:
 
 
 def _name(source: str) -> str:
-    """Return a stable id in our form for the other program's id."""
+    """Derive a stable id in ingle's format from the other program's id."""
     return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:22]

@@ -27,7 +27,7 @@ _THOUGHTS = re.compile(
 def read_chatgpt(conversation: Json) -> ImportedChat:
     """Read the tree in `mapping`, with the branch of `current_node`; raises `MalformedChat`.
 
-    What ChatGPT does not show (system messages, tool calls and results) is omitted; reasoning is
+    Messages that ChatGPT hides (system messages, tool calls and results) are omitted; reasoning is
     attached to the answer after it.
     """
     if not isinstance(conversation.get("mapping"), dict):
@@ -40,16 +40,15 @@ def read_chatgpt(conversation: Json) -> ImportedChat:
     default = text_in(conversation, "default_model_slug")
     for key in nodes:
         node = object_in(nodes, key)
-        parent = text_in(node, "parent") or None
-        chat.add(_chatgpt_message(key, parent, object_in(node, "message"), default))
+        placed = _chatgpt_message(key, object_in(node, "message"), default)
+        placed.parent = text_in(node, "parent") or None
+        chat.add(placed)
     return chat
 
 
-def _chatgpt_message(
-    key: str, parent: str | None, message: Json, default_model: str
-) -> ForeignMessage:
+def _chatgpt_message(key: str, message: Json, default_model: str) -> ForeignMessage:
     metadata, content = object_in(message, "metadata"), object_in(message, "content")
-    placed = ForeignMessage(key, parent, created=seconds(message.get("create_time")))
+    placed = ForeignMessage(key, created=seconds(message.get("create_time")))
     if content.get("content_type") == "thoughts":
         thoughts = objects_in(content, "thoughts")
         placed.reasoning = "\n\n".join(text_in(each, "content", "summary") for each in thoughts)
@@ -71,7 +70,7 @@ def _chatgpt_parts(content: Json) -> list[str]:
     texts: list[str] = []
     parts = content.get("parts")
     for part in parts if isinstance(parts, list) else ():  # pyright: ignore[reportUnknownVariableType]
-        # A text stands alone or in an object.
+        # A text part is a string, or an object with a `text`.
         fields: Json = (
             {"text": part} if isinstance(part, str) else object_in({"part": part}, "part")
         )
@@ -89,21 +88,23 @@ def read_claude(conversation: Json) -> ImportedChat:
     chat = ImportedChat("claude", name, text_in(conversation, "name"), created)
     messages = objects_in(conversation, "chat_messages")
     is_tree = any(text_in(message, "parent_message_uuid") for message in messages)
-    before: str | None = None
     for place, message in enumerate(messages):
-        key = text_in(message, "uuid") or str(place)
-        parent = (text_in(message, "parent_message_uuid") or None) if is_tree else before
-        placed = _claude_message(key, parent, message)
+        placed = _claude_message(place, message)
         placed.model = text_in(conversation, "model") or "claude"
-        chat.add(placed)
-        before = key
-    chat.current = text_in(conversation, "current_leaf_message_uuid") or before
+        if is_tree:
+            placed.parent = text_in(message, "parent_message_uuid") or None
+            chat.add(placed)
+        else:
+            chat.append(placed)
+        chat.current = placed.key
+    chat.current = text_in(conversation, "current_leaf_message_uuid") or chat.current
     return chat
 
 
-def _claude_message(key: str, parent: str | None, message: Json) -> ForeignMessage:
-    placed = ForeignMessage(key, parent, created=seconds(message.get("created_at")))
-    placed.role = role_of(text_in(message, "sender"))
+def _claude_message(place: int, message: Json) -> ForeignMessage:
+    key = text_in(message, "uuid") or str(place)
+    role, created = role_of(text_in(message, "sender")), seconds(message.get("created_at"))
+    placed = ForeignMessage(key, role=role, created=created)
     blocks = objects_in(message, "content")
     texts = [text_in(block, "text") for block in blocks if block.get("type") == "text"]
     thoughts = [text_in(block, "thinking") for block in blocks if block.get("type") == "thinking"]
@@ -134,19 +135,18 @@ def read_open_webui(entry: Json) -> ImportedChat:
     if messages:
         for key in messages:
             message = object_in(messages, key)
-            chat.add(_open_webui_message(key, text_in(message, "parentId") or None, message))
+            placed = _open_webui_message(key, message)
+            placed.parent = text_in(message, "parentId") or None
+            chat.add(placed)
         chat.current = text_in(history, "currentId") or None
     else:
-        before: str | None = None
         for place, message in enumerate(objects_in(inner, "messages")):
-            key = text_in(message, "id") or str(place)
-            chat.add(_open_webui_message(key, before, message))
-            before = key
+            chat.append(_open_webui_message(text_in(message, "id") or str(place), message))
     return chat
 
 
-def _open_webui_message(key: str, parent: str | None, message: Json) -> ForeignMessage:
-    placed = ForeignMessage(key, parent, created=seconds(message.get("timestamp")))
+def _open_webui_message(key: str, message: Json) -> ForeignMessage:
+    placed = ForeignMessage(key, created=seconds(message.get("timestamp")))
     placed.role = role_of(text_in(message, "role"))
     content = text_in(message, "content")
     thoughts = [_unquoted(match[1]) for match in _THOUGHTS.finditer(content)]

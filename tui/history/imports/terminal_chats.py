@@ -36,48 +36,48 @@ def read_terminal_chats(path: Path) -> Iterator[ImportedChat]:
 def _oterm(connection: Connection, path: Path) -> Iterator[ImportedChat]:
     # oterm stores no times; the file's time is the best estimate.
     changed = path.stat().st_mtime
-    for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
-        number, name = chat["id"], str(chat.get("name") or "")
-        found = ImportedChat("oterm", f"{number}:{name}", name, changed)
+    for chat, messages in _chats(connection):
+        name = str(chat.get("name") or "")
+        found = ImportedChat("oterm", f"{chat['id']}:{name}", name, changed)
         found.settings.system = str(chat.get("system") or "")
-        before: str | None = None
-        for message in _rows(
-            connection, "SELECT * FROM message WHERE chat_id = ? ORDER BY id", (number,)
-        ):
-            key = str(message["id"])
-            placed = _placed(key, before, message.get("author"), message.get("text"))
+        for message in messages:
+            placed = _message(message, "author", "text")
             placed.model = str(chat.get("model") or "")
             placed.created = changed
-            found.add(placed)
-            before = key
-        found.current = before
+            found.append(placed)
         yield found
 
 
 def _elia(connection: Connection) -> Iterator[ImportedChat]:
-    for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
-        number, started = chat["id"], chat.get("started_at")
-        title = str(chat.get("title") or "")
-        found = ImportedChat("elia", f"{number}:{started}", title, seconds(started))
-        before: str | None = None
-        for message in _rows(
-            connection, "SELECT * FROM message WHERE chat_id = ? ORDER BY id", (number,)
-        ):
-            key = str(message["id"])
+    for chat, messages in _chats(connection):
+        started, title = chat.get("started_at"), str(chat.get("title") or "")
+        found = ImportedChat("elia", f"{chat['id']}:{started}", title, seconds(started))
+        for message in messages:
             if message.get("role") == "system":
                 found.settings.system = str(message.get("content") or "")
                 continue
-            placed = _placed(key, before, message.get("role"), message.get("content"))
+            placed = _message(message, "role", "content")
             placed.model = str(message.get("model") or chat.get("model") or "")
             placed.created = seconds(message.get("timestamp"))
-            found.add(placed)
-            before = key
-        found.current = before
+            found.append(placed)
         yield found
 
 
-def _placed(key: str, parent: str | None, role: object, text: object) -> ForeignMessage:
-    return ForeignMessage(key, parent, role_of(role), text if isinstance(text, str) else "")
+def _chats(connection: Connection) -> Iterator[tuple[Row, Iterator[Row]]]:
+    """Yield each chat with its messages."""
+    for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
+        query = "SELECT * FROM message WHERE chat_id = ? ORDER BY id"
+        yield chat, _rows(connection, query, (chat["id"],))
+
+
+def _message(row: Row, role: str, text: str) -> ForeignMessage:
+    """Return a message, given the names of its columns for role and text."""
+    content = row.get(text)
+    return ForeignMessage(
+        str(row["id"]),
+        role=role_of(row.get(role)),
+        text=content if isinstance(content, str) else "",
+    )
 
 
 def _columns(connection: Connection, table: str) -> set[str]:

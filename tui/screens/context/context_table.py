@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from ...gauges.context_usage import ContextPart, ContextReport, Role
 from ...text import number_format
 from ...text.terminal_safe_text import clean
 from ...transcript.markdown.markdown_preview import preview
 from ...widgets.gauges.context_ribbon import ribbon_line, role_legend
-from ...widgets.gauges.glyph_text import signs
+from ...widgets.gauges.glyph_text import signs, wrapped
+from ..dialog import Dialog
 
 HINT = "enter goes there · o: order of size or of the chat · esc closes"
 SHORT_HINT = "enter goes there · o: other order · esc closes"
@@ -28,11 +25,11 @@ AROUND = 11
 """Lines of the dialog that are neither the list nor the legend."""
 
 
-class ContextTable(ModalScreen[str | None]):
-    """Ends with the name of the message to go to, or None."""
+class ContextTable(Dialog[str | None]):
+    """Ends with the id of the message to go to, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", "Close", show=False),
+        Binding("q", "dismiss", "Close", show=False),
         Binding("o", "order", "Order", show=False),
     ]
     DEFAULT_CSS = """
@@ -43,19 +40,19 @@ class ContextTable(ModalScreen[str | None]):
     """
 
     def __init__(self, report: ContextReport) -> None:
-        super().__init__()
+        count = len(report.parts)
+        what = "message" if count == 1 else "messages"
+        facts = f"  {count} {what} are sent with the next prompt"
+        super().__init__(Content.assemble(("Context", "bold $primary"), (facts, "$muted")), "")
         self._savings = report.savings
         self._parts = report.parts
         self._use = report.use
         self._by_size = True
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(self._title(), classes="dialog-title", markup=False)
-            yield Static(id="ribbon", markup=False)
-            yield OptionList(markup=False)
-            yield Static(self._saved(), classes="dialog-hint", markup=False)
-            yield Static(id="keys", markup=False)
+    def body(self) -> ComposeResult:
+        """The ribbon, and a row for each message."""
+        yield Static(id="ribbon", markup=False)
+        yield OptionList(markup=False)
 
     def on_mount(self) -> None:
         """Show the largest first."""
@@ -63,15 +60,17 @@ class ContextTable(ModalScreen[str | None]):
         self.query_one(OptionList).focus()
 
     def on_resize(self) -> None:
-        """The ribbon is as wide as the dialog, and the list as high as is left."""
+        """Fit the ribbon to the dialog's width, and the list to the remaining height."""
         ribbon = self.query_one("#ribbon", Static)
         width = max(20, min(94, self.size.width * 94 // 100 - 6))
-        legend = _in_lines(role_legend(self._use), width)
-        around = AROUND + len(legend) + self._saved().cell_length // width
+        legend = wrapped(role_legend(self._use), width, Content("   "))
+        saved = self._saved()
+        around = AROUND + len(legend) + saved.cell_length // width
         self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - around)
         ribbon.update(Content("\n").join([ribbon_line(self._use, width, widest=width), *legend]))
         hint = HINT if len(HINT) <= width else SHORT_HINT
-        self.query_one("#keys", Static).update(Content.styled(hint, "$muted"))
+        keys = Content.assemble(saved, "\n", (hint, "$muted"))
+        self.query_one(".dialog-hint", Static).update(keys)
 
     @property
     def rows(self) -> list[ContextPart]:
@@ -79,12 +78,6 @@ class ContextTable(ModalScreen[str | None]):
         if not self._by_size:
             return self._parts
         return sorted(self._parts, key=lambda part: -part.tokens)
-
-    def _title(self) -> Content:
-        count = len(self._parts)
-        what = "message" if count == 1 else "messages"
-        facts = f"  {count} {what} are sent with the next prompt"
-        return Content.assemble(("Context", "bold $primary"), (facts, "$muted"))
 
     def _saved(self) -> Content:
         saved = self._savings
@@ -98,8 +91,7 @@ class ContextTable(ModalScreen[str | None]):
 
     def _fill(self) -> None:
         options = self.query_one(OptionList)
-        options.clear_options()
-        options.add_options([Option(self._row(part)) for part in self.rows])
+        options.set_options(map(self._row, self.rows))
         options.highlighted = 0 if self._parts else None
 
     def _row(self, part: ContextPart) -> Content:
@@ -122,7 +114,7 @@ class ContextTable(ModalScreen[str | None]):
         )
 
     def action_order(self) -> None:
-        """By size, or as they are sent."""
+        """Toggle between the order of size and the order of the chat."""
         self._by_size = not self._by_size
         self._fill()
 
@@ -131,15 +123,3 @@ class ContextTable(ModalScreen[str | None]):
         """Go to the message."""
         message = self.rows[event.option_index].message
         self.dismiss(message.id if message is not None else None)
-
-
-def _in_lines(parts: Sequence[Content], width: int) -> list[Content]:
-    """As many parts on each line as have room, none of them broken."""
-    lines: list[Content] = []
-    for part in parts:
-        longer = Content("   ").join([*lines[-1:], part])
-        if lines and longer.cell_length <= width:
-            lines[-1] = longer
-        else:
-            lines.append(part)
-    return lines

@@ -1,4 +1,4 @@
-"""`GaugesScreen`: the engine's inside on the whole screen, and `PageMapScreen`: its KV cache."""
+"""`GaugesScreen`: all gauges on the whole screen, and `PageMapScreen`: the KV cache alone."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from ...widgets.gauges.page_map import PageMapView
 from ...widgets.gauges.speed_chart import SpeedChart
 
 Closed = Literal["side", "off"]
-"""What is shown after a screen: the panel beside the chat, or nothing."""
+"""The mode after the screen is closed: the panel beside the chat, or no gauges."""
 TALL = 40
-"""Lines from which on everything is drawn large."""
+"""Screen height from which everything is drawn large."""
 HINT = "esc: back to the chat · F4: gauges off · page up, page down: more"
 SHORT_HINT = "esc: back · F4: gauges off · page up, page down: more"
 MAP_HINT = "arrows or mouse: what is in a cell · enter: whose it is"
 
 
 class _MapScreen(Screen[Closed]):
-    """What both screens share: a map with a cursor, and a line that explains its cell."""
+    """Base of both screens: a map with a cursor, and a line that explains its cell."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (100, "-wide")]  # noqa: RUF012
     DEFAULT_CSS = """
     _MapScreen {
         & #head { height: 1; padding: 0 1; background: $panel; }
         & #foot { height: 1; padding: 0 1; color: $muted; }
-        & #told { height: 1; margin-top: 1; }
+        & #cell { height: 1; margin-top: 1; }
         & PageTitle { margin-bottom: 1; }
         & PageLegend { margin-top: 1; }
     }
     """
 
     def on_mount(self) -> None:
-        """Begin on the map."""
+        """Focus the map."""
         pages = self.query_one(PageMapView)
         pages.can_focus = True
         pages.focus()
 
-    def show(self, state: GaugeState, now: float) -> None:
-        """Draw what changed; `now` is of the clock with which the state was updated."""
+    def show(self, state: GaugeState) -> None:
+        """Draw what changed, once it is mounted."""
         if not self.is_mounted:
             return
         self.query_one(PageMapView).show(state)
         for lines in self.query(LinesWidget):
-            lines.show(state, now)
+            lines.show(state)
 
     def on_page_map_view_pointed(self, event: PageMapView.Pointed) -> None:
         """Explain the cell under the cursor."""
         self._tell(event.text or MAP_HINT, "$foreground" if event.text else "$muted")
 
     def on_page_map_view_owner_asked(self, event: PageMapView.OwnerAsked) -> None:
-        """Say whose it is."""
+        """Show the owner of the cell."""
         self._tell(event.text, "$primary")
 
     def _tell(self, text: str, style: str) -> None:
-        self.query_one("#told", Static).update(Content.styled(text, style))
+        self.query_one("#cell", Static).update(Content.styled(text, style))
 
 
 class PageMapScreen(_MapScreen):
@@ -83,7 +83,7 @@ class PageMapScreen(_MapScreen):
             yield PageTitle()
             yield PageMapView()
             yield PageLegend()
-            yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
+            yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
         yield Static("esc: back to the chat", id="foot", markup=False)
 
 
@@ -124,24 +124,23 @@ class GaugesScreen(_MapScreen):
                 yield PageTitle()
                 yield PageMapView()
                 yield PageLegend()
-                yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
+                yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
         yield ContextRibbon()
         yield Static(id="foot", markup=False)
 
     def on_resize(self) -> None:
-        """Tell the keys in as many words as there is room for."""
+        """Show the keys, in short where there is little room."""
         hint = HINT if self.size.width >= len(HINT) + 2 else SHORT_HINT
         self.query_one("#foot", Static).update(hint)
 
     def action_page(self, direction: int) -> None:
-        """See what has no room."""
+        """Scroll by a page."""
         for part in ("#body", "#facts"):
             box = self.query_one(part)
             box.scroll_relative(y=direction * max(1, box.size.height - 2), animate=False)
 
-    def show(self, state: GaugeState, now: float) -> None:
-        """Draw what changed."""
-        if not self.is_mounted:
-            return
-        super().show(state, now)
-        self.query_one(ContextRibbon).use = state.use
+    def show(self, state: GaugeState) -> None:
+        """Draw what changed, once it is mounted."""
+        super().show(state)
+        for ribbon in self.query(ContextRibbon):
+            ribbon.use = state.use

@@ -8,22 +8,33 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Input, TextArea
 
 from ...chats.message import CompactionRecord
 from ...commands.chat_session import SummaryAction
 from ...commands.command_results import CommandRefused
 from ...text import number_format
 from ...text.terminal_safe_text import clean
+from ..dialog import Dialog
 
 LEGEND = "ctrl+s keep · ctrl+x $EDITOR · ctrl+r redo · F7 undo · esc close"
 FOCUS = "Take special care of … (enter sums up again)"
 
 
-class SummaryScreen(ModalScreen[SummaryAction | None]):
+def _facts(made: CompactionRecord) -> str:
+    parts = [f"of {made.turns} turn{'' if made.turns == 1 else 's'}"]
+    if made.tokens_before:
+        before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
+        parts.append(f"{before} → {after} tokens")
+    if made.model:
+        parts.append(clean(made.model))
+    if made.focus:
+        parts.append(f"focus: {clean(made.focus)}")
+    return " · ".join(parts)
+
+
+class SummaryScreen(Dialog[SummaryAction | None]):
     """Shows one compaction; ends with an action, or None if everything stays."""
 
     DEFAULT_CSS = """
@@ -44,38 +55,24 @@ class SummaryScreen(ModalScreen[SummaryAction | None]):
     def __init__(
         self, compaction: CompactionRecord, in_editor: Callable[[str], Awaitable[str]]
     ) -> None:
-        super().__init__()
+        facts = (f"  {_facts(compaction)}", "$muted")
+        super().__init__(Content.assemble(("Summary", "bold $primary"), facts), LEGEND)
         self._in_editor = in_editor
         self._compaction = compaction
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            title = Content("Summary").stylize("bold $primary")
-            yield Static(Content.assemble(title, (f"  {self._facts()}", "$muted")), id="facts")
-            yield TextArea(clean(self._compaction.summary), id="summary", soft_wrap=True)
-            yield Input(placeholder=FOCUS, id="focus")
-            yield Static(Content(LEGEND).stylize("$muted"), classes="dialog-hint")
+    def body(self) -> ComposeResult:
+        """The summary, and the line for a focus."""
+        yield TextArea(clean(self._compaction.summary), id="summary", soft_wrap=True)
+        yield Input(placeholder=FOCUS, id="focus")
 
     def on_mount(self) -> None:
-        """Begin at the beginning of the text."""
+        """Focus the text, with the cursor at its start."""
         area = self.query_one(TextArea)
         area.cursor_blink = False
         area.focus()
 
-    def _facts(self) -> str:
-        made = self._compaction
-        parts = [f"of {made.turns} turn{'' if made.turns == 1 else 's'}"]
-        if made.tokens_before:
-            before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
-            parts.append(f"{before} → {after} tokens")
-        if made.model:
-            parts.append(clean(made.model))
-        if made.focus:
-            parts.append(f"focus: {clean(made.focus)}")
-        return " · ".join(parts)
-
     def action_keep(self) -> None:
-        """End with the text as it is now, where it was changed."""
+        """End with the text, if it was changed."""
         text = self.query_one(TextArea).text.strip()
         unchanged = not text or text == clean(self._compaction.summary).strip()
         self.dismiss(None if unchanged else SummaryAction("edit", text))

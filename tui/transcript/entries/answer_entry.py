@@ -37,18 +37,12 @@ class AnswerEntry(MessageEntry):
         self._stream_options: RenderOptions | None = None
 
     def complete(
-        self,
-        text: str,
-        reasoning: str = "",
-        ending: str = "",
-        *,
-        reasoning_tokens: int = 0,
-        reasoning_seconds: float | None = None,
+        self, text: str, reasoning: str = "", ending: str = "", *, reasoning_tokens: int = 0
     ) -> AnswerEntry:
         """Set the complete answer; its text is cleaned when it is first shown."""
         self._text = text
         if reasoning:
-            self._reasoning = ReasoningBlock(reasoning, reasoning_tokens, reasoning_seconds)
+            self._reasoning = ReasoningBlock(reasoning, reasoning_tokens)
         self._ending = ending
         self._finished = True
         self._changed()

@@ -19,7 +19,7 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What rendering depends on: the styles, the width in cells, and display settings."""
+    """Options of rendering: the styles, the width in cells, and display settings."""
 
     styles: TranscriptStyles
     width: int
@@ -39,25 +39,21 @@ class Entry(ABC):
     def __init__(self, id: str = "") -> None:  # noqa: A002
         self.id = id
         self._options: RenderOptions | None = None
-        self._lines: list[RenderedLine] = []
+        self.previous_lines: list[RenderedLine] = []
+        """The lines of the last rendering, perhaps before a change."""
         self._folds: dict[str, bool] = {}
 
     def lines(self, options: RenderOptions) -> list[RenderedLine]:
         """Return the rendered lines, a blank one last."""
         if options is not self._options:
-            self._lines = self._render(options)
+            self.previous_lines = self._render(options)
             self._options = options
-        return self._lines
-
-    @property
-    def previous_lines(self) -> list[RenderedLine]:
-        """Return the lines of the last rendering, perhaps before a change."""
-        return self._lines
+        return self.previous_lines
 
     def forget_lines(self) -> None:
         """Free the cached lines; they are rendered again on demand."""
         self._options = None
-        self._lines = []
+        self.previous_lines = []
 
     def estimated_height(self, width: int) -> int:
         """Estimate the number of lines without rendering."""
@@ -71,12 +67,8 @@ class Entry(ABC):
     @property
     def has_foldable(self) -> bool:
         """Return whether any block of the last rendering can be folded."""
-        return any(line.block is not None and line.block.folded is not None for line in self._lines)
-
-    @property
-    def was_folded(self) -> bool:
-        """Return whether the user folded or unfolded anything in it."""
-        return bool(self._folds)
+        blocks = (line.block for line in self.previous_lines)
+        return any(block is not None and block.folded is not None for block in blocks)
 
     def copy_folds(self, other: Entry) -> None:
         """Copy the fold state of `other`, which shows the same message."""
@@ -99,7 +91,7 @@ class Entry(ABC):
         return block.text
 
     def _source(self) -> str:
-        """Return a cheap text about as long as what is shown."""
+        """Return text of about the displayed length, without cleaning or rendering it."""
         return self.text
 
     @abstractmethod
@@ -114,7 +106,7 @@ MIN_NOTE = 12
 
 
 class MessageFields(TypedDict, total=False):
-    """What the header of a message shows; `created` is in Unix seconds.
+    """Fields of a message's header; `created` is in Unix seconds.
 
     `place` is the position among its siblings and their number, counted from one. A `pinned`
     message is kept verbatim in every compaction.

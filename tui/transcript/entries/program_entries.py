@@ -1,4 +1,4 @@
-"""Transcript entries that are no messages: notices, the system prompt, compactions."""
+"""Transcript entries that are not messages: notices, the system prompt, compactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoticeEntry(Entry):
-    """A message from the program: what failed or is offered, and what to do next."""
+    """A notice or an error of the program, with a hint about the next step."""
 
     walkable: ClassVar[bool] = False
 
@@ -48,12 +48,11 @@ SYSTEM_KEY = "system"
 
 
 class SystemEntry(Entry):
-    """The system prompt; `tokens` is None if not counted."""
+    """The system prompt."""
 
-    def __init__(self, text: str, tokens: int | None = None) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self._text = clean(text)
-        self._tokens = tokens
 
     @property
     def text(self) -> str:
@@ -62,20 +61,10 @@ class SystemEntry(Entry):
     def estimated_height(self, width: int) -> int:
         return 2
 
-    def count(self, tokens: int | None) -> None:
-        """Set the number of tokens."""
-        if tokens != self._tokens:
-            self._tokens = tokens
-            self._changed()
-
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         folded = self.is_folded(SYSTEM_KEY, True)
         block = EntryBlock("system", SYSTEM_KEY, self._text, folded)
-        size = (
-            f"{number_format.tokens(len(self._text))} characters"
-            if self._tokens is None
-            else f"{number_format.tokens(self._tokens)} tok"
-        )
+        size = f"{number_format.tokens(len(self._text))} characters"
         mark = "▸" if folded else "▾"
         words = Text(f"── system prompt · {size} {mark} ──", options.styles.seam, end="")
         lines = [single_line(words, options.width).within(block, handle="fold")]
@@ -89,15 +78,12 @@ COMPACTION_KEYS = "▸ enter summary · u undo · o originals"
 
 
 class CompactionEntry(Entry):
-    """A compaction with what it saved; `kept` describes the messages kept verbatim."""
+    """A compaction with its savings; `kept` describes the messages kept verbatim."""
 
-    def __init__(
-        self, compaction: CompactionRecord, kept: str = "", *, undone: bool = False
-    ) -> None:
+    def __init__(self, compaction: CompactionRecord, kept: str = "") -> None:
         super().__init__(compaction.id)
         self.compaction = compaction
         self._kept = clean(kept)
-        self._undone = undone
 
     @property
     def text(self) -> str:
@@ -108,18 +94,16 @@ class CompactionEntry(Entry):
 
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         block = EntryBlock("seam", "seam", self.text)
-        facts = compaction_facts(self.compaction, self._kept, undone=self._undone)
+        facts = compaction_facts(self.compaction, self._kept)
         while len(facts) > 1 and cell_len(" · ".join(facts)) > options.width - 6:
             facts.pop()
         words = Text(f"┄┄ {' · '.join(facts)} ┄┄", options.styles.seam, end="")
-        rows = [single_line(words, options.width)]
-        if not self._undone:
-            keys = Text(f"   {COMPACTION_KEYS}", options.styles.muted, end="")
-            rows.append(single_line(keys, options.width))
+        keys = Text(f"   {COMPACTION_KEYS}", options.styles.muted, end="")
+        rows = (single_line(text, options.width) for text in (words, keys))
         return [*(line.within(block) for line in rows), BLANK]
 
 
-def compaction_facts(made: CompactionRecord, kept: str = "", *, undone: bool = False) -> list[str]:
+def compaction_facts(made: CompactionRecord, kept: str = "") -> list[str]:
     """Return the facts about a compaction, the most important first."""
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     verb = "trimmed" if made.trims else "compacted"
@@ -130,8 +114,6 @@ def compaction_facts(made: CompactionRecord, kept: str = "", *, undone: bool = F
         before = number_format.tokens(made.tokens_before)
         after = number_format.tokens(made.tokens_after)
         facts.append(f"{before} → {after} tok ({sign}{number_format.percent(abs(change))})")
-    if undone:
-        facts.append("undone")
     if made.seconds:
         facts.append(number_format.duration(made.seconds))
     if kept:

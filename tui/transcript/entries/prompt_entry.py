@@ -26,12 +26,11 @@ class PromptEntry(MessageEntry):
     def __init__(
         self,
         text: str,
-        note: str = "",
         *,
         attachments: Sequence[Attachment] = (),
         **fields: Unpack[MessageFields],
     ) -> None:
-        super().__init__(note, fields)
+        super().__init__("", fields)
         self._text = text
         self._attachments = tuple(attachments)
 

@@ -21,10 +21,10 @@ class ReasoningBlock:
     the last line is wrapped again.
     """
 
-    def __init__(self, text: str = "", tokens: int = 0, seconds: float | None = None) -> None:
+    def __init__(self, text: str = "", tokens: int = 0) -> None:
         self._text = text
         self._tokens = tokens
-        self._seconds = seconds
+        self._seconds: float | None = None
         self._cleaner: StreamCleaner | None = None
         self._began: float | None = None
         self._options: RenderOptions | None = None
@@ -39,11 +39,6 @@ class ReasoningBlock:
         if self._cleaner is None:
             self._text = clean(self._text)
         return self._text
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether more may come."""
-        return self._began is not None and self._seconds is None
 
     def append(self, text: str, tokens: int = 0) -> None:
         """Add reasoning."""
@@ -76,11 +71,9 @@ class ReasoningBlock:
 
     def _facts(self) -> str:
         count = f" · {number_format.tokens(self._tokens)} tokens" if self._tokens else ""
-        if self.is_open:
-            return f"thinking{count}"
-        if self._seconds is None:
-            return f"thought{count}"
-        return f"thought for {number_format.duration(self._seconds)}{count}"
+        if self._seconds is not None:
+            return f"thought for {number_format.duration(self._seconds)}{count}"
+        return f"thought{count}" if self._began is None else f"thinking{count}"
 
     def _body(self, options: RenderOptions, block: EntryBlock) -> list[RenderedLine]:
         def wrapped(text: str) -> list[RenderedLine]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
-from markdown_it.rules_inline.state_inline import Delimiter, StateInline
+from markdown_it.rules_inline.state_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
@@ -120,10 +121,8 @@ class MarkdownParser:
             rest: list[Token] = []
             self._live_inline.inline.parse(content, self._live_inline, env, rest)
             children += rest
-        elif known is None:
-            self._inline.inline.parse(content, self._inline, env, children)
         else:
-            children = self._known_inline(content, env, known)
+            children = self._known_inline(content, env, {} if known is None else known)
         # Not as children: their tree could be thousands deep, and is built by recursion.
         token.children = []
         token.meta["inline"] = children
@@ -317,13 +316,5 @@ def _close_open(state: StateInline) -> None:
         opener.end = len(state.delimiters)
         token = state.push("text", "", 0)
         token.content = state.tokens[opener.token].content
-        state.delimiters.append(
-            Delimiter(
-                marker=opener.marker,
-                length=opener.length,
-                token=len(state.tokens) - 1,
-                end=-1,
-                open=False,
-                close=True,
-            )
-        )
+        place = len(state.tokens) - 1
+        state.delimiters.append(replace(opener, token=place, end=-1, open=False, close=True))

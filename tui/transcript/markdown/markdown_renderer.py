@@ -159,11 +159,10 @@ class MarkdownRenderer:
     def _quote(
         self, node: SyntaxTreeNode, width: int, depth: int, live: bool
     ) -> list[RenderedLine]:
-        room = width - 2
-        if room < MIN_WIDTH:
-            return joined(self._block(child, width, depth, live) for child in node.children)
+        bar = "▎ " if width - 2 >= MIN_WIDTH else ""
+        room = width - len(bar)
         lines = joined(self._block(child, room, depth, live) for child in node.children)
-        return [line.prefixed("▎ ", self._styles.quote) for line in lines]
+        return [line.prefixed(bar, self._styles.quote) for line in lines] if bar else lines
 
     def _code(self, node: SyntaxTreeNode, width: int, live: bool) -> list[RenderedLine]:
         """Return a block on a tinted background with its language above; long lines are wrapped."""

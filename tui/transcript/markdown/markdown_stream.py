@@ -1,14 +1,13 @@
-"""Growing Markdown, of which only the end is rendered again."""
+"""Incremental rendering of growing Markdown: only its end is rendered again."""
 
 from __future__ import annotations
 
 from markdown_it.token import Token
 
 from ..lines import BLANK, RenderedLine, TranscriptStyles
+from ..math.math_delimiters import DISPLAY_OPENERS
 from .markdown_parser import shared_parser
 from .markdown_renderer import IsFolded, MarkdownRenderer, fold_all
-
-DISPLAY_MATHS = ("\\[", "$$")
 
 
 class MarkdownStream:
@@ -44,7 +43,7 @@ class MarkdownStream:
         """Render the final end."""
         source = self._settled_source + self._tail
         if shared_parser().defines_references(source) or any(
-            mark in source for mark in DISPLAY_MATHS
+            mark in source for mark in DISPLAY_OPENERS
         ):
             # A definition below defines links above it, and unclosed maths is text.
             self._settled, self._settled_source, self._tail = [], "", source

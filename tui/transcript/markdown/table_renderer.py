@@ -23,7 +23,10 @@ def render_table(
     inline: Callable[[SyntaxTreeNode], Text],
     wrapped: Callable[[Text, int], list[RenderedLine]],
 ) -> list[RenderedLine]:
-    """Return the table's lines; `inline` returns the styled text of a cell, `wrapped` its lines."""
+    """Return the table's lines; `inline` returns the styled text of a cell, `wrapped` its lines.
+
+    The parser gives every row as many cells as the header has.
+    """
     rows = [
         [inline(cell) for cell in row.children]
         for section in node.children
@@ -32,13 +35,13 @@ def render_table(
     rows[0] = [cell.copy() for cell in rows[0]]
     for cell in rows[0]:
         cell.stylize(styles.strong)
-    columns = max(len(row) for row in rows)
+    columns = len(rows[0])
     room = width - (columns - 1) * len(GAP)
     if room < columns * MIN_COLUMN:
         return _as_fields(rows, width)
     natural = [
-        max((cell_len(line) for cell in column for line in cell.plain.split("\n")), default=1)
-        for column in zip_longest(*rows, fillvalue=Text())
+        max(cell_len(line) for cell in column for line in cell.plain.split("\n"))
+        for column in zip(*rows, strict=True)
     ]
     widths = column_widths(natural, room)
     head = node.children[0].children[0].children
@@ -47,7 +50,7 @@ def render_table(
     lines: list[RenderedLine] = []
     for number, row in enumerate(rows):
         lines += [rule] if number == 1 else []
-        cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
+        cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
         lines += _row(cells, widths, aligns, styles)
     return lines if len(rows) > 1 else [*lines, rule]
 
@@ -70,22 +73,20 @@ def column_widths(natural: list[int], room: int) -> list[int]:
 def _row(
     cells: list[list[RenderedLine]], widths: list[int], aligns: list[str], styles: TranscriptStyles
 ) -> list[RenderedLine]:
-    """Return the lines of a row from those of its cells; missing cells are blank."""
+    """Return the lines of a row from those of its cells."""
     lines: list[RenderedLine] = []
-    for index in range(max((len(cell) for cell in cells), default=0)):
+    for parts in zip_longest(*cells):
         segments: list[Segment] = []
-        for column, width in enumerate(widths):
-            if column:
+        for part, width, align in zip(parts, widths, aligns, strict=True):
+            if segments:
                 segments.append(Segment(GAP, styles.rule))
-            content = cells[column][index : index + 1] if column < len(cells) else []
-            align = aligns[column] if column < len(aligns) else ""
-            segments.extend(_aligned(content, width, align))
+            segments += _aligned(part, width, align)
         lines.append(RenderedLine(tuple(segments)))
     return lines
 
 
-def _aligned(content: list[RenderedLine], width: int, align: str) -> list[Segment]:
-    segments = list(content[0].segments) if content else []
+def _aligned(line: RenderedLine | None, width: int, align: str) -> list[Segment]:
+    segments = () if line is None else line.segments
     space = max(0, width - sum(segment.cell_length for segment in segments))
     before = space if align == "right" else space // 2 if align == "center" else 0
     padded = [Segment(" " * before), *segments, Segment(" " * (space - before))]
@@ -97,7 +98,7 @@ def _as_fields(rows: list[list[Text]], width: int) -> list[RenderedLine]:
     records = [
         [
             line
-            for name, cell in zip(header, row, strict=False)
+            for name, cell in zip(header, row, strict=True)
             for line in wrap(Text.assemble(name, ": ", cell, end=""), width)
         ]
         for row in body

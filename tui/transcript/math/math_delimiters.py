@@ -11,7 +11,7 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 
 _CLOSERS = {"$$": "$$", "\\[": "\\]", "\\(": "\\)", "$": "$"}
-_DISPLAY = ("$$", "\\[")
+DISPLAY_OPENERS = ("$$", "\\[")
 # Adjacent words are prose between two amounts, not maths.
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}[,.;:]?\s+[A-Za-z]{2,}")
 _COMMANDS = re.compile(r"\\[A-Za-z]+\*?(?:\s*\{[^{}]*\})?")
@@ -43,12 +43,12 @@ def is_math(source: str) -> bool:
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     """Parse lines from `$$` or `\\[` to their closing, without a blank line between.
 
-    Without a closing so far the lines are one block of text, so that nothing settles too early.
+    Unclosed lines stay one block of text, so that no part of it settles too early.
     """
     if state.is_code_block(first):
         return False
     text = state.src[state.bMarks[first] + state.tShift[first] : state.eMarks[first]]
-    opener = next((sign for sign in _DISPLAY if text.startswith(sign)), None)
+    opener = next((sign for sign in DISPLAY_OPENERS if text.startswith(sign)), None)
     if opener is None:
         return False
     closer = _CLOSERS[opener]

@@ -222,8 +222,6 @@ class _Parser:
             return [Symbol("".join(table.get(letter, letter) for letter in self._braced()))]
         if name == "not":
             return [_negated(self._argument())]
-        if name == "boxed":
-            return list(self._argument())
         if name in ("tag", "label"):
             self._braced()
             return []

@@ -62,7 +62,7 @@ IGNORED: Final = _words(
 )
 """Commands about appearance, which have no effect here."""
 PLAIN: Final = _words(
-    "mathrm mathit mathbf mathsf mathtt mathnormal boldsymbol bm pmb operatorname"
+    "mathrm mathit mathbf mathsf mathtt mathnormal boldsymbol bm pmb operatorname boxed"
 )
 TEXTS: Final = _words("text textbf textit textrm textsf texttt mbox hbox textnormal")
 ACCENTS: Final = {

@@ -22,7 +22,7 @@ KEY_ACTIONS: tuple[tuple[str, Action, str], ...] = (
     ("o", "open", "Open what was summed up"),
     ("u", "undo", "Undo the compaction"),
 )
-"""Single keys, and what they do with the block under the cursor."""
+"""Single keys, and their actions on the block under the cursor."""
 KEYS: dict[str, Action] = {key: action for key, action, _ in KEY_ACTIONS}
 
 
@@ -42,7 +42,7 @@ class BlockStop:
 
     @property
     def text(self) -> str:
-        """Return what copying it gives."""
+        """Return the text to copy."""
         return self.entry.text if self.block is None else self.entry.block_text(self.block)
 
 

@@ -53,8 +53,9 @@ class TranscriptLayout:
     """Heights of entries, in lines, and the resulting positions."""
 
     def __init__(self) -> None:
-        self._heights: list[int] = []
-        self._exact: list[bool] = []
+        self.heights: list[int] = []
+        self.exact: list[bool] = []
+        """Whether the height of each entry is known rather than estimated."""
         # The top of each entry and the end of the last, as far as known.
         self._tops: list[int] = [0]
 
@@ -63,38 +64,30 @@ class TranscriptLayout:
         """Return the total height."""
         return self._positions()[-1]
 
-    def append(self, height: int, *, exact: bool) -> None:
-        """Add an entry at the end."""
-        self._heights.append(height)
-        self._exact.append(exact)
+    def append(self, height: int) -> None:
+        """Add an entry of an estimated height at the end."""
+        self.heights.append(height)
+        self.exact.append(False)
 
     def remove(self, index: int) -> None:
         """Remove an entry."""
-        del self._heights[index]
-        del self._exact[index]
+        del self.heights[index]
+        del self.exact[index]
         self._changed_from(index)
-
-    def height(self, index: int) -> int:
-        """Return the height of an entry, known or estimated."""
-        return self._heights[index]
-
-    def is_exact(self, index: int) -> bool:
-        """Return whether the entry's height is known."""
-        return self._exact[index]
 
     def set_exact(self, index: int, height: int) -> int:
         """Set a known height; return its difference from before."""
-        change = height - self._heights[index]
-        self._exact[index] = True
+        change = height - self.heights[index]
+        self.exact[index] = True
         if change:
-            self._heights[index] = height
+            self.heights[index] = height
             self._changed_from(index)
         return change
 
     def estimate(self, heights: list[int]) -> None:
         """Replace all heights by estimates."""
-        self._heights = heights
-        self._exact = [False] * len(heights)
+        self.heights = heights
+        self.exact = [False] * len(heights)
         self._tops = [0]
 
     def nearest_estimated(self, first: int, last: int, reach: int) -> int | None:
@@ -104,7 +97,7 @@ class TranscriptLayout:
         """
         for step in range(reach + 1):
             for index in (first - step, last + step):
-                if 0 <= index < len(self._exact) and not self._exact[index]:
+                if 0 <= index < len(self.exact) and not self.exact[index]:
                     return index
         return None
 
@@ -115,7 +108,7 @@ class TranscriptLayout:
     def locate(self, y: int) -> tuple[int, int]:
         """Return the entry at line `y`, and the line within it; `y` is below `total`."""
         positions = self._positions()
-        index = bisect_right(positions, y, hi=len(self._heights)) - 1
+        index = bisect_right(positions, y, hi=len(self.heights)) - 1
         return index, y - positions[index]
 
     def _changed_from(self, index: int) -> None:
@@ -126,9 +119,9 @@ class TranscriptLayout:
 
     def _positions(self) -> list[int]:
         known = len(self._tops) - 1
-        if known < len(self._heights):
+        if known < len(self.heights):
             end = self._tops.pop()
-            self._tops += accumulate(self._heights[known:], initial=end)
+            self._tops += accumulate(self.heights[known:], initial=end)
         return self._tops
 
 
@@ -138,11 +131,12 @@ MAX_STRIPS = 600
 
 
 class LineView(ScrollView):
-    """Draws what `_layout_map` places; nothing before `_options` is known."""
+    """Draws the entries at the positions in `_layout_map`, once `_options` are known."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._entries: list[Entry] = []
+        self.entries: list[Entry] = []
+        """The entries in order; only `TranscriptView` modifies the list."""
         self._layout_map = TranscriptLayout()
         self._kept = RenderedLinesCache()
         self._options: RenderOptions | None = None
@@ -212,6 +206,6 @@ class LineView(ScrollView):
         if self._options is None or not 0 <= y < self._layout_map.total:
             return None
         index, offset = self._layout_map.locate(y)
-        entry = self._entries[index]
+        entry = self.entries[index]
         lines = self._rendered(entry, self._options)
         return (entry, offset, lines[offset]) if offset < len(lines) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -29,32 +30,29 @@ class Transcript(TranscriptView, can_focus=False):
 
     HELP_TITLE = "A block of the chat"
     HELP_KEYS = (
-        ("up  down", "The block before, the block behind"),
+        ("up  down", "The previous block, the next block"),
         *((key, words) for key, _, words in KEY_ACTIONS),
         ("esc", "Back to writing; so does any other letter"),
     )
 
+    @dataclass
     class BlockAction(Message):
         """The user requests an action on a block, or on the entry if the block is None."""
 
-        def __init__(self, action: Action, at: BlockStop) -> None:
-            super().__init__()
-            self.action: Action = action
-            self.at = at
+        action: Action
+        at: BlockStop
 
+    @dataclass
     class CursorMoved(Message):
         """The block cursor is `at` a block, or was left."""
 
-        def __init__(self, at: BlockStop | None) -> None:
-            super().__init__()
-            self.at = at
+        at: BlockStop | None
 
+    @dataclass
     class LinkClicked(Message):
         """The user clicked on an address, which is safe to show and to open."""
 
-        def __init__(self, address: str) -> None:
-            super().__init__()
-            self.address = address
+        address: str
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -83,7 +81,7 @@ class Transcript(TranscriptView, can_focus=False):
     @property
     def cursor(self) -> BlockStop | None:
         """Return the stop of the block cursor, None without one."""
-        if self._cursor is None or self._cursor[0] not in self._entries:
+        if self._cursor is None or self._cursor[0] not in self.entries:
             return None
         entry, key = self._cursor
         found = self._stops(entry)
@@ -140,10 +138,10 @@ class Transcript(TranscriptView, can_focus=False):
         top = self.scroll_offset.y
         end = min(top + self.size.height, self._layout_map.total)
         index, _ = self._layout_map.locate(end - 1 if step < 0 else top)
-        while 0 <= index < len(self._entries):
+        while 0 <= index < len(self.entries):
             at = self._layout_map.top(index)
-            seen = [s for s in self._stops(self._entries[index]) if top <= at + s.last]
-            seen = [stop for stop in seen if at + stop.first < end]
+            found = self._stops(self.entries[index])
+            seen = [stop for stop in found if top <= at + stop.last and at + stop.first < end]
             if seen:
                 return seen[-1 if step < 0 else 0]
             index += step
@@ -155,8 +153,8 @@ class Transcript(TranscriptView, can_focus=False):
         if 0 <= place < len(around):
             return around[place]
         index = self._index(here.entry) + step
-        while 0 <= index < len(self._entries):
-            found = self._stops(self._entries[index])
+        while 0 <= index < len(self.entries):
+            found = self._stops(self.entries[index])
             if found:
                 return found[-1] if step < 0 else found[0]
             index += step
@@ -205,7 +203,7 @@ class Transcript(TranscriptView, can_focus=False):
     # The mouse
 
     def on_click(self, event: events.Click) -> None:
-        """Fold, copy or open what was clicked; two clicks select a word, three a line."""
+        """Fold, copy or open the clicked part; two clicks select a word, three a line."""
         if isinstance(event.widget, ScrollBar):
             return
         event.prevent_default()

@@ -67,15 +67,11 @@ class TextSearch:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = list(entries)
-        self._query = ""
+        self.query = ""
+        """The last query, in lower case."""
         self._hits: list[tuple[int, int]] = []
         self._ends: list[int] = []
         self._lower: dict[int, str] = {}
-
-    @property
-    def query(self) -> str:
-        """Return the last query, in lower case."""
-        return self._query
 
     @property
     def total(self) -> int:
@@ -87,9 +83,9 @@ class TextSearch:
         return list(entries) == self._entries
 
     def steps(self, query: str) -> Iterator[None]:
-        """Search for `query`; yields now and then so that keys can be handled."""
+        """Search for `query`; yields periodically so that keys can be handled."""
         query = folded(query)
-        narrower = bool(self._query) and self._query in query
+        narrower = bool(self.query) and self.query in query
         places = [index for index, _ in self._hits] if narrower else range(len(self._entries))
         hits: list[tuple[int, int]] = []
         for number, index in enumerate(places if query else ()):
@@ -99,7 +95,7 @@ class TextSearch:
                 hits.append((index, count))
             if number % 64 == 63:
                 yield
-        self._query = query
+        self.query = query
         self._hits = hits
         self._ends = list(accumulate(count for _, count in hits))
 

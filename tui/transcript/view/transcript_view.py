@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -34,31 +35,21 @@ class TranscriptView(LineView):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {class_name for _, class_name in component_classes()}
 
+    @dataclass
     class NewLines(Message):
-        """How many lines were added below the view; 0 when the end is followed."""
+        """The number of lines added below the view; 0 when the end is followed."""
 
-        def __init__(self, count: int) -> None:
-            super().__init__()
-            self.count = count
+        count: int
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._display = (True, True)
         self._wanted: tuple[str, int] | None = None
-        self._following = True
+        self.following = True
+        """Whether the view stays at the end when something is added."""
         self._new_lines = 0
         self._adjusting = False
         self._idle_pending = False
-
-    @property
-    def following(self) -> bool:
-        """Return whether the view stays at the end when something is added."""
-        return self._following
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Return the entries, in order; not to be modified."""
-        return self._entries
 
     @property
     def is_measuring(self) -> bool:
@@ -73,23 +64,23 @@ class TranscriptView(LineView):
         Only the visible part is rendered now; other heights are estimates. Without `at`, a
         scrolled-up view stays at its entry if that is still present; fold states are kept.
         """
-        place = None if at is not None or self._following else self._anchor()
-        read = None if place is None else self._entries[place[0]]
-        folds = {entry.id: entry for entry in self._entries if entry.id and entry.was_folded}
-        self._entries = list(entries)
-        for entry in self._entries if folds else ():
-            if (before := folds.get(entry.id)) is not None:
+        place = None if at is not None or self.following else self._anchor()
+        read = None if place is None else self.entries[place[0]]
+        earlier = {entry.id: entry for entry in self.entries if entry.id}
+        self.entries = list(entries)
+        for entry in self.entries:
+            if (before := earlier.get(entry.id)) is not None:
                 entry.copy_folds(before)
         self._kept.clear()
         self._strips.clear()
-        self._following = True
+        self.following = True
         self._set_new_lines(0)
         self._wanted = None if at is None else (at, 0)
         width = ESTIMATED_WIDTH if self._options is None else self._options.width
-        self._layout_map.estimate([entry.estimated_height(width) for entry in self._entries])
+        self._layout_map.estimate([entry.estimated_height(width) for entry in self.entries])
         same = None if read is None else self.find_entry(read.id)
         if place is not None and same is not None:
-            self._following = False
+            self.following = False
             self._return_to((self._index(same), place[1]))
             self._settle_view()
         else:
@@ -98,14 +89,12 @@ class TranscriptView(LineView):
 
     def add(self, entry: Entry) -> None:
         """Append an entry."""
-        self._entries.append(entry)
-        if self._options is None:
-            self._layout_map.append(entry.estimated_height(ESTIMATED_WIDTH), exact=False)
-            return
-        height = len(self._rendered(entry, self._options))
-        self._layout_map.append(height, exact=True)
-        self._grew(height)
-        self.refresh()
+        self.entries.append(entry)
+        self._layout_map.append(entry.estimated_height(ESTIMATED_WIDTH))
+        if self._options is not None:
+            self._measure(len(self.entries) - 1)
+            self._grew(self._layout_map.heights[-1])
+            self.refresh()
 
     def update_entry(self, entry: Entry) -> None:
         """Show the changes of an entry, if it is in the transcript."""
@@ -115,11 +104,11 @@ class TranscriptView(LineView):
         index = self._index(entry)
         old = entry.previous_lines
         new = self._rendered(entry, options)
-        top, height = self._layout_map.top(index), self._layout_map.height(index)
+        top, height = self._layout_map.top(index), self._layout_map.heights[index]
         change = self._layout_map.set_exact(index, len(new))
-        if change and not self._following and top + height <= self.scroll_offset.y:
+        if change and not self.following and top + height <= self.scroll_offset.y:
             self._adjust(change)
-        elif change and index == len(self._entries) - 1:
+        elif change and index == len(self.entries) - 1:
             self._grew(change)
         elif change:
             self._adjust()
@@ -130,7 +119,7 @@ class TranscriptView(LineView):
         if not self.holds(entry):
             return
         index = self._index(entry)
-        del self._entries[index]
+        del self.entries[index]
         self._layout_map.remove(index)
         self._kept.discard(entry)
         self._adjust()
@@ -142,11 +131,11 @@ class TranscriptView(LineView):
 
     def find_entry(self, name: str) -> Entry | None:
         """Return the entry with this id, None if missing."""
-        return next((entry for entry in self._entries if entry.id == name), None) if name else None
+        return next((entry for entry in self.entries if entry.id == name), None) if name else None
 
     def holds(self, entry: Entry) -> bool:
         """Return whether it is in the transcript: an answer may be generated on another branch."""
-        return any(held is entry for held in reversed(self._entries))
+        return any(held is entry for held in reversed(self.entries))
 
     @property
     def first_in_view(self) -> Entry | None:
@@ -154,12 +143,12 @@ class TranscriptView(LineView):
         y = self.scroll_offset.y
         if y >= self._layout_map.total:
             return None
-        return self._entries[self._layout_map.locate(y)[0]]
+        return self.entries[self._layout_map.locate(y)[0]]
 
     def _index(self, entry: Entry) -> int:
         """Return the index of an entry; most changes are near the end."""
-        for index in range(len(self._entries) - 1, -1, -1):
-            if self._entries[index] is entry:
+        for index in range(len(self.entries) - 1, -1, -1):
+            if self.entries[index] is entry:
                 return index
         raise ValueError("the entry is not in the transcript")
 
@@ -167,10 +156,9 @@ class TranscriptView(LineView):
 
     def follow(self) -> None:
         """Go to the end, and follow it."""
-        self._following = True
+        self.following = True
         self._set_new_lines(0)
-        self._measure_end()
-        self._adjust()
+        self._show_end()
 
     def scroll_to_entry(self, name: str, line: int = 0) -> bool:
         """Show an entry by its id at the top, or its line a little below; return whether it is
@@ -188,7 +176,7 @@ class TranscriptView(LineView):
     def show_line(self, entry: Entry, line: int, above: int) -> None:
         """Scroll to a line of an entry, with `above` lines over it."""
         index = self._index(entry)
-        self._following = False
+        self.following = False
         self._measure(index)
         self._adjust(round(self._layout_map.top(index) + line - above - self.scroll_y))
         self._settle_view()
@@ -205,14 +193,14 @@ class TranscriptView(LineView):
             target = top + last - height + 1
         else:
             return
-        self._following = False
+        self.following = False
         self._adjust(target - view)
         self._settle_view()
 
     def _settle_view(self) -> None:
         """Measure visible entries; at the end of the content, follow it again."""
         self._measure_visible()
-        self._following = round(self.scroll_y) >= self.max_scroll_y
+        self.following = round(self.scroll_y) >= self.max_scroll_y
         self._set_new_lines(0)
         self._schedule_idle()
         self.refresh()
@@ -222,8 +210,8 @@ class TranscriptView(LineView):
         if self._options is None or self._adjusting or round(old_value) == round(new_value):
             return
         # Outside of `_adjust` only the user scrolls.
-        self._following = round(new_value) >= self.max_scroll_y
-        if self._following:
+        self.following = round(new_value) >= self.max_scroll_y
+        if self.following:
             self._set_new_lines(0)
         self._measure_visible()
         self._schedule_idle()
@@ -231,7 +219,7 @@ class TranscriptView(LineView):
     def _grew(self, lines: int) -> None:
         """Count `lines` added at the end."""
         self._adjust()
-        if not self._following:
+        if not self.following:
             self._set_new_lines(max(0, self._new_lines + lines))
 
     def _adjust(self, shift: int = 0) -> None:
@@ -239,7 +227,7 @@ class TranscriptView(LineView):
         self._adjusting = True
         y = self.scroll_y + shift
         self.virtual_size = Size(self.size.width, self._layout_map.total)
-        if self._following:
+        if self.following:
             self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
         else:
             self.scroll_to(y=y, animate=False, immediate=True, force=True)
@@ -283,9 +271,7 @@ class TranscriptView(LineView):
         anchor = self._anchor()
         self._options = options
         self._strips.clear()
-        self._layout_map.estimate(
-            [entry.estimated_height(options.width) for entry in self._entries]
-        )
+        self._layout_map.estimate([entry.estimated_height(options.width) for entry in self.entries])
         if self._wanted is not None:
             self._show_wanted()
         else:
@@ -300,8 +286,7 @@ class TranscriptView(LineView):
             return
         wanted, self._wanted = self._wanted, None
         if wanted is None or not self.scroll_to_entry(*wanted):
-            self._measure_end()
-            self._adjust()
+            self._show_end()
             self._schedule_idle()
 
     def _anchor(self) -> tuple[int, float] | None:
@@ -309,28 +294,29 @@ class TranscriptView(LineView):
         followed.
         """
         y = self.scroll_offset.y
-        if self._following or not self._entries or y >= self._layout_map.total:
+        if self.following or not self.entries or y >= self._layout_map.total:
             return None
         index, line = self._layout_map.locate(y)
-        return index, line / max(1, self._layout_map.height(index))
+        return index, line / max(1, self._layout_map.heights[index])
 
     def _return_to(self, anchor: tuple[int, float] | None) -> None:
         if anchor is None:
-            self._measure_end()
-            self._adjust()
+            self._show_end()
             return
         index, fraction = anchor
         self._measure(index)
-        top = self._layout_map.top(index) + fraction * self._layout_map.height(index)
+        top = self._layout_map.top(index) + fraction * self._layout_map.heights[index]
         self._adjust(round(top - self.scroll_y))
 
-    def _measure_end(self) -> None:
+    def _show_end(self) -> None:
+        """Measure the entries of the last screen, then apply the height."""
         room = self.size.height
-        for index in range(len(self._entries) - 1, -1, -1):
+        for index in range(len(self.entries) - 1, -1, -1):
             self._measure(index)
-            room -= self._layout_map.height(index)
+            room -= self._layout_map.heights[index]
             if room <= 0:
                 break
+        self._adjust()
 
     def _measure_visible(self) -> None:
         """Replace estimates of visible entries; the visible lines stay where they are."""
@@ -341,16 +327,16 @@ class TranscriptView(LineView):
             change = self._measure(index)
             if above:
                 shift += change
-            y = max(y + 1, self._layout_map.top(index) + self._layout_map.height(index))
+            y = max(y + 1, self._layout_map.top(index) + self._layout_map.heights[index])
         if shift or self.virtual_size.height != self._layout_map.total:
             self._adjust(shift)
 
     def _measure(self, index: int) -> int:
         """Replace an estimated height by the real one; return the difference."""
         options = self._options
-        if options is None or self._layout_map.is_exact(index):
+        if options is None or self._layout_map.exact[index]:
             return 0
-        return self._layout_map.set_exact(index, len(self._rendered(self._entries[index], options)))
+        return self._layout_map.set_exact(index, len(self._rendered(self.entries[index], options)))
 
     def _schedule_idle(self) -> None:
         if not self._idle_pending and self._next_estimated() is not None:
@@ -358,7 +344,7 @@ class TranscriptView(LineView):
             self.set_timer(IDLE_STEP, self._measure_idle)
 
     def _next_estimated(self) -> int | None:
-        if self._options is None or not self._entries:
+        if self._options is None or not self.entries:
             return None
         last = self._layout_map.total - 1
         first, _ = self._layout_map.locate(min(last, self.scroll_offset.y))
@@ -380,7 +366,7 @@ class TranscriptView(LineView):
 
     def _refresh_from(self, y: int, change: int) -> None:
         """Redraw from line `y` on; everything if the view moved."""
-        if change and self._following:
+        if change and self.following:
             self.refresh()
             return
         first = y - self.scroll_offset.y

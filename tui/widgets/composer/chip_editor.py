@@ -17,11 +17,11 @@ from ...composing.prompt_templates import PLACE, next_place
 from ...composing.text_chips import ChipSpan, TextChips, span_at
 
 MAX_EXPANDED = 200_000
-"""Characters that are put into the text area: wrapping more would be felt with every key."""
+"""The most characters of an expanded chip: wrapping more would slow down every key."""
 
 
 class ChipEditor(TextArea):
-    """Moves over chips and deletes them whole; what ctrl+u, ctrl+k and ctrl+w take, alt+y puts."""
+    """Moves over chips and deletes them whole; alt+y inserts what ctrl+u, ctrl+k or ctrl+w cut."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chip-editor--chip",
@@ -51,13 +51,13 @@ class ChipEditor(TextArea):
     # Chips
 
     def chip_at_cursor(self) -> tuple[int, ChipSpan] | None:
-        """The row and the place of the chip that the cursor touches."""
+        """The row and the span of the chip at the cursor."""
         row, column = self.cursor_location
         span = span_at(self.chips.spans(self.document.get_line(row)), column)
         return None if span is None else (row, span)
 
     def validate_selection(self, selection: Selection) -> Selection:
-        """A cursor is never inside of a chip."""
+        """Move the ends of a selection out of chips."""
         if not len(self.chips):
             return selection
         before = self.selection
@@ -79,7 +79,7 @@ class ChipEditor(TextArea):
     def delete(
         self, start: Location, end: Location, *, maintain_selection_offset: bool = True
     ) -> EditResult:
-        """Delete a range, and the chips that it touches with it."""
+        """Delete a range, and with it the chips that it touches."""
         start, end = sorted((start, end))
         if len(self.chips):
             first, last = self._around(start), self._around(end)
@@ -90,7 +90,7 @@ class ChipEditor(TextArea):
         return super().delete(start, end, maintain_selection_offset=maintain_selection_offset)
 
     def expand_chip(self, row: int, span: ChipSpan) -> bool:
-        """Put the text behind a chip in its place; False where it is too long for that."""
+        """Replace a chip by its text; False if the text is too long."""
         content = self.chips.content(span.label)
         if len(content) > MAX_EXPANDED:
             return False
@@ -99,13 +99,13 @@ class ChipEditor(TextArea):
         return True
 
     def undo(self) -> None:
-        """Take the last edits back."""
+        """Undo the last edits."""
         # The text area measures itself before it moves the cursor, which may be below the end then.
         self.selection = Selection()
         super().undo()
 
     def redo(self) -> None:
-        """Make the last edits again that were taken back."""
+        """Redo the edits that were undone last."""
         self.selection = Selection()
         super().redo()
 
@@ -140,7 +140,7 @@ class ChipEditor(TextArea):
         self.move_cursor(self.document.end)
 
     def action_line_end_or_expand(self) -> None:
-        """Go to the end of the line; on a chip, put its text in its place."""
+        """Go to the end of the line; on a chip, expand it."""
         found = self.chip_at_cursor()
         if found is None:
             self.action_cursor_line_end()
@@ -175,7 +175,7 @@ class ChipEditor(TextArea):
             super().action_delete_word_right()
 
     def action_yank(self) -> None:
-        """Put in what was cut last."""
+        """Insert the text that was cut last."""
         if self._cut:
             self.replace(self._cut, *self.selection, maintain_selection_offset=False)
 

@@ -18,7 +18,7 @@ _TAKES = frozenset({"tab", "enter"})
 
 
 class CompletionController:
-    """The composer's popup: what is in it, and what its keys do."""
+    """Fills the composer's popup, and handles its keys."""
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
@@ -29,7 +29,7 @@ class CompletionController:
 
     @property
     def is_open(self) -> bool:
-        """Whether something is offered."""
+        """Whether completions are shown."""
         return self._popup is not None and self._popup.display
 
     @property
@@ -39,7 +39,7 @@ class CompletionController:
         return trigger.query if self.is_open and trigger and trigger.kind == "file" else None
 
     def close(self) -> bool:
-        """Offer nothing for this word any more; whether something was offered."""
+        """Close the popup for the current word; return whether it was open."""
         was_open = self.is_open
         self._refused = self._trigger
         self._hide()
@@ -51,12 +51,12 @@ class CompletionController:
             self._popup.show((), rows=1, marked=False)
 
     def refuse(self) -> None:
-        """Offer nothing for the word at the cursor, which was not typed."""
+        """Offer no completions for the word at the cursor, which was not typed."""
         self._hide()
         self._refused = self._find()
 
     def update(self, *, typed: bool) -> None:
-        """Look at the word before the cursor again; only typing opens the list."""
+        """Update the completions for the word before the cursor; only typing opens the popup."""
         if not typed and not self.is_open:
             return
         trigger = self._find()
@@ -107,7 +107,7 @@ class CompletionController:
         self._composer.focus()
 
     async def take(self, key: str) -> bool:
-        """Use a key if it means something to the popup; whether it did."""
+        """Handle a key if the popup uses it; return whether it did."""
         popup = self._popup
         if popup is None or not popup.display:
             return False
@@ -134,7 +134,7 @@ class CompletionController:
         return True
 
     async def put(self, completion: CompletionItem) -> None:
-        """Put a completion in the place of the word that is being typed."""
+        """Replace the word before the cursor by a completion."""
         trigger = self._find()
         if trigger is None:
             self._hide()

@@ -17,7 +17,7 @@ LABEL_WIDTH = 28
 
 
 class CompletionPopup(Widget):
-    """Drawn over what is above it; the keys are those of the composer."""
+    """Drawn over the widgets above; the composer handles the keys."""
 
     DEFAULT_CSS = """
     CompletionPopup {
@@ -48,7 +48,7 @@ class CompletionPopup(Widget):
 
     @property
     def only_exact(self) -> bool:
-        """Whether the best completion is what was typed already."""
+        """Whether the best completion equals the typed text."""
         return bool(self._items) and self._items[0].exact
 
     def show(self, items: Sequence[CompletionItem], *, rows: int, marked: bool) -> None:
@@ -61,7 +61,7 @@ class CompletionPopup(Widget):
         self.refresh(layout=True)
 
     def move(self, step: int) -> None:
-        """Mark the next (1) or the previous (-1) one, round the ends."""
+        """Mark the next (1) or the previous (-1) one, wrapping around."""
         if self._index is None:
             self._index = 0 if step > 0 else len(self._items) - 1
         else:

@@ -18,26 +18,27 @@ from textual.widgets import TextArea
 
 from ...chats.message import Attachment
 from ...commands.command_table import parse_slash
-from ...composing.file_mentions import as_mention, find_mentions, shown_path
+from ...composing.file_mentions import AttachmentPreview, as_mention, find_mentions, shown_path
 from ...composing.input_history import InputHistory
 from ...composing.token_estimate import estimate_tokens, tokens_of
 from ...text import number_format
 from .chip_editor import ChipEditor
 from .completion_controller import CompletionController
-from .draft_attachments import AttachmentFacts, DraftAttachments
+from .draft_attachments import DraftAttachments
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6
 """Seconds within which a second escape clears the draft."""
 MAX_WALKED = 200
-"""Characters of a draft for which up still looks for earlier prompts."""
+"""The most characters of a draft for which the up key searches earlier prompts."""
 
 
 class Composer(ChipEditor):
     """Enter sends; ctrl+j, shift+enter and alt+enter break the line.
 
-    Up in one line walks the earlier prompts that contain what is typed. `earlier_prompts` gives
-    them, the newest first; `folder` is where `@file` is looked for.
+    Up in one line walks the earlier prompts that contain what is typed. `earlier_prompts` returns
+    them, the newest first; `recall_queued` loads the last waiting prompt and returns whether there
+    was one. `folder` is where `@file` is looked for.
     """
 
     HELP_TITLE = "Writing"
@@ -61,30 +62,21 @@ class Composer(ChipEditor):
     )
 
     hints: reactive[str] = reactive("", repaint=False)
-    """What the keys mean now, in the lower edge."""
+    """Key hints in the lower edge."""
 
     @dataclass
     class Submitted(Message):
-        """The user sent what is in the composer, maybe nothing; it is still there."""
+        """The user pressed enter; the text, which may be empty, is still in the composer."""
 
         text: str
         attachments: tuple[Attachment, ...] = ()
-
-    class RecallQueued(Message):
-        """The user wants the last queued prompt back."""
-
-    class FollowRequested(Message):
-        """End was pressed where the cursor cannot go further."""
-
-    class QuitRequested(Message):
-        """ctrl+d was pressed where there is nothing to delete."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.folder = Path.cwd()
         self.earlier_prompts: Callable[[], Awaitable[Sequence[str]]] | None = None
         self.enter_sends = True
-        self.queue_waiting = False
+        self.recall_queued: Callable[[], bool] = lambda: False
         self.completing = CompletionController(self)
         self.attaching = DraftAttachments(self)
         self._sent: list[str] = []
@@ -110,7 +102,7 @@ class Composer(ChipEditor):
         self._walk = None
 
     def replace_text(self, text: str) -> None:
-        """Set the text, with the cursor at its end; undo brings the old one back."""
+        """Replace the text, with the cursor at its end; undo restores the old one."""
         self.history.checkpoint()
         text = self.chips.unpack(text)
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
@@ -129,7 +121,7 @@ class Composer(ChipEditor):
         self.replace_text(" ".join([text, *missing]) if missing else text)
 
     def clear_sent(self, text: str) -> None:
-        """Take away what was sent; what was typed since then stays."""
+        """Remove the sent text; text typed since then stays."""
         now = self.text
         if now.startswith(text):
             self.load_text(now[len(text) :])
@@ -138,12 +130,12 @@ class Composer(ChipEditor):
         self._walk = None
 
     def attach(self, mention: str) -> None:
-        """Put a file's mention in at the cursor."""
+        """Insert a file's mention at the cursor."""
         self.type_text(f"{mention} ")
         self.completing.refuse()
 
     def add_paste(self, text: str) -> None:
-        """Put pasted text in at the cursor: as a chip where it is long."""
+        """Insert pasted text at the cursor, as a chip if it is long."""
         from ...composing.paste_content import clean_paste, is_long
 
         text = clean_paste(text)
@@ -151,19 +143,19 @@ class Composer(ChipEditor):
         self.replace(insert, *self.selection, maintain_selection_offset=False)
 
     def type_text(self, text: str) -> None:
-        """Put text in at the cursor as if it was typed, after a space where one is needed."""
+        """Insert text at the cursor, after a space if needed."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         space = "" if not before or before[-1].isspace() else " "
         self.replace(space + text, *self.selection, maintain_selection_offset=False)
 
     def change_chip(self, label: str, text: str) -> None:
-        """Put another text behind a chip."""
+        """Replace the text of a chip."""
         self.chips.replace(label, text)
         self.show_facts()
 
     def action_paste(self) -> None:
-        """Put the clipboard's text in."""
+        """Insert the text of the clipboard."""
         self.run_worker(self._paste_clipboard, group="paste", exclusive=True)
 
     async def _paste_clipboard(self) -> None:
@@ -182,7 +174,7 @@ class Composer(ChipEditor):
             self.notify("The clipboard is empty.")
 
     def mount_above(self, widget: Widget) -> None:
-        """Put a widget before the composer."""
+        """Mount a widget above the composer."""
         parent = self.parent
         assert isinstance(parent, Widget)
         parent.mount(widget, before=self)
@@ -210,12 +202,12 @@ class Composer(ChipEditor):
         self.show_facts()
 
     def show_count(self, text: str, tokens: int) -> None:
-        """The draft `text` takes exactly so many tokens."""
+        """Show the exact number of tokens of the draft `text`."""
         self._counted = (text, tokens)
         self.show_facts()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its text, up to a third of the terminal with the border."""
+        """The height of its text, at most a third of the terminal with the border."""
         # A share of the terminal in the stylesheet is not looked at where a container is as high
         # as what is in it.
         most = max(1, viewport.height // 3 - 2)
@@ -242,10 +234,10 @@ class Composer(ChipEditor):
             self._take(event)
         elif key == "end" and self.cursor_location == self.get_cursor_line_end_location():
             self._take(event)
-            self.post_message(self.FollowRequested())
+            await self.run_action("screen.command('end')")
         elif key == "ctrl+d" and not self.text:
             self._take(event)
-            self.post_message(self.QuitRequested())
+            await self.run_action("screen.command('quit')")
         elif (binding := next(iter(self._bindings.key_to_bindings.get(key, ())), None)) is not None:
             # Left to the app, it would run behind the letters that were typed after it.
             self._take(event)
@@ -278,7 +270,7 @@ class Composer(ChipEditor):
     # Earlier prompts
 
     async def _step(self, key: str) -> bool:
-        """Walk the earlier prompts; False where the key only moves the cursor."""
+        """Step through earlier prompts; False if the key only moves the cursor."""
         if self._walk is not None and self.text != self._walk.text:
             self._walk = None
         if key == "up":
@@ -292,8 +284,7 @@ class Composer(ChipEditor):
         walk = self._walk
         if walk is None:
             text = self.text
-            if not text and self.queue_waiting:
-                self.post_message(self.RecallQueued())
+            if not text and self.recall_queued():
                 return True
             if "\n" in text or len(text) > MAX_WALKED or not self.cursor_at_first_line:
                 return False
@@ -357,12 +348,12 @@ class Composer(ChipEditor):
         self.completing.update(typed=False)
 
     def show_facts(self) -> None:
-        """Bring the lower edge and the line of attachments up to date."""
+        """Update the lower edge and the line of attachments."""
         if self.is_mounted:
             facts = self.attaching.show()
             self.border_subtitle = self._edge(self._tokens(self.text, facts))
 
-    def _tokens(self, text: str, facts: Sequence[AttachmentFacts]) -> str:
+    def _tokens(self, text: str, facts: Sequence[AttachmentPreview]) -> str:
         if not text or parse_slash(text) is not None:
             return ""
         if self._counted is not None and self._counted[0] == text:

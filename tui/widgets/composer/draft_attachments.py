@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,33 +12,22 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ...chats.message import Attachment
-from ...composing.file_mentions import find_mentions
+from ...composing.file_mentions import AttachmentPreview, find_mentions
 from ...text import number_format
 from ...text.terminal_safe_text import clean
 
 if TYPE_CHECKING:
-    from ...composing.attachment_reader import AttachmentPreview, AttachmentReading
+    from ...composing.attachment_reader import AttachmentReading
     from .composer import Composer
 
 READ_SECONDS = 10.0
-"""How long the files of a prompt may take to be read."""
+"""Time limit in seconds for reading the files of a prompt."""
 PAUSE = 0.15
-"""Seconds without a key after which files are looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttachmentFacts:
-    """One thing that is sent along; `size` in characters, or in bytes where it is on disk."""
-
-    name: str
-    size: int
-    files: int = 1
-    on_disk: bool = False
-    problem: str = ""
+"""Idle seconds after which the mentioned files are examined."""
 
 
 class AttachmentLine(Widget):
-    """Names, sizes and troubles above the composer; hidden while nothing is sent along."""
+    """Names, sizes and problems of attachments above the composer; hidden if there are none."""
 
     DEFAULT_CSS = """
     AttachmentLine { height: auto; max-height: 4; width: 100%; padding: 0 2; display: none; }
@@ -47,10 +35,10 @@ class AttachmentLine(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._facts: Sequence[AttachmentFacts] = ()
+        self._facts: Sequence[AttachmentPreview] = ()
 
-    def show(self, facts: Sequence[AttachmentFacts]) -> None:
-        """Show these; nothing hides the line."""
+    def show(self, facts: Sequence[AttachmentPreview]) -> None:
+        """Show these attachments; without any, hide the line."""
         if facts != self._facts:
             self._facts = facts
             self.display = bool(facts)
@@ -61,7 +49,7 @@ class AttachmentLine(Widget):
         return Content("  ·  ").stylize("$edge").join(parts)
 
     @staticmethod
-    def _part(facts: AttachmentFacts) -> Content:
+    def _part(facts: AttachmentPreview) -> Content:
         if facts.problem:
             return Content(f"! {clean(facts.problem)}").stylize("$warning")
         size = (
@@ -84,15 +72,15 @@ class DraftAttachments:
         self._line: AttachmentLine | None = None
 
     def give(self, attachment: Attachment) -> None:
-        """Remember what a mentioned file had, should it be gone when it is read again."""
+        """Keep the content of a mentioned file, in case the file is gone when it is read again."""
         self._given[attachment.name] = attachment
 
     def forget(self) -> None:
-        """The draft was sent."""
+        """Drop the kept contents, once the draft was sent."""
         self._given.clear()
 
     def look(self) -> None:
-        """Look at the mentioned files soon."""
+        """Schedule an examination of the mentioned files."""
         text = self._composer.text
         if "@" in text or self._glances:
             job = partial(self._look, text)
@@ -107,14 +95,14 @@ class DraftAttachments:
         found = await asyncio.to_thread(
             lambda: [preview_mention(mention, folder) for mention in mentions.values()]
         )
-        self._glances = {seen.path: seen for seen in found if seen is not None}
+        self._glances = {seen.name: seen for seen in found if seen is not None}
         # A file that was there once stays expected: its loss is reported.
         composer.mentioned = frozenset(self._glances) | (composer.mentioned & mentions.keys())
         composer.notify_style_update()
         composer.show_facts()
 
-    def show(self) -> list[AttachmentFacts]:
-        """Bring the line above the composer up to date; returns what is in it."""
+    def show(self) -> list[AttachmentPreview]:
+        """Update the line above the composer; return its attachments."""
         facts = self._facts()
         if self._line is None and facts:
             self._line = AttachmentLine()
@@ -123,24 +111,25 @@ class DraftAttachments:
             self._line.show(facts)
         return facts
 
-    def _facts(self) -> list[AttachmentFacts]:
+    def _facts(self) -> list[AttachmentPreview]:
         composer, text = self._composer, self._composer.text
-        facts: list[AttachmentFacts] = []
+        facts: list[AttachmentPreview] = []
         typed = composer.completing.typed_file
         for path in dict.fromkeys(mention.path for mention in find_mentions(text)):
             seen = self._glances.get(path)
             if path == typed:
                 continue
             if seen is not None:
-                facts.append(AttachmentFacts(path, seen.size, seen.files, True, seen.problem))
+                facts.append(seen)
             elif path in composer.mentioned:
-                facts.append(AttachmentFacts(path, 0, problem=f"{path} is not there any more"))
-        for attachment in composer.chips.attachments(text):
-            facts.append(AttachmentFacts(attachment.name, len(attachment.text)))
+                problem = f"{path} is not there any more"
+                facts.append(AttachmentPreview(path, problem=problem))
+        for chip in composer.chips.attachments(text):
+            facts.append(AttachmentPreview(chip.name, len(chip.text), on_disk=False))
         return facts
 
     async def read(self, text: str) -> tuple[tuple[Attachment, ...], Sequence[str]]:
-        """What is sent with `text`, and a sentence for each thing that cannot be."""
+        """The attachments of `text`, and a sentence for each file that cannot be read."""
         chips = self._composer.chips.attachments(text)
         mentions = find_mentions(text)
         if not mentions:

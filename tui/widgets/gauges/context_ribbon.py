@@ -1,4 +1,4 @@
-"""`ContextRibbon`: what fills the context, by role, in one line."""
+"""`ContextRibbon`: the use of the context by role, in one line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NARROWEST = 8
 
 
 def percent(use: ContextUse) -> str:
-    """The part in use; `<1 %` is not 0 %."""
+    """The percentage in use; `<1 %` is not 0 %."""
     if 0 < use.fraction < 0.01:
         return "<1 %"
     return number_format.percent(use.fraction)
 
 
 def number_style(use: ContextUse) -> str:
-    """The colour of a context that gets full."""
+    """The colour of the numbers, by how full the context is."""
     return "$error" if use.fraction >= FULL_AT else "$warning" if use.fraction >= SUGGEST_AT else ""
 
 

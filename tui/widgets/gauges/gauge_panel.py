@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from ...gauges.gauge_state import GaugeState, ModelStateRow, RouteRow
+from ...chats.message import Message
+from ...gauges.gauge_state import GaugeState, ModelStateRow
 from ...text import number_format
+from ...text.terminal_safe_text import clean
 from .glyph_text import StyledText, columns, signs
 from .lines_widget import LinesWidget
 from .memory_bar import MemoryBar
@@ -21,7 +24,7 @@ PULL_BAR = 8
 
 
 class ContextFacts(LinesWidget):
-    """The context that the model has, if that is less than it could have."""
+    """The context of the model, and its trained context if that is more."""
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
         """One line, or none."""
@@ -38,22 +41,23 @@ class ContextFacts(LinesWidget):
 
 
 class RouteLines(LinesWidget):
-    """Where the last answers came from."""
+    """The routes of the last answers."""
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
         """A title, a line a message, and the sum."""
         title = columns(signs([("ROUTE", "bold")]), signs([("this chat", "$muted")]), width)
         style = "$warning" if state.cloud else "$muted"
         sent = signs([(f"sent to cloud: {state.cloud}", style)])
-        return [title, *(self._row(route, width) for route in state.routes), sent]
+        return [title, *(self._row(answer, width) for answer in state.answers), sent]
 
     @staticmethod
-    def _row(route: RouteRow, width: int) -> Content:
-        is_local = route.place == "local"
+    def _row(answer: Message, width: int) -> Content:
+        place = answer.facts.route
+        at = time.strftime("%H:%M", time.localtime(answer.created))
         pieces: list[StyledText] = [
-            (f"{route.time} ", "$muted"),
-            ("⌂ local", "$success") if is_local else (f"☁ {route.place}", "$warning"),
-            (f"  {route.reason}" if route.reason else "", "$muted"),
+            (f"{at} ", "$muted"),
+            ("⌂ local", "$success") if place == "local" else (f"☁ {place}", "$warning"),
+            (f"  {clean(answer.facts.route_reason) or 'default'}", "$muted"),
         ]
         return signs(pieces).truncate(width, ellipsis=True)
 
@@ -81,7 +85,7 @@ class ModelLines(LinesWidget):
 
 
 class GaugePanel(VerticalScroll, can_focus=False):
-    """36 cells at the right; `show` brings every part up to date.
+    """36 cells at the right; `show` updates every part.
 
     `visibility_changed` is called when it comes into sight or goes.
     """
@@ -104,11 +108,11 @@ class GaugePanel(VerticalScroll, can_focus=False):
         self._visibility_changed = visibility_changed
 
     def on_show(self) -> None:
-        """There is room again, or the user asked for it."""
+        """Called when it is shown again."""
         self._visibility_changed()
 
     def on_hide(self) -> None:
-        """It is out of sight."""
+        """Called when it is hidden."""
         self._visibility_changed()
 
     def compose(self) -> ComposeResult:
@@ -121,11 +125,11 @@ class GaugePanel(VerticalScroll, can_focus=False):
         yield RouteLines()
         yield ModelLines()
 
-    def show(self, state: GaugeState, now: float) -> None:
-        """Draw what changed; `now` is of the clock with which the state was updated."""
+    def show(self, state: GaugeState) -> None:
+        """Draw what changed."""
         self.query_one(PageMapView).show(state)
         for lines in self.query(LinesWidget):
-            lines.show(state, now)
+            lines.show(state)
 
     def on_page_map_view_pointed(self, event: PageMapView.Pointed) -> None:
         """Explain the cell under the pointer beside it."""

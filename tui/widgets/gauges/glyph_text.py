@@ -1,4 +1,4 @@
-"""Puts the gauges' signs together, in ASCII where the terminal knows no others."""
+"""Assembles the gauges' signs, in ASCII if the terminal supports nothing else."""
 
 from __future__ import annotations
 
@@ -32,8 +32,20 @@ def columns(left: Content, right: Content, width: int) -> Content:
     return Content.assemble(left, gap, right).truncate(width)
 
 
+def wrapped(parts: Iterable[Content], width: int, between: Content) -> list[Content]:
+    """Lines of at most `width` cells, with as many parts each as fit; no part is broken."""
+    lines: list[Content] = []
+    for part in parts:
+        longer = between.join([*lines[-1:], part])
+        if lines and longer.cell_length <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
+
+
 def in_columns(parts: list[Content], width: int) -> list[Content]:
-    """All parts in one line if they fit, else in two columns."""
+    """Arrange parts in one line if they fit, else in two columns."""
     gap = 3
     if sum(part.cell_length + gap for part in parts) - gap <= width:
         return [Content(" " * gap).join(parts)]

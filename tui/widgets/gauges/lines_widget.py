@@ -13,7 +13,7 @@ from ...gauges.gauge_state import GaugeState
 
 
 class LinesWidget(Widget):
-    """As high as its lines; `show` repaints if they differ, and lays out for another number.
+    """As high as its lines; `show` repaints if they differ, and lays out if their number does.
 
     Gauges are updated with the same figures again and again.
     """
@@ -23,7 +23,6 @@ class LinesWidget(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._state = GaugeState()
-        self._now = 0.0
         self._lines: list[Content] = []
         self.repaints = 0
 
@@ -34,9 +33,9 @@ class LinesWidget(Widget):
     def _draw(self, width: int) -> list[Content]:
         return self.draw(self._state, width) if width else []
 
-    def show(self, state: GaugeState, now: float) -> None:
-        """Draw what changed; `now` is of the clock with which the state was updated."""
-        self._state, self._now = state, now
+    def show(self, state: GaugeState) -> None:
+        """Draw what changed."""
+        self._state = state
         lines, old = self._draw(self.size.width), self._lines
         same = len(lines) == len(old)
         if same and all(new.is_same(line) for new, line in zip(lines, old, strict=True)):
@@ -46,15 +45,15 @@ class LinesWidget(Widget):
         self.refresh(layout=not same)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """As wide as there is room."""
+        """The width of the container."""
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many as there are lines."""
+        """The number of lines."""
         return len(self._draw(width))
 
     def on_resize(self) -> None:
-        """Another width, other lines."""
+        """Draw the lines for the new width."""
         self._lines = self._draw(self.size.width)
         self.refresh()
 

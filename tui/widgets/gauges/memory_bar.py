@@ -1,4 +1,4 @@
-"""`MemoryBar`: what weights, KV cache and others take of VRAM and RAM."""
+"""`MemoryBar`: VRAM and RAM used by weights, KV cache and others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from textual.content import Content
 
 from ...gauges.context_usage import apportion
 from ...gauges.gauge_state import GaugeState
-from ...gauges.memory_usage import MemoryUse, binary_size
+from ...gauges.memory_usage import PARTS, MemoryUse, binary_size
 from .glyph_text import StyledText, columns, in_columns, signs
 from .lines_widget import LinesWidget
 
 GLYPHS = ("█", "▓", "▒", "┈")
 STYLES = ("$primary", "$accent", "$secondary", "$edge")
-WORDS = ("weights", "KV", "other", "free")
 
 
 class MemoryBar(LinesWidget):
@@ -40,7 +39,7 @@ def memory_lines(use: MemoryUse, width: int) -> list[Content]:
     title = columns(signs([(use.kind, "bold")]), signs([(facts, "$muted")]), width)
     legend = [
         signs([(glyph, style), " ", word, " ", (binary_size(amount, unit=False), "$muted")])
-        for glyph, style, word, amount in zip(GLYPHS, STYLES, WORDS, use.parts, strict=True)
+        for glyph, style, word, amount in zip(GLYPHS, STYLES, PARTS, use.parts, strict=True)
     ]
     return [title, signs(memory_bar(use, width)), *in_columns(legend, width)]
 

@@ -35,7 +35,7 @@ class PageLegend(LinesWidget):
     """The legend under a map."""
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
-        """What the signs mean and how many pages are so; then what is stored beyond the cache."""
+        """The meaning and number of each kind of page; then the tokens stored beyond the cache."""
         event = state.pages
         if event is None:
             return []
@@ -52,7 +52,7 @@ class PageLegend(LinesWidget):
 
 
 def _tier_lines(event: PagesEvent, width: int) -> list[Content]:
-    """What is stored beyond the cache: in one line, without its unit where that has no room."""
+    """The tokens stored beyond the cache in one line, without the unit if it does not fit."""
     tiers = [
         f"{where} {number_format.tokens(tokens)}"
         for where, tokens in (("in memory", event.memory_tokens), ("on disk", event.disk_tokens))

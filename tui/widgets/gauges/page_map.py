@@ -1,4 +1,4 @@
-"""`PageMapView`: whose each page of the KV cache is, as a map with a cursor."""
+"""`PageMapView`: the owners of the pages of the KV cache, as a map with a cursor."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ class PageMapView(Widget, can_focus=False):
 
     @property
     def room(self) -> int:
-        """How many cells there is room for."""
+        """The number of cells that fit."""
         return max(1, self.size.width * self.size.height)
 
     def _arrange(self) -> bool:
-        """Bring the cells up to date; whether they changed."""
+        """Update the cells; return whether they changed."""
         event = self._event
         cells = [] if event is None else page_cells(event, self._label, self.room)
         if cells == self._cells:
@@ -113,11 +113,11 @@ class PageMapView(Widget, can_focus=False):
         return True
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """As wide as there is room."""
+        """The width of the container."""
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as the pages need, up to `rows`."""
+        """The rows that the pages need, at most `rows`."""
         if self._event is None or not width:
             return 1
         pages = self._event.pages
@@ -126,7 +126,7 @@ class PageMapView(Widget, can_focus=False):
         return max(1, -(-cells // width))
 
     def on_resize(self) -> None:
-        """Other room, other cells."""
+        """Arrange the cells for the new size."""
         self._arrange()
         self.refresh()
 
@@ -139,7 +139,7 @@ class PageMapView(Widget, can_focus=False):
         return Content("\n").join(lines)
 
     def _row(self, cells: list[PageMapCell], first: int) -> list[StyledText]:
-        """Runs of cells that look alike."""
+        """The cells of a row, with equal neighbours joined."""
         pieces: list[tuple[str, str]] = []
         for index, cell in enumerate(cells, first):
             glyph, style = cell.state.glyph, STYLES[cell.state]
@@ -156,7 +156,7 @@ class PageMapView(Widget, can_focus=False):
     # The cursor
 
     def point(self, index: int | None) -> None:
-        """Put the cursor on a cell, or away."""
+        """Put the cursor on a cell, or hide it."""
         if index is not None:
             index = max(0, min(index, len(self._cells) - 1)) if self._cells else None
         if index != self._cursor:
@@ -173,7 +173,7 @@ class PageMapView(Widget, can_focus=False):
         self.post_message(self.Pointed(explain(cell, event, self._label, self._title_of)))
 
     def on_focus(self) -> None:
-        """Begin where something is."""
+        """Put the cursor on the first page of this chat."""
         if self._cursor is None and self._cells:
             mine = (i for i, cell in enumerate(self._cells) if cell.state is PageState.MINE)
             self.point(next(mine, 0))
@@ -193,13 +193,13 @@ class PageMapView(Widget, can_focus=False):
         self.point(index if index >= 0 else len(self._cells) - 1)
 
     def action_owner(self) -> None:
-        """Say whose the cell is."""
+        """Show the owner of the cell."""
         event = self._event
         if event is None or self._cursor is None or not self._cells:
             return
         cell = self._cells[self._cursor]
         if cell.group < 0:
-            self.post_message(self.OwnerAsked("nobody's: free"))
+            self.post_message(self.OwnerAsked("free: no chat owns it"))
             return
         group = event.groups[cell.group]
         words = owners_text(group, cell.state, self._label, self._title_of)
@@ -207,15 +207,15 @@ class PageMapView(Widget, can_focus=False):
         self.post_message(self.OwnerAsked(f"{words}: {tokens} tokens in all"))
 
     def on_mouse_move(self, move: events.MouseMove) -> None:
-        """The cell under the pointer explains itself."""
+        """Explain the cell under the pointer."""
         self._point_at(move.x, move.y)
 
     def on_click(self, click: events.Click) -> None:
-        """The same in terminals without hovering."""
+        """Explain the cell in terminals that report no mouse movement."""
         self._point_at(click.x, click.y)
 
     def on_leave(self) -> None:
-        """Without the pointer nothing is pointed at, but for the keyboard's cursor."""
+        """Hide the cursor, unless the keyboard controls it."""
         if not self.has_focus:
             self.point(None)
 

@@ -1,4 +1,4 @@
-"""`SpeedChart`: tokens a second over the last minute, and what else says how fast it goes."""
+"""`SpeedChart`: tokens per second over the last minute, and other figures of speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...gauges.gauge_glyphs import SPARKS
 from ...gauges.gauge_state import GaugeState
 from ...gauges.speed_meter import TokenRates
 from ...text import number_format
-from .glyph_text import columns, signs
+from .glyph_text import columns, signs, wrapped
 from .lines_widget import LinesWidget
 
 
@@ -51,14 +51,14 @@ class SpeedChart(LinesWidget):
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
         """Title, chart and facts."""
-        speed = state.speed(self._now)
+        speed = state.meter.speed(state.now)
         top = max(speed.history, default=0.0)
         scale = f"tok/s, last 60 s · top {top:.0f}" if top else "tok/s, last 60 s"
         title = columns(signs([("SPEED", "bold")]), signs([(scale, "$muted")]), width)
         style = "$primary" if top else "$edge"
         drawn = [signs([(line, style)]) for line in chart(speed.history, width, self._rows)]
-        facts = [signs([(line, "$muted")]) for line in _wrapped(_facts(speed, state.last), width)]
-        return [title, *drawn, *facts]
+        facts = (signs([(fact, "$muted")]) for fact in _facts(speed, state.last))
+        return [title, *drawn, *wrapped(facts, width, signs([(" · ", "$muted")]))]
 
 
 def _facts(speed: TokenRates, last: MessageFacts | None) -> list[str]:
@@ -81,14 +81,3 @@ def _facts(speed: TokenRates, last: MessageFacts | None) -> list[str]:
     if speed.joules_per_token is not None:
         facts.append(f"{speed.joules_per_token:.2g} J a token")
     return facts
-
-
-def _wrapped(facts: Sequence[str], width: int) -> list[str]:
-    """Facts in lines, with a dot between those that share one."""
-    lines: list[str] = []
-    for fact in facts:
-        if lines and len(lines[-1]) + 3 + len(fact) <= width:
-            lines[-1] += f" · {fact}"
-        else:
-            lines.append(fact)
-    return lines

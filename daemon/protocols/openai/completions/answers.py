@@ -1,4 +1,4 @@
-"""From a model's events to the answers of chats and plain completions, whole and in chunks."""
+"""Converts a model's events into answers of chats and plain completions, whole and in chunks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ChatStream(ChunkStream):
 
     def _chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """Role, reasoning, content, calls and the end."""
-        self._collected.count(event)
+        self._collected.count(prompt, event)
         match event:
             case Started():
                 for index in range(self._collected.job.request.n):
@@ -81,7 +81,7 @@ class ChatStream(ChunkStream):
         return None if delta is None else self._chunk(event.index, delta)
 
     def _delta(self, event: Piece | ToolCallStarted) -> ChoiceDelta | None:
-        """What the event adds; None if the answer leaves that out."""
+        """The delta of an event; None if the answer leaves it out."""
         match event:
             case Delta():
                 return ChoiceDelta(content=event.text)
@@ -180,7 +180,7 @@ class CompletionStream(ChunkStream):
 
     def _chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """Text and finish chunks; with `echo` the prompt comes first."""
-        self._collected.count(event)
+        self._collected.count(prompt, event)
         first = prompt * self._collected.job.request.n
         match event:
             case Started():
@@ -268,6 +268,6 @@ def _prompt_text(job: Job, number: int) -> str:
 
 
 def _mean_logprob(answer: CollectedAnswer) -> float:
-    """How likely the answer is, whatever its length."""
+    """The mean log-probability of the tokens, which does not depend on the length."""
     scores = [token.logprob for token in answer.logprobs]
     return sum(scores) / len(scores) if scores else 0.0

@@ -1,4 +1,4 @@
-"""From a model's events to the chunks of OpenAI's streams, and the fields of all answers."""
+"""Encodes a model's events as chunks of OpenAI's streams; the fields of all answers."""
 
 from __future__ import annotations
 
@@ -58,34 +58,26 @@ def usage_of(collected: AnswerBuilder, *, written: int | None = None) -> Usage:
     """The tokens of a whole job; `written` is the number so far while it is decoding."""
     prompt = collected.prompt_tokens
     completion = collected.completion_tokens if written is None else written
-    drafted, accepted = collected.drafted_tokens, collected.accepted_tokens
+    total = collected.total
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=prompt + completion,
         prompt_tokens_details=PromptTokensDetails(collected.cached_tokens),
         completion_tokens_details=CompletionTokensDetails(
-            reasoning_tokens=collected.reasoning_tokens,
-            accepted_prediction_tokens=accepted,
-            rejected_prediction_tokens=drafted - accepted,
+            reasoning_tokens=total.reasoning_tokens,
+            accepted_prediction_tokens=total.accepted_tokens,
+            rejected_prediction_tokens=total.drafted_tokens - total.accepted_tokens,
         ),
     )
 
 
 def timings_of(collected: AnswerBuilder) -> Timings:
-    """Timings of a whole job; the longest of its sequences counts, since they run concurrently."""
-    written = collected.completion_tokens
-    return timings(
-        prompt=collected.prompt_tokens,
-        cached=collected.cached_tokens,
-        prompt_seconds=max((end.prompt_seconds for end in collected.ended), default=0.0),
-        predicted=written,
-        # Decoding is timed from each sequence's first token on, which therefore does not count.
-        timed=max(0, written - len(collected.ended)),
-        decode_seconds=max((end.decode_seconds for end in collected.ended), default=0.0),
-        drafted=collected.drafted_tokens,
-        accepted=collected.accepted_tokens,
-    )
+    """Timings of a whole job."""
+    # Decoding is timed from each sequence's first token on, which therefore does not count.
+    timed = max(0, collected.completion_tokens - len(collected.ended))
+    prompt = (collected.prompt_tokens, collected.cached_tokens)
+    return timings(prompt, collected.total, timed=timed)
 
 
 def chat_logprobs(delta: Delta) -> ChatLogprobs | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -48,9 +49,7 @@ class CompletionsApi:
         """Answer a conversation."""
         body = await read_json(request, ChatCompletionRequest)
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
-        if body.stream:
-            return self._stream(job, partial(ChatStream, body=body))
-        return await self._whole(request, job, partial(chat_completion, body=body))
+        return await self._answer(request, body, job, ChatStream, chat_completion)
 
     @_route(
         "/v1/completions",
@@ -62,9 +61,7 @@ class CompletionsApi:
         """Continue one or several prompts."""
         body = await read_json(request, PlainCompletionRequest)
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
-        if body.stream:
-            return self._stream(job, partial(CompletionStream, body=body))
-        return await self._whole(request, job, partial(completion, body=body))
+        return await self._answer(request, body, job, CompletionStream, completion)
 
     async def answer_chat(self, body: bytes, origin: RequestOrigin) -> ChatCompletion:
         """The whole answer to the body of a chat in a batch.
@@ -79,25 +76,27 @@ class CompletionsApi:
         plain = parse(body, PlainCompletionRequest)
         return completion(await self._runner.collect(completion_job(plain, origin)), plain)
 
-    async def _whole(
-        self, request: Request, job: Job, finish: Callable[[AnswerBuilder], object]
+    async def _answer(
+        self,
+        request: Request,
+        body: CommonRequest,
+        job: Job,
+        encode: Callable[[AnswerBuilder, Any], AnswerEncoder],
+        finish: Callable[[AnswerBuilder, Any], object],
     ) -> Response:
+        """Run a job, and answer as `encode` or `finish` makes it from the events and the body."""
+        # OpenAI's clients show this header with an error.
+        headers = {"x-request-id": "req_" + job.id.rpartition("-")[2]}
+        if body.stream:
+            style = StreamStyle(on_error=OPENAI.frame, headers=headers)
+            return self._runner.stream(job, lambda empty: encode(empty, body), style)
         began = time.monotonic()
-        response = await self._runner.whole(request, job, finish)
-        response.headers.update(_request_id(job))
+        response = await self._runner.whole(request, job, lambda answer: finish(answer, body))
+        response.headers.update(headers)
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - began)))
         return response
-
-    def _stream(self, job: Job, encode: Callable[[AnswerBuilder], AnswerEncoder]) -> Response:
-        style = StreamStyle(on_error=OPENAI.frame, headers=_request_id(job))
-        return self._runner.stream(job, encode, style)
 
 
 def _origin(request: Request, body: CommonRequest) -> RequestOrigin:
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
     return origin_of(request, body.ingle, *names)
-
-
-def _request_id(job: Job) -> dict[str, str]:
-    """The header that OpenAI's clients show with an error."""
-    return {"x-request-id": "req_" + job.id.rpartition("-")[2]}

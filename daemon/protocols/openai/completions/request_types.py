@@ -37,7 +37,7 @@ class FunctionSpec(msgspec.Struct):
 
 
 class ToolSpec(msgspec.Struct):
-    """One of `tools`; other types than `function` are passed over.
+    """One of `tools`; types other than `function` are ignored.
 
     Some clients write the function's fields beside `type`, as the Responses API has them.
     """
@@ -84,7 +84,7 @@ FunctionChoiceField = Literal["none", "auto"] | NamedFunction
 def called_tools(
     tools: list[ToolSpec] | None, choice: ToolChoiceField | None
 ) -> tuple[list[Tool], ToolChoice]:
-    """What the model may call, and whether; raises `InvalidBody`."""
+    """The tools that the model may call, and the choice among them; raises `InvalidBody`."""
     specs = tools or []
     known = [_tool(spec, f"tools[{i}]") for i, spec in enumerate(specs) if _is_function(spec)]
     if choice is None or choice in ("auto", "none"):
@@ -143,7 +143,7 @@ def object_schema(raw: msgspec.Raw, place: str) -> str:
 
 
 def tool_name(name: str, place: str) -> str:
-    """The name, where it is one; raises `InvalidBody`."""
+    """Return the name if it is valid; raises `InvalidBody`."""
     if _NAME.fullmatch(name):
         return name
     raise InvalidBody(
@@ -228,7 +228,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class CommonRequest(SamplingOptions, kw_only=True):
-    """What chat and plain completions have in common; unknown fields are ignored.
+    """The common fields of chat and plain completions; unknown fields are ignored.
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
     distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,

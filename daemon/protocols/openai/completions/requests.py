@@ -143,7 +143,7 @@ def _continues(body: ChatCompletionRequest) -> bool:
 
 
 def _candidates(body: PlainCompletionRequest) -> int:
-    """How many answers are generated for each prompt; the `n` likeliest are returned."""
+    """The number of answers generated for each prompt; the `n` likeliest are returned."""
     wanted = body.n or 1
     candidates = body.best_of or wanted
     if candidates < wanted:
@@ -270,7 +270,7 @@ def _empty(value: Any) -> bool:
     return value in ([], {}, "")
 
 
-# The values of each field that ask for nothing; null always does.
+# Which values of an unsupported field have no effect; null never has one.
 HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
     "modalities": lambda value: value in ([], ["text"]),
     "audio": _empty,

@@ -28,7 +28,7 @@ class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens really processed."""
+    """Tokens processed."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -107,7 +107,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What one chunk adds to a call: first the name, then pieces of the arguments."""
+    """The part of a call in one chunk: first the name, then pieces of the arguments."""
 
     name: str | UnsetType = UNSET
     arguments: str
@@ -123,7 +123,7 @@ class ToolCallChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChoiceDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What one chunk adds to an answer."""
+    """The part of an answer in one chunk."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET

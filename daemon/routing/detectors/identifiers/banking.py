@@ -89,7 +89,7 @@ def _base58(text: str) -> Iterator[SensitiveFinding]:
         run = match[0]
         bitcoin = len(run) <= 35 and run[0] in "13LMD"
         other = (len(run) == 95 and run[0] in "48") or (len(run) in (51, 52) and run[0] in "5KL")
-        other = other or (len(run) in (34,) and run[0] in "Tr") or 43 <= len(run) <= 44
+        other = other or (len(run) == 34 and run[0] in "Tr") or 43 <= len(run) <= 44
         if not (bitcoin or other) or run.isdigit() or not any(map(str.isdigit, run)):
             continue
         if text[max(0, match.start() - 1) : match.start()].isalnum():
@@ -104,18 +104,15 @@ def _seeds(text: str) -> Iterator[SensitiveFinding]:
     """
     for end in _SEED_WORDS.ends(text):
         match = _WORD_ROW.search(text, end, end + 400)
-        if match is not None and len(_SEED_WORD.findall(match[0])) in _SEED_LENGTHS:
-            yield SensitiveFinding(
-                FindingKind.WALLET, *match.span(), " ".join(_SEED_WORD.findall(match[0]))
-            )
+        words = _SEED_WORD.findall(match[0]) if match is not None else []
+        if match is not None and len(words) in _SEED_LENGTHS:
+            yield SensitiveFinding(FindingKind.WALLET, *match.span(), " ".join(words))
     place = 0
     for line in text.splitlines(keepends=True):
         words = line.strip(" \t\r\n\"'`").split(" ")
         if len(words) in _SEED_LENGTHS and _is_seed(words):
-            start = place + line.index(words[0])
-            yield SensitiveFinding(
-                FindingKind.WALLET, start, start + len(" ".join(words)), " ".join(words)
-            )
+            start, seed = place + line.index(words[0]), " ".join(words)
+            yield SensitiveFinding(FindingKind.WALLET, start, start + len(seed), seed)
         place += len(line)
 
 

@@ -28,6 +28,7 @@ _BEFORE = re.compile(
     rf"(?P<date>{_DATE})[^\w\n]{{1,4}}(?:(?!\d)\w[\w’']{{0,12}}[^\w\n]{{1,3}}){{0,4}}(?:\w[\w "
     rf"]{{0,20}})?\Z"
 )
+_LONGEST_BEFORE = 70
 _YEAR = re.compile(r"\d{4}")
 _FIRST_YEAR = 1905  # earlier birthdays belong to historical persons
 
@@ -35,13 +36,10 @@ _FIRST_YEAR = 1905  # earlier birthdays belong to historical persons
 def find_birth_dates(text: str) -> Iterator[SensitiveFinding]:
     """Yield dates in many notations after or before words of birth."""
     for end in _WORDS.ends(text):
-        match = _BEHIND.match(text, end)
-        begin = max(0, end - 70)
+        begin, match = 0, _BEHIND.match(text, end)
         if match is None:
-            match = _BEFORE.search(text[begin:end].rpartition("\n")[2])
-            begin = end - len(text[begin:end].rpartition("\n")[2])
-        else:
-            begin = 0
+            line = text[max(0, end - _LONGEST_BEFORE) : end].rpartition("\n")[2]
+            begin, match = end - len(line), _BEFORE.search(line)
         if match is None:
             continue
         year = _YEAR.search(match["date"])

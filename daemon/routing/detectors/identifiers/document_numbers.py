@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import lowered
 from ..context_words import Phrases, windows
-from ..finding import FindingKind, SensitiveFinding
+from ..finding import FindingKind, SensitiveFinding, plain_finding
 
 DOCUMENT_WORDS = {
     kind: Phrases(f"documents: {kind}", whole=True)
@@ -16,6 +18,7 @@ DOCUMENT_WORDS = {
     if f"documents: {kind}" in word_lists()
 }
 _ACCOUNTS = Phrases("documents: bank_account if about a bank", whole=True)
+_ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")
 # Common words unless they are written in capitals.
 _ABBREVIATIONS = {
     word: kind for kind in DOCUMENT_WORDS for word in word_lists().get(f"abbreviations: {kind}", ())
@@ -66,12 +69,10 @@ _ENOUGH = 5
 def find_document_numbers(text: str) -> Iterator[SensitiveFinding]:
     """Yield numbers after (or before) words such as `passport number`, in many languages."""
     numbers = [match.span() for match in _NUMBER.finditer(text)]
-    present = (
-        [(kind, words, words.present(text)) for kind, words in DOCUMENT_WORDS.items()]
-        if numbers
-        else []
-    )
-    accounts = _ACCOUNTS.present(text) if numbers else []
+    if not numbers:
+        return
+    present = [(kind, words, words.present(text)) for kind, words in DOCUMENT_WORDS.items()]
+    accounts = _ACCOUNTS.present(text)
     for start, stop in windows(numbers, _AROUND, len(text)):
         lower = lowered(text)[start:stop].replace("_", " ")
         for kind, words, phrases in present:
@@ -98,21 +99,14 @@ def _account(text: str, end: int) -> Iterator[SensitiveFinding]:
 def _beside(text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding]:
     match = (_PLATE if kind is FindingKind.VEHICLE else _BEHIND).match(text, end)
     if match is not None and _is_number(match["value"], kind):
-        yield _finding(kind, *match.span("value"), match["value"])
+        yield plain_finding(kind, match)
         return
     begin = max(0, end - 90)
     match = _BEFORE.search(text[begin:end].rpartition("\n")[2].rstrip()) if begin else None
     if match is not None and _is_number(match[1], kind):
         start = text.index(match[1], begin)
-        yield _finding(kind, start, start + len(match[1]), match[1])
-
-
-def _finding(kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
-    plain = "".join(filter(str.isalnum, value)).upper()
-    return SensitiveFinding(kind, start, end, plain)
-
-
-_ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")
+        found = plain_finding(kind, match, 1)
+        yield replace(found, start=start, end=start + len(match[1]))
 
 
 def _is_number(value: str, kind: FindingKind) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...text_analysis.generated_strings import is_a_standard
 from ...text_analysis.text_index import digit_runs
 from ..context_words import Phrases, windows
-from ..finding import FindingKind, SensitiveFinding
+from ..finding import FindingKind, SensitiveFinding, plain_finding
 from .document_numbers import DOCUMENT_WORDS
 
 _GAP = (
@@ -65,7 +65,7 @@ def find_labelled_documents(text: str) -> Iterator[SensitiveFinding]:
     if "<<" in text:
         for zone in _ZONE.finditer(text):
             if "<<" in zone[0] and not text[zone.start() - 1 : zone.start()].isalnum():
-                yield _finding(FindingKind.PASSPORT, zone, 0)
+                yield plain_finding(FindingKind.PASSPORT, zone, 0)
 
 
 def _beside_words(text: str) -> Iterator[SensitiveFinding]:
@@ -75,32 +75,24 @@ def _beside_words(text: str) -> Iterator[SensitiveFinding]:
             if match is not None and not (
                 match["value"].isdigit() or is_a_standard(match["value"])
             ):
-                yield _finding(kind, match)
+                yield plain_finding(kind, match)
             answer = _ANSWER.match(text, end)
             if answer is not None:
-                yield _finding(kind, answer)
+                yield plain_finding(kind, answer)
     for words, shape in ((_ACCOUNT_WORDS, _ACCOUNT), (_ACCOUNT_VERBS, _SIGNED_ACCOUNT)):
         for end in words.ends(text):
             match = shape.match(text, end)
             if match is not None and not _is_amount(match["value"]):
-                yield _finding(FindingKind.BANK_ACCOUNT, match)
+                yield plain_finding(FindingKind.BANK_ACCOUNT, match)
     near = sorted((end, end) for end in _DRIVERS.ends(text))
     for start, stop in windows(near, _AROUND, len(text)):
         for licence in _UK_LICENCE.finditer(text, start, stop):
             if len(licence[0]) == _UK_LENGTH:
-                yield _finding(FindingKind.DRIVING_LICENCE, licence, 0)
+                yield plain_finding(FindingKind.DRIVING_LICENCE, licence, 0)
     for end in _DOTTED_IDS.ends(text):
         match = _DOTTED_ID.match(text, end)
         if match is not None:
-            yield _finding(FindingKind.NATIONAL_ID, match)
-
-
-def _finding(
-    kind: FindingKind, match: re.Match[str], group: str | int = "value"
-) -> SensitiveFinding:
-    start, end = match.span(group)
-    plain = "".join(filter(str.isalnum, match[group])).upper()
-    return SensitiveFinding(kind, start, end, plain)
+            yield plain_finding(FindingKind.NATIONAL_ID, match)
 
 
 def _is_amount(value: str) -> bool:

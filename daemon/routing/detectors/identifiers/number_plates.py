@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...text_analysis.text_index import digit_runs
 from ..context_words import Phrases, windows
-from ..finding import FindingKind, SensitiveFinding
+from ..finding import FindingKind, SensitiveFinding, plain_finding
 
 _WORDS = Phrases("plates", whole=True)
 _BEHIND = re.compile(
@@ -37,17 +37,11 @@ def find_number_plates(text: str) -> Iterator[SensitiveFinding]:
     for end in _WORDS.ends(text):
         match = _BEHIND.match(text, end)
         if match is not None and _is_plate(match["value"]):
-            yield _finding(match, "value")
+            yield plain_finding(FindingKind.VEHICLE, match)
     near = sorted((end, end) for end in _VEHICLES.ends(text))
     for start, stop in windows(near, _AROUND, len(text)):
         for match in _FORMS.finditer(text, start, stop):
-            yield _finding(match, 0)
-
-
-def _finding(match: re.Match[str], group: str | int) -> SensitiveFinding:
-    start, end = match.span(group)
-    plain = "".join(filter(str.isalnum, match[group]))
-    return SensitiveFinding(FindingKind.VEHICLE, start, end, plain)
+            yield plain_finding(FindingKind.VEHICLE, match, 0)
 
 
 def _is_plate(value: str) -> bool:

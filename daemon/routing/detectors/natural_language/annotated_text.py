@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .gazetteer import Gazetteer
-from .language_detection import KNOWN, UNKNOWN, language_of
+from .gazetteer import shipped_gazetteer
+from .language_detection import UNKNOWN, language_of
 from .text_genre import TextGenre, classify_genre
 from .topic_lexicon import Lexicon, LexiconMatch
 from .word_table import Known, WordTable, WordTableColumn, matching, tokens_of
@@ -20,28 +21,9 @@ _IS_WORD = matching(lambda word: word[0].isalpha())
 _IS_CAPITALISED = matching(lambda word: word[0].isalpha() and word[0].isupper())
 
 
-class AnnotationTables:
-    """The gazetteer and the lexicons, loaded on first use."""
-
-    @cached_property
-    def gazetteer(self) -> Gazetteer:
-        """Names and ordinary words."""
-        return Gazetteer.shipped()
-
-    @cached_property
-    def lexicons(self) -> dict[str, Lexicon]:
-        """Topic words, by language."""
-        return {language: Lexicon.shipped(language) for language in KNOWN}
-
-    @cached_property
-    def strong_english(self) -> Lexicon:
-        """The English topic words with the highest weight."""
-        return Lexicon.shipped("en", least=3)
-
-    @cached_property
-    def uses(self) -> WordTableColumn[np.uint8]:
-        """Uses of each word, as in `Gazetteer.flags`."""
-        return WordTableColumn(np.uint8, lambda words, small, folded: self.gazetteer.flags(folded))
+_USES = WordTableColumn(np.uint8, lambda words: shipped_gazetteer().flags(words))
+"""Uses of each word, as in `Gazetteer.flags`."""
+_STRONG = 3  # weight of the least ambiguous topic words
 
 
 class AnnotatedText:
@@ -49,13 +31,13 @@ class AnnotatedText:
 
     `words[n]` is the token with the number `places[n]`, from character `starts[n]` up to `ends[n]`;
     `small` has the words in lower case, `folded` without accents too. `numbers` has the tokens'
-    numbers in the `table` of words.
+    numbers in the `table` of words. `lexicon` returns a language's topic words from a weight on.
     """
 
-    def __init__(self, text: str, tables: AnnotationTables, table: WordTable) -> None:
+    def __init__(self, text: str, table: WordTable, lexicon: Callable[[str, int], Lexicon]) -> None:
         self.text = text
         tokens, starts, ends = tokens_of(text)
-        self.table, self._tables = table, tables
+        self.table, self._lexicon = table, lexicon
         self.numbers = table.number(tokens)
         self.places = np.flatnonzero(table.column(_IS_WORD)[self.numbers])
         self._of_words = self.numbers[self.places]
@@ -97,22 +79,20 @@ class AnnotatedText:
     def flags(self) -> dict[int, int]:
         """The uses of each capitalised word, by its index among the words."""
         capital = np.flatnonzero(self.known(_IS_CAPITALISED))
-        return dict(
-            zip(capital.tolist(), self.known(self._tables.uses)[capital].tolist(), strict=True)
-        )
+        return dict(zip(capital.tolist(), self.known(_USES)[capital].tolist(), strict=True))
 
     @cached_property
     def hits(self) -> list[LexiconMatch]:
         """Topic words in the text's language; English ones if that is unknown."""
-        language = "en" if self.language == UNKNOWN else self.language
-        return self._hits(self._tables.lexicons[language])
+        return self._hits("en" if self.language == UNKNOWN else self.language, 0)
 
     @cached_property
     def strong_english_hits(self) -> list[LexiconMatch]:
         """English topic words with the highest weight, whatever the language."""
-        return self._hits(self._tables.strong_english)
+        return self._hits("en", _STRONG)
 
-    def _hits(self, lexicon: Lexicon) -> list[LexiconMatch]:
+    def _hits(self, language: str, least: int) -> list[LexiconMatch]:
+        lexicon = self._lexicon(language, least)
         return lexicon.hits(self.folded, self.known(lexicon.entries).tolist())
 
 
@@ -120,7 +100,8 @@ class TextAnnotator:
     """Annotates texts for several detectors, which get the same text one after another."""
 
     def __init__(self) -> None:
-        self.tables = AnnotationTables()
+        # Not shared by all annotators: filling a lexicon's column is safe in one table only.
+        self._lexicon = cache(Lexicon.shipped)
         self._last: AnnotatedText | None = None
         self._table = WordTable()
 
@@ -130,7 +111,7 @@ class TextAnnotator:
         if last is None or last.text != text:
             if len(self._table) > _MOST_WORDS:
                 self._table = WordTable()
-            last = self._last = AnnotatedText(text, self.tables, self._table)
+            last = self._last = AnnotatedText(text, self._table, self._lexicon)
         return last
 
     def forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 import zlib
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from ...text_analysis.data_files import read_data_file
 
 _MAGIC = b"INGLEGZ1"
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "’": "'"})
-
 
 # Uses of a word, which may have several. Plain integers: an IntFlag's `&` takes 1 µs.
 FIRST = 1
@@ -45,11 +45,6 @@ class Gazetteer:
         self._hashes = np.frombuffer(table, "<u4", count, offset=12)
         self._flags = np.frombuffer(table, "u1", count, offset=12 + 4 * count)
 
-    @classmethod
-    def shipped(cls) -> Gazetteer:
-        """Return the table that is shipped with ingle."""
-        return cls(read_data_file("names.bin"))
-
     @staticmethod
     def pack(entries: dict[str, int]) -> bytes:
         """Return a table of folded words and their flags."""
@@ -69,3 +64,9 @@ class Gazetteer:
         keys = np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], "u4")
         places = np.minimum(np.searchsorted(self._hashes, keys), len(self._hashes) - 1)
         return np.where(self._hashes[places] == keys, self._flags[places], 0).tolist()
+
+
+@functools.cache
+def shipped_gazetteer() -> Gazetteer:
+    """Return the table that is shipped with ingle."""
+    return Gazetteer(read_data_file("names.bin"))

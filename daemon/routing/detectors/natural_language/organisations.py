@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ..finding import FindingKind, SensitiveFinding
 from .annotated_text import AnnotatedText
-from .gazetteer import Gazetteer, fold
+from .gazetteer import fold, shipped_gazetteer
 from .word_table import matching, members, word_set
 
 _PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
@@ -71,7 +71,7 @@ def _matches(reading: AnnotatedText) -> Iterator[tuple[re.Match[str], float]]:
             yield match, 0.7
 
 
-def find_strangers(reading: AnnotatedText, gazetteer: Gazetteer) -> Iterator[SensitiveFinding]:
+def find_strangers(reading: AnnotatedText) -> Iterator[SensitiveFinding]:
     """Yield unknown words next to "company", "university" and the like, in English texts."""
     folded = reading.folded
     beside = [
@@ -80,7 +80,7 @@ def find_strangers(reading: AnnotatedText, gazetteer: Gazetteer) -> Iterator[Sen
         for step in (-1, 1, 2)
         if _is_beside(reading, at, step)
     ]
-    flags = gazetteer.flags([fold(folded[at]) for at in beside])
+    flags = shipped_gazetteer().flags([fold(folded[at]) for at in beside])
     for at in sorted({at for at, flag in zip(beside, flags, strict=True) if not flag}):
         name = reading.words[at]
         yield SensitiveFinding(

@@ -50,7 +50,7 @@ def introduction(reading: AnnotatedText, index: int) -> tuple[float, bool]:
 
 
 def _of_letters(reading: AnnotatedText, index: int, last: str, gap: str) -> tuple[float, bool]:
-    """As `introduction`, for letters and forms."""
+    """Return the same for greetings and signatures of letters, and labels of forms."""
     if gap == " " and last in _GREETINGS and _ends(reading, index):
         return 0.75, True
     if "\n" in gap and not gap.strip(" ,.!\n\r-") and last in _CLOSINGS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -24,61 +25,54 @@ _INITIALS = re.compile(r"[A-Z]$")
 _ENOUGH = 3
 
 
-class PeopleFinder:
-    """Finds persons that are not public figures."""
+@functools.cache
+def _public_figures() -> frozenset[str]:
+    """Return the folded names of public figures, real and fictional."""
+    lines = read_data_file("public_figures.txt").decode().splitlines()
+    return frozenset(fold(line) for line in lines if line and not line.startswith("#"))
 
-    def __init__(self, public: frozenset[str]) -> None:
-        self._public = public
-        self._surnames = frozenset(name.rsplit(" ", 1)[-1] for name in public)
 
-    @classmethod
-    def shipped(cls) -> PeopleFinder:
-        """Return a finder with the shipped list of public figures, real and fictional."""
-        lines = read_data_file("public_figures.txt").decode().splitlines()
-        return cls(frozenset(fold(line) for line in lines if line and not line.startswith("#")))
+@functools.cache
+def _public_surnames() -> frozenset[str]:
+    return frozenset(name.rsplit(" ", 1)[-1] for name in _public_figures())
 
-    def find(self, reading: AnnotatedText) -> Iterator[SensitiveFinding]:
-        """Yield each person with the highest certainty."""
-        text, setting = reading.text, reading.setting
-        if setting.made_up:
-            return
-        found: dict[tuple[int, int], float] = {}
-        small = reading.small
-        for index in [at for at in reading.flags if at and small[at - 1] in INTRODUCING]:
-            certainty, alone = introduction(reading, index)
-            end = _named(reading, index, alone) if certainty else None
-            if end is not None:
-                found[reading.starts[index], end] = certainty
-        biography = setting.own == 0 and (
-            _WHO.search(text[:500]) is not None or not _BIOGRAPHY.isdisjoint(reading.small[:100])
-        )
-        if not biography:
-            for span in _sequences(reading):
-                found[span] = max(found.get(span, 0), 0.7)
-            if setting.own:
-                for index in _given_names(reading):
-                    whole = fold(" ".join(reading.words[index : index + 2]))
-                    if whole not in self._public:
-                        found.setdefault((reading.starts[index], reading.ends[index]), 0.5)
-        taken = 0
-        for (start, end), certainty in sorted(
-            found.items(), key=lambda one: (one[0][0], -one[0][1])
-        ):
-            if start >= taken and not self._is_public(text[start:end]):
-                taken = end
-                yield SensitiveFinding(
-                    FindingKind.PERSON, start, end, " ".join(text[start:end].split()), certainty
-                )
 
-    def _is_public(self, name: str) -> bool:
-        """Whether the name is widely known: a full name, or a surname alone."""
-        folded = fold(" ".join(name.replace(".", "").split()))
-        words = folded.split()
-        return (
-            (len(words) == 1 and folded in self._surnames)
-            or folded in self._public
-            or " ".join(words[-2:]) in self._public
-        )
+def find_people(reading: AnnotatedText) -> Iterator[SensitiveFinding]:
+    """Yield each person with the highest certainty, except for public figures."""
+    text, setting = reading.text, reading.setting
+    if setting.made_up:
+        return
+    found: dict[tuple[int, int], float] = {}
+    small = reading.small
+    for index in [at for at in reading.flags if at and small[at - 1] in INTRODUCING]:
+        certainty, alone = introduction(reading, index)
+        end = _named(reading, index, alone) if certainty else None
+        if end is not None:
+            found[reading.starts[index], end] = certainty
+    biography = setting.own == 0 and (
+        _WHO.search(text[:500]) is not None or not _BIOGRAPHY.isdisjoint(reading.small[:100])
+    )
+    if not biography:
+        for span in _sequences(reading):
+            found[span] = max(found.get(span, 0), 0.7)
+        for index in _given_names(reading) if setting.own else ():
+            if fold(" ".join(reading.words[index : index + 2])) not in _public_figures():
+                found.setdefault((reading.starts[index], reading.ends[index]), 0.5)
+    taken = 0
+    for (start, end), certainty in sorted(found.items(), key=lambda one: (one[0][0], -one[0][1])):
+        if start >= taken and not _is_public(text[start:end]):
+            taken = end
+            value = " ".join(text[start:end].split())
+            yield SensitiveFinding(FindingKind.PERSON, start, end, value, certainty)
+
+
+def _is_public(name: str) -> bool:
+    """Whether the name is widely known: a full name, or a surname alone."""
+    folded = fold(" ".join(name.replace(".", "").split()))
+    words = folded.split()
+    if len(words) == 1 and folded in _public_surnames():
+        return True
+    return not _public_figures().isdisjoint((folded, " ".join(words[-2:])))
 
 
 def _named(reading: AnnotatedText, index: int, alone: bool) -> int | None:

@@ -63,13 +63,11 @@ _PAIRED = np.stack(
 )  # [the previous class, the class]
 _CLASS = WordTableColumn(
     np.intp,
-    lambda words, small, folded: (
-        _CLASS_NUMBERS[_CLASS_OF[word]] if word in _CLASS_OF else 0 for word in folded
-    ),
+    lambda words: (_CLASS_NUMBERS[_CLASS_OF[word]] if word in _CLASS_OF else 0 for word in words),
 )
-_PLAIN = WordTableColumn(np.uint32, lambda words, small, folded: _hashes(folded))
+_PLAIN = WordTableColumn(np.uint32, _hashes)
 _STEMS = WordTableColumn(
-    np.uint32, lambda words, small, folded: _hashes(word[:_STEM] for word in folded) + np.uint32(7)
+    np.uint32, lambda words: _hashes(word[:_STEM] for word in words) + np.uint32(7)
 )
 _OF_NAME = np.uint32(zlib.crc32(b"<name>")), np.uint32(zlib.crc32(b"<name>"[:_STEM]) + 7)
 
@@ -195,11 +193,12 @@ class PersonalClassifier:
     def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Yield at most one finding, of the passage with the highest probability."""
         if self._reader.read(text).language == UNKNOWN:
-            yield self._finding(FindingKind.UNINSPECTABLE, text, "unknown language", 1.0)
+            yield SensitiveFinding(FindingKind.UNINSPECTABLE, 0, len(text), "unknown language")
             return
         probability = self.probability(text)
         if probability >= 0.5:
-            yield self._finding(FindingKind.PERSONAL, text, "personal", round(probability, 2))
+            certainty = round(probability, 2)
+            yield SensitiveFinding(FindingKind.PERSONAL, 0, len(text), "personal", certainty)
 
     def probability(self, text: str) -> float:
         """Return the probability that the text is personal, 0 to 1."""
@@ -209,11 +208,6 @@ class PersonalClassifier:
         if reading.setting.exercise and reading.setting.own == 0:
             score -= _EXERCISE
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
-
-    def _finding(
-        self, kind: FindingKind, text: str, value: str, certainty: float
-    ) -> SensitiveFinding:
-        return SensitiveFinding(kind, 0, len(text), value, certainty)
 
     @cached_property
     def _weights(self) -> LinearWeights:

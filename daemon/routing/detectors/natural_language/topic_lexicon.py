@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ class Lexicon:
     left out.
     """
 
-    def __init__(self, sections: Mapping[str, Sequence[str]], least: int = 0) -> None:
+    def __init__(self, sections: Mapping[str, Sequence[str]], least: int) -> None:
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._stems: dict[str, list[tuple[str, str, int]]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str, int]]] = {}
@@ -42,13 +43,11 @@ class Lexicon:
         self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
         self._found: list[_Entry] = [((), None)]
         self._known: dict[_Entry, int] = {self._found[0]: 0}
-        self.entries = WordTableColumn(
-            np.intp, lambda words, small, folded: map(self._entry, folded)
-        )
+        self.entries = WordTableColumn(np.intp, partial(map, self._entry))
         """The number of each word's entry; 0 for none."""
 
     @classmethod
-    def shipped(cls, language: str, least: int = 0) -> Lexicon:
+    def shipped(cls, language: str, least: int) -> Lexicon:
         """Return the shipped lexicon of this language."""
         return cls(read_sections(f"topics.{language}.txt"), least)
 

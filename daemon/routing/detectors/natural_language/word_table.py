@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,9 @@ def word_set(name: str) -> frozenset[str]:
 
 
 Known = TypeVar("Known", bound=np.generic)
-Fill = Callable[[Sequence[str], Sequence[str], Sequence[str]], Iterable[Any]]
+Fill = Callable[[Sequence[str]], Iterable[Any]]
+WordForm = Literal["words", "small", "folded"]
+"""A word as written, in lower case, or without accents too."""
 
 NUMBER = "<number>"
 """Stands for every token that begins with a digit, so that no personal numbers are kept in
@@ -44,31 +47,21 @@ memory.
 
 
 class WordTableColumn(Generic[Known]):
-    """A property of every word: `fill` computes it for new words, in their order.
+    """A property of every word: `fill` computes it for new words in this form, in their order."""
 
-    It gets the words as written, in lower case, and without accents too.
-    """
-
-    def __init__(self, dtype: type[Known], fill: Fill) -> None:
-        self.dtype, self.fill = dtype, fill
+    def __init__(self, dtype: type[Known], fill: Fill, form: WordForm = "folded") -> None:
+        self.dtype, self.fill, self.form = dtype, fill, form
 
 
 def members(words: frozenset[str], *, folded: bool = False) -> WordTableColumn[np.bool_]:
     """Return the property of being one of these words, which are in lower case."""
-
-    def fill(_: Sequence[str], small: Sequence[str], plain: Sequence[str]) -> Iterable[bool]:
-        return map(words.__contains__, plain if folded else small)
-
-    return WordTableColumn(np.bool_, fill)
+    form = "folded" if folded else "small"
+    return WordTableColumn(np.bool_, partial(map, words.__contains__), form)
 
 
 def matching(holds: Callable[[str], bool]) -> WordTableColumn[np.bool_]:
     """Return the property that `holds` is true for the word as written."""
-
-    def fill(words: Sequence[str], _: Sequence[str], __: Sequence[str]) -> Iterable[bool]:
-        return map(holds, words)
-
-    return WordTableColumn(np.bool_, fill)
+    return WordTableColumn(np.bool_, partial(map, holds), "words")
 
 
 class WordTable:
@@ -107,10 +100,8 @@ class WordTable:
             with self._lock:
                 known = self._columns.get(column, np.zeros(0, column.dtype))
                 start, end = len(known), len(self.words)
-                values = column.fill(
-                    self.words[start:end], self.small[start:end], self.folded[start:end]
-                )
-                more = np.fromiter(values, column.dtype, end - start)
+                new: list[str] = getattr(self, column.form)[start:end]
+                more = np.fromiter(column.fill(new), column.dtype, end - start)
                 known = self._columns[column] = np.concatenate([known, more])
         return known
 

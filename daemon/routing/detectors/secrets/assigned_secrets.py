@@ -202,18 +202,13 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
         match = _LOGIN.match(text, place)
         scheme = _SCHEME.search(text[max(0, place - 32) : place])
         if match is not None and scheme is not None and not _CODE.match(match[2]):
-            kind = (
-                FindingKind.PASSWORD if scheme[0].lower() in _WEB else FindingKind.CONNECTION_STRING
-            )
-            start = place - len(scheme[0])
-            yield SensitiveFinding(kind, start, match.end(), text[start : match.end()])
+            start, end = place - len(scheme[0]), match.end()
+            yield SensitiveFinding(_kind_of_login(scheme[0]), start, end, text[start:end])
         place = text.find("://", place + 3)
     if "://" in text and ("password=" in lower or "passwd=" in lower or "pwd=" in lower):
         for match in _QUERY.finditer(text):
             if not _CODE.match(match[2]):
-                web = match[1].lower() in _WEB
-                kind = FindingKind.PASSWORD if web else FindingKind.CONNECTION_STRING
-                yield SensitiveFinding(kind, *match.span(), match[0])
+                yield SensitiveFinding(_kind_of_login(match[1]), *match.span(), match[0])
     for match in _COMMANDS.finditer(text):
         if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
             yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
@@ -224,6 +219,10 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
     if " pin" in f" {vocabulary(text).joined}":
         for match in _PIN.finditer(text):
             yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
+
+
+def _kind_of_login(scheme: str) -> FindingKind:
+    return FindingKind.PASSWORD if scheme.lower() in _WEB else FindingKind.CONNECTION_STRING
 
 
 def _fields(text: str) -> Iterator[SensitiveFinding]:

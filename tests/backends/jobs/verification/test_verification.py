@@ -13,7 +13,6 @@ from ingle.backends.base.errors import BackendError
 from ingle.backends.jobs.verification.engine_scorer import EngineScorer
 from ingle.backends.jobs.verification.llama_scorer import LlamaScorer
 from ingle.backends.jobs.verification.messages import (
-    Message,
     VerificationProgress,
     VerificationSpec,
 )
@@ -43,17 +42,16 @@ def test_the_same_file_in_both_engines(
     kind: str, tmp_path: Path, write_small_llama: WriteSmallLlama
 ) -> None:
     path = write_small_llama(tmp_path / "small.gguf", kind=kind)
-    sent: list[Message] = []
+    sent: list[VerificationProgress] = []
     report = verify(spec(path), sent.append)
     assert report.failures == []
     assert (report.architecture, report.against) == ("llama", "llama.cpp")
     assert report.statistics.tokens > 300
     assert report.limits.mean_kl == (5e-3 if kind.startswith("Q") else 1e-4)
     assert report.statistics.perplexity > 10  # random weights know nothing of the text
-    loading = [m.loading for m in sent if isinstance(m, VerificationProgress) and m.loading]
+    loading = [progress.loading for progress in sent if progress.loading]
     assert loading == ["ingle", "llama.cpp"]
     last = sent[-1]
-    assert isinstance(last, VerificationProgress)
     assert last.compared == last.total == report.statistics.tokens
 
 

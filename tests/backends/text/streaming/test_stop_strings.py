@@ -39,57 +39,61 @@ def test_matches_the_reference_for_any_split(pieces: list[str], stops: list[str]
     finder = StopStrings(stops)
     shown = ""
     for count, piece in enumerate(pieces, start=1):
-        text, stopped = finder.push(piece)
-        shown += text
+        shown += finder.push(piece)
+        stopped = finder.found is not None
         so_far = "".join(pieces[:count])
-        assert stopped == find_stop(so_far, stops)[1] == finder.stopped
+        assert stopped == find_stop(so_far, stops)[1]
         # Exactly the possible start of a stop string is held back.
         assert shown == (expected if stopped else so_far[: held_back_from(so_far, stops)])
     assert shown + finder.flush() == expected
-    assert finder.stopped == hit
+    assert (finder.found is not None) == hit
 
 
 @given(letters, stop_lists, st.text("ab", max_size=5))
 def test_no_text_is_emitted_after_a_stop(text: str, stops: list[str], more: str) -> None:
     finder = StopStrings(stops)
-    _, stopped = finder.push(text)
-    if stopped:
-        assert finder.push(more) == ("", True)
+    finder.push(text)
+    if finder.found is not None:
+        assert finder.push(more) == ""
         assert finder.flush() == ""
 
 
 def test_stop_string_across_pieces() -> None:
     finder = StopStrings(["</answer>"])
-    assert finder.push("42</ans") == ("42", False)
-    assert finder.push("wer") == ("", False)
-    assert finder.push("> and more") == ("", True)
+    assert finder.push("42</ans") == "42"
+    assert finder.push("wer") == ""
+    assert finder.found is None
+    assert finder.push("> and more") == ""
+    assert finder.found == "</answer>"
 
 
 def test_partial_match_is_released() -> None:
     finder = StopStrings(["</answer>"])
-    assert finder.push("a</ans") == ("a", False)
-    assert finder.push("a<") == ("</ansa", False)
+    assert finder.push("a</ans") == "a"
+    assert finder.push("a<") == "</ansa"
     assert finder.flush() == "<"
 
 
 def test_without_stop_strings_nothing_is_held_back() -> None:
     finder = StopStrings([])
-    assert finder.push("abc") == ("abc", False)
+    assert finder.push("abc") == "abc"
     assert finder.flush() == ""
 
 
 def test_longer_of_two_stop_strings_ending_together_wins() -> None:
-    assert StopStrings(["c", "bc"]).push("abc") == ("a", True)
+    finder = StopStrings(["c", "bc"])
+    assert (finder.push("abc"), finder.found) == ("a", "bc")
 
 
 def test_first_completed_stop_string_wins() -> None:
-    assert StopStrings(["abcd", "bc"]).push("xabcd") == ("xa", True)
+    finder = StopStrings(["abcd", "bc"])
+    assert (finder.push("xabcd"), finder.found) == ("xa", "bc")
 
 
 def test_unicode_stop_strings() -> None:
     finder = StopStrings(["終わり"])
-    assert finder.push("続く終") == ("続く", False)
-    assert finder.push("わり。") == ("", True)
+    assert finder.push("続く終") == "続く"
+    assert (finder.push("わり。"), finder.found) == ("", "終わり")
 
 
 def test_empty_stop_strings_are_rejected() -> None:
@@ -99,7 +103,7 @@ def test_empty_stop_strings_are_rejected() -> None:
 
 def test_held_back_text_is_bounded() -> None:
     finder = StopStrings(["x" * 50 + "!", "ab" * 30 + "!"])
-    shown = sum(len(finder.push("xyab")[0]) for _ in range(20_000))
+    shown = sum(len(finder.push("xyab")) for _ in range(20_000))
     held = len(finder.flush())
     assert held <= 60
     assert shown + held == 80_000

@@ -155,7 +155,7 @@ async def test_offline_nothing_can_be_made(config: Config, cloud: Cloud) -> None
     egress = ProviderEgress(replace(config, offline=True))
     with pytest.raises(RemoteForbidden):
         await egress.backend(cleared(), QUESTION)
-    assert egress.trouble(egress.find("acme")) == "ingle is offline."
+    assert egress.trouble(egress.store.find("acme")) == "ingle is offline."
     assert cloud.requests == 0
 
 
@@ -173,7 +173,7 @@ async def test_the_clearance_decides(config: Config, cloud: Cloud) -> None:
 async def test_without_a_key_nothing_leaves(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud)
     egress.keys.remove("acme")
-    assert "no key" in egress.trouble(egress.find("acme"))
+    assert "no key" in egress.trouble(egress.store.find("acme"))
     with pytest.raises(NoKey):
         await egress.backend(cleared(), QUESTION)
 
@@ -265,7 +265,7 @@ async def test_the_key_is_in_its_file_alone(
     assert _holders(ingle_home) == [egress.keys.path]
     assert egress.keys.path.stat().st_mode & 0o777 == 0o600
     assert KEY not in caplog.text
-    assert KEY not in repr(egress.find("acme"))
+    assert KEY not in repr(egress.store.find("acme"))
 
 
 def _holders(folder: Path) -> list[Path]:

@@ -11,8 +11,7 @@ from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.events import Delta, Event
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import GrammarKind
-from ingle.daemon.routing.detectors.finding import FindingKind
-from ingle.daemon.routing.inspection.privacy_judge import Generate, PrivacyOpinion, judge, question
+from ingle.daemon.routing.inspection.privacy_judge import Generate, is_judged_private, question
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import SinkExits
 
@@ -26,21 +25,18 @@ def saying(*pieces: str) -> Generate:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "opinion"),
+    ("pieces", "private"),
     [
-        (("priv", "ate"), PrivacyOpinion.PRIVATE),
-        (("public",), PrivacyOpinion.PUBLIC),
-        ((" Public\n",), PrivacyOpinion.PUBLIC),
-        ((), PrivacyOpinion.NONE),
-        (("none",), PrivacyOpinion.NONE),
-        (("perhaps",), PrivacyOpinion.NONE),
+        (("priv", "ate"), True),
+        ((" Private\n",), True),
+        (("public",), False),
+        ((), False),
+        (("none",), False),
+        (("perhaps",), False),
     ],
 )
-async def test_the_answer_is_an_opinion(pieces: tuple[str, ...], opinion: PrivacyOpinion) -> None:
-    judgement = await judge(saying(*pieces), "some text")
-    assert judgement.opinion is opinion
-    kinds = [finding.kind for finding in judgement.findings("some text", 2)]
-    assert kinds == ([FindingKind.PERSONAL] if opinion is PrivacyOpinion.PRIVATE else [])
+async def test_only_the_answer_private_counts(pieces: tuple[str, ...], private: bool) -> None:
+    assert await is_judged_private(saying(*pieces), "some text") is private
 
 
 async def test_a_slow_model_has_no_opinion_and_is_stopped() -> None:
@@ -53,16 +49,16 @@ async def test_a_slow_model_has_no_opinion_and_is_stopped() -> None:
         finally:
             stopped.set()
 
-    assert (await judge(generate, "text", seconds=0.05)).opinion is PrivacyOpinion.NONE
+    assert not await is_judged_private(generate, "text", seconds=0.05)
     assert stopped.is_set()
 
 
 async def test_a_model_that_dies_has_no_opinion() -> None:
     async def generate(request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        yield Delta(request.id, 0, "pri", [1])
+        yield Delta(request.id, 0, "private", [1])
         raise WorkerDied("gone")
 
-    assert (await judge(generate, "text")).opinion is PrivacyOpinion.NONE
+    assert not await is_judged_private(generate, "text")
 
 
 def test_the_question_is_private_greedy_and_short() -> None:

@@ -270,7 +270,7 @@ def test_places_lead_back(text: str, data: st.DataObject) -> None:
     edits = [
         (a, b, data.draw(st.text(max_size=4))) for a, b in zip(cuts[::2], cuts[1::2], strict=False)
     ]
-    view = View(text).edited(edits).edited([])
+    view = View([(text, (0, len(text)), True)]).edited(edits).edited([])
     for place, letter in enumerate(view.text):
         start, end = view.span(place, place + 1)
         assert 0 <= start < end <= len(text)

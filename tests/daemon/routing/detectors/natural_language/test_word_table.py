@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def test_columns_know_words_that_come_later() -> None:
     table = WordTable()
     kin = members(frozenset({"tochter", "nino"}), folded=True)
     capital = matching(str.istitle)
-    lengths = WordTableColumn(np.uint32, lambda words, small, folded: map(len, words))
+    lengths = WordTableColumn(np.uint32, partial(map, len), "words")
     for tokens in (["Meine", "Tochter"], ["el", "Niño", "’", "Tochter"]):
         numbers = table.number(tokens)
         assert table.column(lengths)[numbers].tolist() == list(map(len, tokens))
@@ -47,7 +48,7 @@ def test_columns_know_words_that_come_later() -> None:
 
 def test_several_threads_may_ask() -> None:
     table = WordTable()
-    lengths = WordTableColumn(np.uint32, lambda words, small, folded: map(len, words))
+    lengths = WordTableColumn(np.uint32, partial(map, len), "words")
 
     def ask(seed: int) -> bool:
         source = np.random.default_rng(seed)

@@ -1,50 +1,38 @@
-"""Forms with a file in them, whose content goes to the disk as it comes."""
+"""Reads multipart forms with a file, which is written to disk as it arrives."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from starlette.requests import Request
 
-from ..errors import InvalidBody
-from .bodies import read_chunks
+from ...batches.file_store import FileWriter
+from ...errors import InvalidBody
+from ...http.bodies import read_chunks
 
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 * 2**10
 _LONGEST_NAME = 200
 
 
-class UploadSink(Protocol):
-    """Where a file's content goes."""
-
-    def write(self, data: bytes) -> None:
-        """Append."""
-        ...
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        ...
-
-
 @dataclass
 class MultipartForm:
-    """The fields, and the one file with the name its sender gave it."""
+    """The fields of a form, and its one file with the name given by the client."""
 
     fields: dict[str, str] = field(default_factory=dict[str, str])
     filename: str = ""
-    file: UploadSink | None = None
+    file: FileWriter | None = None
 
 
 async def read_form(
-    request: Request, limit: int, open_file: Callable[[], UploadSink]
+    request: Request, limit: int, open_file: Callable[[], FileWriter]
 ) -> MultipartForm:
     """The form in a body of at most `limit` bytes; raises `InvalidBody` and what a body may raise.
 
-    `open_file` is called for the part named `file`; blocking calls are made in threads. A file is
-    discarded where the form turns out to be broken.
+    `open_file` is called for the part named `file`; blocking calls are made in threads. The file
+    is discarded if the form is invalid.
     """
     from python_multipart.exceptions import MultipartParseError
 
@@ -53,22 +41,22 @@ async def read_form(
         async for chunk in read_chunks(request, limit, setting="max_upload_bytes"):
             await asyncio.to_thread(reader.write, chunk)
         reader.end()
-    except MultipartParseError as error:
-        reader.discard()
+    except BaseException as error:
+        if reader.form.file is not None:
+            reader.form.file.discard()
+        if not isinstance(error, MultipartParseError):
+            raise
         raise InvalidBody(
             "The body is not a form: its parts cannot be told apart.",
             hint="Send multipart/form-data.",
         ) from error
-    except BaseException:
-        reader.discard()
-        raise
     return reader.form
 
 
 class _FormReader:
     """The parser's callbacks."""
 
-    def __init__(self, content_type: str, open_file: Callable[[], UploadSink]) -> None:
+    def __init__(self, content_type: str, open_file: Callable[[], FileWriter]) -> None:
         from python_multipart.multipart import MultipartParser, parse_options_header
 
         media_type, options = parse_options_header(content_type)
@@ -103,19 +91,14 @@ class _FormReader:
         )
 
     def write(self, data: bytes) -> None:
-        """Parse on."""
+        """Parse a chunk of the body."""
         self._parser.write(data)
 
     def end(self) -> None:
-        """The body is over; raises `InvalidBody` where the form is not."""
+        """Note the end of the body; raises `InvalidBody` if the form is incomplete."""
         self._parser.finalize()
         if not self._complete:
             raise InvalidBody("The form breaks off.", hint="Send it again.")
-
-    def discard(self) -> None:
-        """Remove the file."""
-        if self.form.file is not None:
-            self.form.file.discard()
 
     def _begin_part(self) -> None:
         if len(self.form.fields) >= MAX_FIELDS:
