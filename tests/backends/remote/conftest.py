@@ -90,7 +90,6 @@ class Sink:
 
     respond: Respond | None = None
     connections: list[Connection] = field(default_factory=list[Connection])
-    sent: int = 0
     port: int = 0
 
     @property

@@ -217,8 +217,3 @@ def test_missing_file_is_reported_without_traceback(
     assert done.stdout == ""
     assert done.stderr.startswith("Error: There is no file /")
     assert len(done.stderr.splitlines()) <= 2
-
-
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()]
