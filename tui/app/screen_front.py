@@ -19,7 +19,7 @@ from ..commands.chat_session import (
     SummaryAction,
     SummaryRequest,
 )
-from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
+from ..commands.command_results import CommandHelp, Done, Facts, Result
 from ..commands.command_runner import PROBLEMS, run
 from ..commands.command_table import COMMANDS, Command
 from ..compaction.context_prefill import warm_up
@@ -254,18 +254,15 @@ class ScreenFront(Feature):
 
     async def in_editor(self, text: str) -> str:
         """The text as the user's editor leaves it."""
-        from ..terminal.external_editor import EditorFailed, edit_text
+        from ..terminal.external_editor import edit_text
 
         app = self.host.chat_app
         try:
-            try:
-                with app.suspend():
-                    edited = edit_text(text)
-            except SuspendNotSupported:
-                # The editor has a window of its own there, as on Windows.
-                edited = await asyncio.to_thread(edit_text, text)
-        except EditorFailed as error:
-            raise CommandRefused(str(error)) from None
+            with app.suspend():
+                edited = edit_text(text)
+        except SuspendNotSupported:
+            # The editor has a window of its own there, as on Windows.
+            edited = await asyncio.to_thread(edit_text, text)
         app.refresh()
         return edited
 

@@ -155,10 +155,7 @@ async def sampling(session: ChatSession, text: str) -> Done:
         settings.sampling = {}
     elif text:
         options = await chat_options(session.client)
-        try:
-            settings.sampling = changed_sampling(settings.sampling, text, options)
-        except ValueError as error:
-            raise CommandRefused(str(error)) from None
+        settings.sampling = changed_sampling(settings.sampling, text, options)
     keep_settings(session)
     pairs = ", ".join(f"{name}={value:g}" for name, value in settings.sampling.items())
     return Done(f"Sampling of this chat: {pairs or 'as the model recommends'}.")

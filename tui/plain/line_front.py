@@ -278,7 +278,9 @@ class LineFront:
 
     async def in_editor(self, text: str) -> str:
         """The text as the user's editor leaves it."""
-        return self._reader.in_editor(text)
+        from ..terminal.external_editor import edit_text
+
+        return edit_text(text)
 
     async def attach(self, mentions: Sequence[str]) -> Done:
         """Read the files now."""

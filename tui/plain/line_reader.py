@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TextIO
 
-from ..commands.command_results import CommandRefused
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from .plain_output import PlainOutput
@@ -91,16 +90,6 @@ class LineReader:
                 return getpass(clean(label))
         except EOFError:
             return ""
-
-    @staticmethod
-    def in_editor(text: str) -> str:
-        """The text as the user's editor leaves it; raises `CommandRefused`."""
-        from ..terminal.external_editor import EditorFailed, edit_text
-
-        try:
-            return edit_text(text)
-        except EditorFailed as error:
-            raise CommandRefused(str(error)) from None
 
     def _line(self, label: str) -> str | None:
         if not self.is_person:

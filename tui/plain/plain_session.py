@@ -246,9 +246,11 @@ class PlainSession:
 
     def edit(self, message: Message, text: str = "") -> None:
         """Ask for another wording of a prompt, and send it in the place of the prompt."""
+        from ..terminal.external_editor import edit_text
+
         new: str | None = text
         if not text and "\n" in message.content and self.reader.is_person:
-            new = self.reader.in_editor(message.content)
+            new = edit_text(message.content)
         elif not text:
             new = self.reader.edit("You, edited: ", message.content)
         if new is None or not new.strip() or new.strip() == message.content.strip():
