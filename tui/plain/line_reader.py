@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from .plain_output import PlainOutput
+
+T = TypeVar("T")
 
 CONTINUES = "\\"
 """A line that ends in it is continued by the next."""
@@ -59,16 +61,16 @@ class LineReader:
             for prompt in prompts:
                 self._readline.add_history(prompt.replace("\n", " "))
 
-    def choose(self, title: str, choices: list[str]) -> int | None:
-        """The index of the choice whose number is typed, or None."""
+    def choose(self, title: str, choices: Sequence[T], words: Callable[[T], str]) -> T | None:
+        """The choice whose number is typed, or None; `words` describes each in a line."""
         self._output.line(title)
         for number, choice in enumerate(choices, 1):
-            self._output.line(f"{number}. {choice}")
+            self._output.line(f"{number}. {words(choice)}")
         answer = self._line("Number, or enter for none: ")
         if answer is None or not answer.strip():
             return None
         if answer.strip().isdecimal() and 1 <= int(answer) <= len(choices):
-            return int(answer) - 1
+            return choices[int(answer) - 1]
         self._output.error(f"There is no number {answer.strip()}.")
         return None
 
