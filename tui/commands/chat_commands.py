@@ -120,7 +120,7 @@ def _last(chat: Chat, role: str | None) -> Message | None:
     return next((m for m in reversed(chat.path) if role in (None, m.role)), None)
 
 
-# What every following prompt is sent with
+# Settings of all following prompts
 
 
 async def system(session: ChatSession, text: str) -> Done:
@@ -197,7 +197,7 @@ async def editor(session: ChatSession, _argument: str) -> Done:
 
 
 async def template(session: ChatSession, name: str) -> Done:
-    """Use a saved prompt; without a name, list those there are."""
+    """Use a saved prompt; without a name, list all of them."""
     from ..composing.prompt_templates import load_templates
 
     folder = template_folder(session)

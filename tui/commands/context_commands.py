@@ -23,7 +23,7 @@ NOTHING_CHANGED = "Nothing was changed."
 
 
 async def compact(session: ChatSession, focus: str) -> Done:
-    """Summarise what was said earlier, with special care for `focus`."""
+    """Summarise earlier messages, with special care for `focus`."""
     return await session.front.summarise(SummaryRequest(focus))
 
 

@@ -1,4 +1,4 @@
-"""The sampling options of a chat: `NAME=VALUE` pairs, checked against what the daemon takes."""
+"""The sampling options of a chat: `NAME=VALUE` pairs, checked against the daemon's list."""
 
 from __future__ import annotations
 

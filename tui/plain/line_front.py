@@ -189,7 +189,7 @@ class LineFront:
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
     ) -> SummaryAction | None:
-        """Read the summary out, and ask what to do with it."""
+        """Read the summary out, and ask for an action on it."""
         self._output.line(record.summary)
         if not self.is_person or not is_last:
             return None
@@ -255,14 +255,14 @@ class LineFront:
             words = f"{number_format.tokens(progress.written)} tokens written"
         self._output.news(f"Summing up: {words}.")
 
-    # What the session knows and does
+    # State and actions of the session
 
     async def draft(self) -> str:
         """Return "": a prompt is sent as soon as it is typed."""
         return ""
 
     def draft_part(self) -> DraftPart:
-        """An empty draft; what is written is sent."""
+        """An empty draft; the edited text is sent."""
         return DraftPart("", self._send_written)
 
     def _send_written(self, text: str) -> None:

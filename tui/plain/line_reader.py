@@ -134,8 +134,8 @@ def _load_readline() -> ModuleType | None:
         import readline
     except ImportError:
         return None
-    # What is pasted must not run as several prompts one after the other. A simple terminal would
-    # show what asks for that.
+    # Pasted lines must not run as several prompts. A simple terminal would print the sequence that
+    # enables this.
     pasting = "off" if os.environ.get("TERM", "dumb") == "dumb" else "on"
     readline.parse_and_bind(f"set enable-bracketed-paste {pasting}")
     return readline

@@ -49,7 +49,7 @@ INTERRUPTED = 130
 class PlainSession:
     """See `ChatSession`; everything runs sequentially.
 
-    While an answer is generated, only ctrl+c is heard. If the input is a pipe, that ends the
+    While an answer is generated, only ctrl+c is handled; if the input is a pipe, it ends the
     program.
     """
 
@@ -188,7 +188,7 @@ class PlainSession:
             self.reader.remember(reversed(self.store.prompts()))
             async for chat, message in open_answers(self.store):
                 turn = Turn(self.client, self.store, message, AnswerEntry(""), lambda: None)
-                # What comes is kept; the rest is taken up when the chat is opened.
+                # Received text is kept; the rest is resumed when the chat is opened.
                 with suppress(TimeoutError):
                     given = self.store.given(message.id)
                     await asyncio.wait_for(turn.resume(given), PATIENCE)
@@ -316,7 +316,7 @@ class PlainSession:
         await self._finish(turn, turn.run(request))
 
     async def _prepared(self, request: TurnRequest) -> TurnRequest:
-        """Return the request with its route, after the user agreed to what leaves this machine."""
+        """Return the request with its route, after the user agreed to send it from this machine."""
         routing = await routing_of(self)
         route = routing.of_chat(self.chat.settings.route, request.model)
         if not route or not routing.has_choice:

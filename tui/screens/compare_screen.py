@@ -129,7 +129,7 @@ class ComparedModel(Vertical):
         self.show_facts()
 
     async def stop(self) -> None:
-        """Stop the answer, and keep what was generated."""
+        """Stop the answer, and keep the generated text."""
         turn = self.turn
         if turn is not None and turn.ending is None:
             turn.stop()

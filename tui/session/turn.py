@@ -47,7 +47,7 @@ class AnswerSink(Protocol):
         ...
 
     def finish(self, ending: str = "") -> None:
-        """End the answer, with a note if it did not end by itself."""
+        """End the answer, with a note if it ended abnormally."""
         ...
 
 
@@ -179,7 +179,7 @@ class Turn:
         self._end("interrupted")
 
     def stop(self) -> None:
-        """End now, and keep what was generated; `cancel` then stops the daemon."""
+        """End now, and keep the generated text; `cancel` then stops the generation."""
         if self.ending is None:
             self._end("stopped")
 
