@@ -21,7 +21,7 @@ MAX_EXPANDED = 200_000
 
 
 class ChipEditor(TextArea):
-    """Moves over chips and deletes them whole; alt+y inserts text cut by ctrl+u, ctrl+k or ctrl+w."""
+    """Moves over chips and deletes them whole; alt+y inserts the text cut last."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chip-editor--chip",
