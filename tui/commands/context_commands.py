@@ -86,7 +86,7 @@ async def compact_ask(session: ChatSession, question: str) -> Done:
 
 
 def undo(session: ChatSession, name: str) -> Done:
-    """Send the originals again, those behind the compaction `name` or the last one."""
+    """Undo the compaction `name`, or the last one: its original messages are sent again."""
     from ..compaction.apply_compaction import undo as take_back
     from ..compaction.compaction_planner import last_size
 

@@ -221,7 +221,7 @@ class ChatHost(ChatLayout):
         self._when_ready(partial(self._answer_from, message, message.parent, message))
 
     def _answer_from(self, end: Message, parent: str | None, begun: Message | None = None) -> None:
-        """Answer the path up to `end` anew, or continue the interrupted answer `begun`."""
+        """Answer the path up to `end` again, or continue the interrupted answer `begun`."""
         self.chat.end_path_at(end)
         request = TurnRequest.of(self.chat, self.state.model_name, continues=begun is not None)
         answer = self._add_answer(parent, begun)

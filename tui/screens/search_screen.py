@@ -66,7 +66,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         yield Static(LEGEND, id="hint", markup=False)
 
     def on_mount(self) -> None:
-        """Search for the given text, with the cursor behind it."""
+        """Search for the given text, with the cursor at its end."""
         line = self.query_one(Input)
         line.cursor_blink = False
         line.select_on_focus = False

@@ -54,7 +54,7 @@ class AnswerSink(Protocol):
 class Turn:
     """Follows one generation into its message and writer; `changed` is called after every event.
 
-    A generation is resumed behind the text that the answer has already. One that `is_watched`
+    A generation is resumed after the text that the answer already has. One that `is_watched`
     belongs to another program, as far as is known.
     """
 

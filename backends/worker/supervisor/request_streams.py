@@ -26,7 +26,7 @@ class RequestStream:
         self._sink = sink
         self._sequences = request.n if isinstance(request, GenerateRequest) else 1
         self.running = True
-        """Whether the worker will send more of it."""
+        """Whether the worker will send more events of it."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def deliver(self, events: list[Any]) -> None:

@@ -186,7 +186,7 @@ class PullsFeature(Feature):
     # Display
 
     def _leave(self, name: str) -> None:
-        """Stop following a download, which goes on."""
+        """Stop following a download, which the daemon continues."""
         self._hidden.add(name)
         worker = self._workers.pop(name, None)
         if worker is not None:

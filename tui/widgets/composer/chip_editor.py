@@ -170,7 +170,7 @@ class ChipEditor(TextArea):
             super().action_delete_word_left()
 
     def action_delete_word_right(self) -> None:
-        """Cut the word behind the cursor."""
+        """Cut the word after the cursor."""
         with self._cutting():
             super().action_delete_word_right()
 
