@@ -67,11 +67,11 @@ def test_locked_chats_are_told_about(
     type_in(*answers)
     unlock(locked)
     assert locked.database.is_locked
-    assert "is not kept" in capsys.readouterr().err
+    assert "are not kept" in capsys.readouterr().err
 
 
 def test_nobody_is_asked_in_a_pipe(
     locked: HistoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unlock(locked)
-    assert "is not kept" in capsys.readouterr().err
+    assert "are not kept" in capsys.readouterr().err
