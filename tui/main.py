@@ -15,7 +15,7 @@ from .settings.theme_choice import choose_theme
 from .terminal.exit_signals import exit_on_signals
 
 SETTLED = 2.0
-"""Seconds after which what a chat needs has been imported."""
+"""Seconds after the start by which all modules of a chat have been imported."""
 
 if TYPE_CHECKING:
     from .app.chat_app import ChatApp
@@ -73,12 +73,12 @@ def run_chat(
 
 
 def _live(first_frame: FirstFrame | None) -> None:
-    """The composer can be typed in: end the first frame; what is there soon is there to stay."""
+    """End the first frame, since the composer accepts keys; later freeze long-lived objects."""
     import asyncio
 
     if first_frame is not None:
         first_frame.hand_over()
-    # Collections between two keys need not walk it then, which takes 20 ms.
+    # Garbage collections then skip these objects, which would take 20 ms between two keys.
     asyncio.get_running_loop().call_later(SETTLED, gc.freeze)
 
 
@@ -94,8 +94,8 @@ def _set_up_textual(*, motion: bool) -> None:
         # Textual reads its theme when it is imported, and only this one draws without colours.
         os.environ.setdefault("TEXTUAL_THEME", "ansi-dark")
     if "SSH_CONNECTION" not in os.environ:
-        # How long (ms) Textual waits after an escape for the rest of a sequence. Terminals on this
-        # machine send it in one piece.
+        # Milliseconds that Textual waits after an escape for the rest of a sequence. Terminals on
+        # this machine send it in one piece.
         os.environ.setdefault("ESCDELAY", "20")
 
 

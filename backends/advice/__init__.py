@@ -1,1 +1,1 @@
-"""Recommends which model to run on a machine, how, and at what predicted speed: pure functions."""
+"""Recommends a model for a machine, with its settings and predicted speed: pure functions."""

@@ -1,4 +1,4 @@
-"""Input of the advice: the person's need, the task, the candidate models and measured speeds."""
+"""Input of the advice: the user's need, the task, the candidate models and measured speeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDS: dict[Need, str] = {
     "privacy": "good answers without any help from elsewhere",
     "batch": "many requests at once",
 }
-"""Each need in words, for people."""
+"""Each need in words, for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ def linux_inventory(root: Path, allowed: Collection[int], machine: str) -> CpuIn
 def apple_inventory(sysctl: Callable[[str], int | None]) -> CpuInventory:
     """Read the performance levels of Apple's processors; Intel Macs have none.
 
-    macOS takes no affinity masks: it keeps busy threads on performance cores by itself.
+    macOS takes no affinity masks: its scheduler keeps busy threads on performance cores.
     """
     fast = sysctl("hw.perflevel0.physicalcpu")
     slow = sysctl("hw.perflevel1.physicalcpu") if fast else 0

@@ -44,7 +44,7 @@ def open_nvml(library: Any = None) -> NvmlReader | None:
 
 
 class NvmlReader:
-    """The GPUs of one machine; what a driver does not report is None."""
+    """The GPUs of one machine; values that a driver does not report are None."""
 
     def __init__(self, library: Any) -> None:
         """`library` is the module `pynvml`, initialised."""

@@ -1,1 +1,1 @@
-"""Which engine and device run a model, with what context and settings."""
+"""Selection of the engine, device, context and settings for a model."""

@@ -37,7 +37,7 @@ _LEAST_SHARE = 8
 class MemoryBudget:
     """Memory that a model may use, in bytes.
 
-    `gpu` is what is free, or can be made so, of the GPU called `gpu_name`; None if it is unknown,
+    `gpu` is free, or can be freed, on the GPU called `gpu_name`; None if it is unknown,
     0 without a GPU. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
     the machine's memory. `repacked` are the tensor types that llama.cpp copies for the processor.
     """

@@ -120,7 +120,7 @@ def _pump(channel: FrameChannel, inbox: Inbox) -> None:
 
 
 def _claim_stdio() -> FrameChannel:
-    """Return the channel on stdin and stdout; what libraries print goes to stderr from now on."""
+    """Return the channel on stdin and stdout; output of libraries goes to stderr from now on."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return FrameChannel(sys.stdin.buffer, sink)

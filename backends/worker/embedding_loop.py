@@ -156,7 +156,7 @@ class EmbeddingLoop(ServingLoop):
             yield self._pairs.build(query, text, name, truncate=truncate)
 
     def _tokenize(self) -> None:
-        """Tokenise a text of each new request in turn; while batches run, only for a moment."""
+        """Tokenise a text of each new request in turn; while batches run, for milliseconds."""
         deadline = time.monotonic() + _TOKENIZE_SECONDS
         while self._arrived and time.monotonic() < deadline:
             job = self._arrived.popleft()

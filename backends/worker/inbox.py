@@ -27,7 +27,7 @@ from .worker_protocol import (
 
 
 class Wake:
-    """Makes the step thread look again whether there is work."""
+    """Wakes the step thread, so that it checks again for work."""
 
 
 InboxMessage = ToWorker | Admitted | Wake

@@ -41,7 +41,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Admitted:
-    """The outcome of preparing a request: what it begins with, or why it cannot."""
+    """The outcome of preparing a request: the prepared request, or the error."""
 
     arrival: Arrival
     outcome: Prepared | Tokenized | BackendError
@@ -99,7 +99,7 @@ class RequestPreparer:
     def _prepare(
         self, request: GenerateRequest | TokenizeRequest
     ) -> Prepared | Tokenized | BackendError:
-        """Return what the request begins with, or why it cannot."""
+        """Return the prepared request, or the error."""
         try:
             if isinstance(request, TokenizeRequest):
                 return self._tokenize(request)
@@ -117,7 +117,7 @@ class RequestPreparer:
         return Prepared(token_ids, constraint, form)
 
     def _constraint(self, grammar: Grammar | AnswerGrammar) -> Constraint | None:
-        """Return what an answer must match; None if an optional grammar cannot be used."""
+        """Return the constraint of an answer; None if an optional grammar cannot be used."""
         try:
             return self._grammars.compile(grammar)
         except RequestRejected:
@@ -149,7 +149,7 @@ class RequestPreparer:
 
 
 def _check_fields(request: GenerateRequest) -> None:
-    """Reject what the engine cannot run, which would end the worker."""
+    """Reject values that the engine cannot run with, which would end the worker."""
     if request.n < 1:
         raise RequestRejected("'n' must be at least 1.", param="n")
     if request.max_tokens is not None and request.max_tokens < 0:

@@ -64,7 +64,7 @@ class RunningRequests:
         return bool(sequences)
 
     def cancel_all(self) -> None:
-        """End all sequences; what they computed stays in the cache."""
+        """End all sequences; their tokens stay in the cache."""
         for outputs in self._running.values():
             for sequence in outputs:
                 self._engine.finish(sequence, FinishReason.CANCELLED)

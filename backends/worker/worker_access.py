@@ -81,7 +81,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _make(create: Callable[[], None], path: Path) -> None:
-    """Create what access rules name, since they need existing paths; its user reports a failure."""
+    """Create a path, since access rules need existing ones; a failure is reported on its use."""
     try:
         create()
     except OSError as error:

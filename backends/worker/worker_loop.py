@@ -45,11 +45,11 @@ from .worker_protocol import (
 _PREPARATION_SECONDS = 0.02
 _JOIN_SECONDS = 0.016
 _SAVE_AFTER = 2.0
-"""Seconds of rest before what was computed is saved."""
+"""Idle seconds before cached tokens are saved."""
 _SAVE_SLICE = 0.05
 _SAVE_PAUSE = 0.05
 _DRAIN_SHARE = 0.5
-"""Of the grace time, what running sequences get; the rest is for saving."""
+"""The share of the grace time for running sequences; the rest is for saving."""
 _END_SHARE = 0.9
 
 
@@ -224,7 +224,7 @@ class WorkerLoop(ServingLoop):
         return self._admitting.get(arrival.request.id) is arrival
 
     def _admit(self, arrival: Arrival, outcome: Prepared | Tokenized | BackendError) -> None:
-        """Start what the preparing thread returned, unless it was cancelled meanwhile."""
+        """Start a prepared request, unless it was cancelled meanwhile."""
         request_id = arrival.request.id
         if not self._is_admitting(arrival):
             return
@@ -237,7 +237,7 @@ class WorkerLoop(ServingLoop):
             self._requests.start(request, outcome, arrival.at)
 
     def _cancel(self, request_id: str) -> None:
-        """Free what the request holds; no events are sent for it any more."""
+        """Free the sequences of a request; no more events are sent for it."""
         self._admitting.pop(request_id, None)
         if self._requests.cancel(request_id):
             self._pages.moved()

@@ -94,7 +94,7 @@ class ChatScreen(ChatHost):
         self.send_next()
 
     def close(self) -> None:
-        """Save what is unsaved."""
+        """Save unsaved changes."""
         self.save_draft()
         for feature in self.features:
             feature.on_closing()
@@ -245,7 +245,7 @@ class ChatScreen(ChatHost):
     def lost(self, event: DaemonLost) -> None:
         """The daemon does not answer; the chat stays."""
         self.state.lose(event.message, event.hint)
-        # A turn that runs reports it by itself, when it has given up.
+        # A running turn reports this itself, once it has given up.
         if self.transcript.entries and self.turn is None:
             self.add_failure(event.message, event.hint, "enter starts it again")
         self.return_queue()

@@ -67,7 +67,7 @@ class FirstFrame:
         return self
 
     def hand_over(self) -> None:
-        """Leave the screen to Textual, which restores it by itself."""
+        """Leave the screen to Textual, which also restores it."""
         self._on_screen = False
 
     def __exit__(

@@ -19,7 +19,7 @@ from ..commands.chat_session import (
     SummaryAction,
     SummaryRequest,
 )
-from ..commands.command_results import CommandHelp, CommandRefused, Done, Facts, Result
+from ..commands.command_results import CommandHelp, Done, Facts, Result
 from ..commands.command_runner import PROBLEMS, run
 from ..commands.command_table import COMMANDS, Command
 from ..compaction.context_prefill import warm_up
@@ -79,7 +79,7 @@ class ScreenFront(Feature):
         return None
 
     def present(self, result: Result) -> None:
-        """Draw what a command changed, and show its sentence for a moment."""
+        """Draw the changes of a command, and show its sentence for a moment."""
         host = self.host
         if isinstance(result, Facts):
             from ..screens.context.statistics_screen import StatisticsScreen
@@ -161,7 +161,7 @@ class ScreenFront(Feature):
         return await self._ask(PinsScreen(pinned))
 
     async def pick_model(self, listing: ModelEntries) -> ModelPick | None:
-        """A model, and what to do with it."""
+        """A model, and the action on it."""
         from ..screens.model_picker import ModelPicker
 
         speeds, pulls = await self._speeds(), self.host.feature(PullsFeature)
@@ -227,7 +227,7 @@ class ScreenFront(Feature):
 
     @contextmanager
     def long_task(self, title: str) -> Generator[ProgressScreen]:
-        """A screen that shows what is reported."""
+        """A screen with the reported progress."""
         from ..screens.questions import ProgressScreen
 
         screen = ProgressScreen(title)
@@ -242,7 +242,7 @@ class ScreenFront(Feature):
         self.host.feature(CompactionFeature).start(request)
         return Done()
 
-    # What features know and do
+    # State and actions of features
 
     async def draft(self) -> str:
         """The draft with its files."""
@@ -254,18 +254,15 @@ class ScreenFront(Feature):
 
     async def in_editor(self, text: str) -> str:
         """The text as the user's editor leaves it."""
-        from ..terminal.external_editor import EditorFailed, edit_text
+        from ..terminal.external_editor import edit_text
 
         app = self.host.chat_app
         try:
-            try:
-                with app.suspend():
-                    edited = edit_text(text)
-            except SuspendNotSupported:
-                # The editor has a window of its own there, as on Windows.
-                edited = await asyncio.to_thread(edit_text, text)
-        except EditorFailed as error:
-            raise CommandRefused(str(error)) from None
+            with app.suspend():
+                edited = edit_text(text)
+        except SuspendNotSupported:
+            # The editor has a window of its own there, as on Windows.
+            edited = await asyncio.to_thread(edit_text, text)
         app.refresh()
         return edited
 
@@ -284,7 +281,7 @@ class ScreenFront(Feature):
         self.host.feature(ComposingFeature).insert_template(template)
 
     def history_unlocked(self) -> None:
-        """Resume what a chat that ended has left."""
+        """Resume the open answers of a chat that has ended."""
         self.host.feature(HistoryFeature).on_connected()
         self.host.state_changed()
 
@@ -314,7 +311,7 @@ class ScreenFront(Feature):
         return name is not None
 
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
-        """Download the model, or load it, prefill the chat, and send what waits for it."""
+        """Download the model, or load it, prefill the chat, and send the waiting prompts."""
         if is_missing:
             self.fetch(name, use=True)
             return

@@ -11,7 +11,7 @@ Rows = list[tuple[str, str]]
 
 
 def answer_rows(facts: MessageFacts) -> Rows:
-    """Names and values for one answer; what is not known is left out."""
+    """Names and values for one answer; unknown values are left out."""
     rows: Rows = []
     if facts.prompt_tokens:
         rows.append(("prompt", f"{number_format.tokens(facts.prompt_tokens)} tokens"))

@@ -120,7 +120,7 @@ def _last(chat: Chat, role: str | None) -> Message | None:
     return next((m for m in reversed(chat.path) if role in (None, m.role)), None)
 
 
-# What every following prompt is sent with
+# Settings of all following prompts
 
 
 async def system(session: ChatSession, text: str) -> Done:
@@ -155,10 +155,7 @@ async def sampling(session: ChatSession, text: str) -> Done:
         settings.sampling = {}
     elif text:
         options = await chat_options(session.client)
-        try:
-            settings.sampling = changed_sampling(settings.sampling, text, options)
-        except ValueError as error:
-            raise CommandRefused(str(error)) from None
+        settings.sampling = changed_sampling(settings.sampling, text, options)
     keep_settings(session)
     pairs = ", ".join(f"{name}={value:g}" for name, value in settings.sampling.items())
     return Done(f"Sampling of this chat: {pairs or 'as the model recommends'}.")
@@ -200,7 +197,7 @@ async def editor(session: ChatSession, _argument: str) -> Done:
 
 
 async def template(session: ChatSession, name: str) -> Done:
-    """Use a saved prompt; without a name, list those there are."""
+    """Use a saved prompt; without a name, list all of them."""
     from ..composing.prompt_templates import load_templates
 
     folder = template_folder(session)

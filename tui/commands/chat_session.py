@@ -128,7 +128,7 @@ class FrontEnd(Protocol):
         self, record: CompactionRecord, *, is_last: bool
     ) -> SummaryAction | None: ...
     async def show_context(self, report: ContextReport) -> str | None:
-        """Show what takes how many tokens; the message to go to."""
+        """Show the tokens of each message; return the message to go to."""
         ...
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
@@ -146,7 +146,7 @@ class FrontEnd(Protocol):
         ...
 
     def present(self, result: Result) -> None:
-        """Show what a command did."""
+        """Show the result of a command."""
         ...
 
     async def summarise(self, request: SummaryRequest) -> Done:
@@ -195,7 +195,7 @@ class FrontEnd(Protocol):
 
 
 class ChatSession(Protocol):
-    """The open chat and what it is connected to."""
+    """The open chat with its client, state, history and front end."""
 
     front: FrontEnd
     client: AsyncDaemonClient

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ..chats.command_refused import CommandRefused as CommandRefused  # for all commands
 from .command_table import Command
 
 Rows = list[tuple[str, str]]
@@ -41,12 +42,3 @@ class CommandHelp(msgspec.Struct, frozen=True, tag="help"):
 
 
 Result = Done | Facts | CommandHelp
-
-
-class CommandRefused(Exception):
-    """A refused command that changed nothing; the reason, and a hint."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint

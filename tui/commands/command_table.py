@@ -29,7 +29,7 @@ _SCREEN_ONLY = _UNTYPED | {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An action; `name` is also what keys are bound to in the file of keys.
+    """An action; the file of keys refers to it by `name`.
 
     Most commands are implemented once for the screen and the plain chat, by the function of their
     name in `<group>_commands.py`; the others belong to a front end.

@@ -11,7 +11,6 @@ import msgspec
 from ingle.daemon.client.client_errors import ClientError
 
 from ..chats.message import CompactionRecord
-from ..compaction.summary_notes import CompactionRefused
 from ..gauges.context_usage import ContextReport, savings
 from ..text import number_format
 from .chat_session import ChatSession, SummaryRequest, refuse_while_answering
@@ -24,7 +23,7 @@ NOTHING_CHANGED = "Nothing was changed."
 
 
 async def compact(session: ChatSession, focus: str) -> Done:
-    """Summarise what was said earlier, with special care for `focus`."""
+    """Summarise earlier messages, with special care for `focus`."""
     return await session.front.summarise(SummaryRequest(focus))
 
 
@@ -50,8 +49,6 @@ async def summarise(
     )
     try:
         record = await compactor.run()
-    except CompactionRefused as refused:
-        raise CommandRefused(str(refused)) from refused
     except ClientError as error:
         raise CommandRefused(error.message, NOTHING_CHANGED) from error
     except asyncio.CancelledError:
@@ -89,16 +86,13 @@ async def compact_ask(session: ChatSession, question: str) -> Done:
 
 
 def undo(session: ChatSession, name: str) -> Done:
-    """Send the originals again, those behind the compaction `name` or the last one."""
+    """Undo the compaction `name`, or the last one: its original messages are sent again."""
     from ..compaction.apply_compaction import undo as take_back
     from ..compaction.compaction_planner import last_size
 
     refuse_while_answering(session)
     used, context = last_size(session.chat)
-    try:
-        undone = take_back(session.chat, session.history, name)
-    except CompactionRefused as refused:
-        raise CommandRefused(str(refused)) from refused
+    undone = take_back(session.chat, session.history, name)
     used += sum(step.tokens_before - step.tokens_after for step in undone)
     sentence = "The originals are sent again, word for word."
     if context and used > context:
@@ -113,8 +107,6 @@ async def trim(session: ChatSession, _argument: str) -> Done:
     chat = session.chat
     try:
         record = await measured_trim(session.client, chat, session.state.model_name)
-    except CompactionRefused as refused:
-        raise CommandRefused(str(refused)) from refused
     except ClientError as error:
         raise CommandRefused(error.message, NOTHING_CHANGED) from error
     if session.chat is not chat or session.is_answering:

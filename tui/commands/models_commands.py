@@ -48,7 +48,7 @@ async def model(session: ChatSession, reference: str) -> Done:
 
 
 async def pull(session: ChatSession, reference: str) -> Done:
-    """Download a model; without a name the chat's own, or offer to stop what is downloading."""
+    """Download a model; without a name the chat's own, or offer to stop the running download."""
     front, state = session.front, session.state
     if reference:
         front.fetch(reference)
@@ -139,7 +139,7 @@ async def unload(session: ChatSession, reference: str) -> Done:
 
 
 async def ctx(session: ChatSession, argument: str) -> Done:
-    """Load the model again with another context, after saying what that costs."""
+    """Load the model again with another context, after stating the cost."""
     state = session.state
     digits = argument.replace(" ", "").replace(",", "").replace("_", "")
     context = int(digits) if digits.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Commands of privacy: where messages go, why, what left this machine, what would be masked."""
+"""Privacy commands: the route of messages and its reason, data sent, preview of redaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of the program itself: help, and what is known about terminal, machine and daemon."""
+"""Commands of the program itself: help, and a report on terminal, machine and daemon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def help_(session: ChatSession, _argument: str) -> CommandHelp:
 
 
 async def doctor(session: ChatSession, _argument: str) -> Facts:
-    """Report on terminal, machine and daemon, and what is wrong with them."""
+    """Report on terminal, machine and daemon, and their problems."""
     size = shutil.get_terminal_size()
     shown = doctor_report.size_fact(dict(os.environ), size.columns, size.lines, sync=False)
     facts = await doctor_report.quick_facts(session, shown)

@@ -1,4 +1,4 @@
-"""The sampling options of a chat: `NAME=VALUE` pairs, checked against what the daemon takes."""
+"""The sampling options of a chat: `NAME=VALUE` pairs, checked against the daemon's list."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.answer import Answer
+
+from ..chats.command_refused import CommandRefused
 
 if TYPE_CHECKING:
     from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -44,13 +46,13 @@ async def chat_options(client: AsyncDaemonClient) -> Mapping[str, ChatOption]:
 def changed_sampling(
     sampling: Mapping[str, float], text: str, options: Mapping[str, ChatOption]
 ) -> dict[str, float]:
-    """Apply the pairs of `text` to `sampling`; raises `ValueError` with a message for the user."""
+    """Apply the pairs of `text` to `sampling`; raises `CommandRefused`."""
     result = dict(sampling)
     for pair in text.replace(",", " ").split():
         name, equals, value = pair.partition("=")
         if name not in options or not equals:
             known = ", ".join(options)
-            raise ValueError(f"{pair} is no NAME=VALUE with one of these names: {known}.")
+            raise CommandRefused(f"{pair} is no NAME=VALUE with one of these names: {known}.")
         if value:
             result[name] = _parse(options[name], value)
         else:
@@ -66,5 +68,6 @@ def _parse(option: ChatOption, value: str) -> float:
     low, high = option.minimum, option.maximum
     if not low <= number <= high or (option.exclusive and number == low):
         above = "above" if option.exclusive else "from"
-        raise ValueError(f"{option.name} is a number {above} {low:g} to {high:g}, not {value}.")
+        limits = f"{above} {low:g} to {high:g}"
+        raise CommandRefused(f"{option.name} is a number {limits}, not {value}.")
     return number

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..chats.command_refused import CommandRefused
 from ..text import number_format
 from .compaction_range import Selection
 from .extraction.corrections import Correction
@@ -183,7 +184,7 @@ def _heading(line: str) -> str | None:
 LEAST_SAVING = 0.3
 
 
-class CompactionRefused(Exception):
+class CompactionRefused(CommandRefused):
     """A compaction was not made; the message is shown to the user."""
 
 

@@ -41,7 +41,7 @@ class AttachmentReading:
 
 
 def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> AttachmentReading:
-    """Read what a prompt mentions; blocks, so run it in a thread.
+    """Read the files that a prompt mentions; blocks, so run it in a thread.
 
     `@words` that are not files are text, and only a problem if they are among `promised`.
     """
@@ -78,7 +78,7 @@ def _means_files(mention: Mention, folder: Path, promised: Collection[str]) -> b
 
 
 def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
-    """Return what a mention refers to now, None for `@words` that are not files; reads the disk."""
+    """Return a preview of a mention, None for `@words` that are not files; reads the disk."""
     if not _means_files(mention, folder, ()):
         return None
     try:

@@ -28,7 +28,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentPreview:
-    """What a mention or a chip would attach; `problem` if it cannot.
+    """The content that a mention or a chip would attach; `problem` says why it cannot.
 
     `size` is in bytes, or in characters for text that is not `on_disk`.
     """

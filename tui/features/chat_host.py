@@ -31,7 +31,7 @@ Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 class ChatHost(ChatLayout):
     """The open chat on the screen, as features use it on the event loop.
 
-    One prompt is answered at a time; what is sent meanwhile waits in the queue.
+    One prompt is answered at a time; prompts sent meanwhile wait in the queue.
 
     `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
     if none answers and later if the user asks for it.
@@ -86,7 +86,7 @@ class ChatHost(ChatLayout):
             self.turn.stop()  # another program asked for this answer: it is not cancelled
             self._end(self.turn)
         self.stop()
-        self.return_queue()  # what waits was meant for the chat that is left
+        self.return_queue()  # its prompts were meant for the previous chat
         self._leave_draft()
         self.chat = chat
         self.status_line.status = ChatStatus()
@@ -151,7 +151,7 @@ class ChatHost(ChatLayout):
         self.send_next()
 
     def send_next(self) -> None:
-        """Send the first waiting prompt, or start what it waits for: the daemon or a download."""
+        """Send the first waiting prompt, or start the daemon or the download that it waits for."""
         state = self.state
         if self.turn is not None or not self.is_complete:
             return
@@ -221,7 +221,7 @@ class ChatHost(ChatLayout):
         self._when_ready(partial(self._answer_from, message, message.parent, message))
 
     def _answer_from(self, end: Message, parent: str | None, begun: Message | None = None) -> None:
-        """Answer the path up to `end` anew, or continue the interrupted answer `begun`."""
+        """Answer the path up to `end` again, or continue the interrupted answer `begun`."""
         self.chat.end_path_at(end)
         request = TurnRequest.of(self.chat, self.state.model_name, continues=begun is not None)
         answer = self._add_answer(parent, begun)
@@ -314,7 +314,7 @@ class ChatHost(ChatLayout):
         self.send_next()
 
     def stop(self) -> None:
-        """Stop the running answer, and keep what was generated."""
+        """Stop the running answer, and keep the generated text."""
         turn = self.turn
         if turn is not None:
             turn.stop()

@@ -100,7 +100,7 @@ class ChatLayout(PromptScreen[None]):
             yield Composer(id="composer")
         yield StatusLine()
 
-    # What it shows
+    # Drawing
 
     def state_changed(self) -> None:
         """Call `show_state` once the current event has been handled."""
@@ -111,7 +111,7 @@ class ChatLayout(PromptScreen[None]):
     watch_turn = watch_edits = state_changed
 
     def show_state(self) -> None:
-        """Draw `state`, `chat` and the preferences; the transcript is drawn on its own."""
+        """Draw `state`, `chat` and the preferences; the transcript draws itself."""
         self._is_drawing = False
         if not (self.is_mounted and self.is_attached):  # too early, or the chat is being left
             return

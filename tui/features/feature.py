@@ -23,7 +23,7 @@ Handler = Callable[[str], Awaitable[None] | None]
 class Feature:
     """Base of all capabilities; its hooks do nothing.
 
-    What is slow to import is imported where it is used, so that no key waits for it.
+    Slow modules are imported on first use, so that no key waits for them.
     """
 
     def __init__(self, host: ChatHost) -> None:

@@ -1,4 +1,4 @@
-"""`PrivacyFeature`: where messages go, what was found in the draft, what left this machine."""
+"""`PrivacyFeature`: the route of messages, private data in the draft, and consent to send it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PrivacyFeature(Feature):
             bar.route = self.route
 
     async def prepare_request(self, request: TurnRequest) -> TurnRequest:
-        """See `Feature`: what leaves has been looked at, and where the policy says so, shown."""
+        """See `Feature`: the daemon inspects the request, and the user consents if needed."""
         if not self.routing.has_choice:
             return request
         tell = partial(self.host.tell, severity="warning")

@@ -192,7 +192,7 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 
 def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int]) -> Savings:
-    """Return what compacting and trimming would save now, by their own rules.
+    """Return the tokens that compacting and trimming would save now, by their own rules.
 
     `count` estimates the tokens of a text.
     """

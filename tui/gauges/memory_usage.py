@@ -12,7 +12,7 @@ PROCESSOR_KINDS = ("cpu", "processor")
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
-    """One memory and what it holds, in bytes; the four parts add up to `total`."""
+    """Usage of one memory in bytes; the four parts add up to `total`."""
 
     kind: str
     device: str
@@ -74,7 +74,7 @@ def _ram_use(gauges: GaugesEvent, has_gpu: bool) -> MemoryUse:
 
 
 def _divide(kind: str, device: str, total: int, weights: int, kv: int, used: int) -> MemoryUse:
-    """Divide used memory; what is not ours belongs to others.
+    """Divide used memory into weights, KV cache and other uses.
 
     A system may count mapped weights, or a cache before its first use, as free; the free part is
     then reduced, so that the parts still add up.

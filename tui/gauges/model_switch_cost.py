@@ -18,7 +18,7 @@ _PRICE_OF_LOADING = 1.5e9
 
 
 class ModelSwitchCost(NamedTuple):
-    """What happens when `target` is to answer; seconds are None if no rate is known.
+    """The cost of switching to `target`; seconds are None if no rate is known.
 
     `needs_bytes` is 0 for a loaded model. `evicted` are the models that would be unloaded.
     """

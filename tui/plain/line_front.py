@@ -133,8 +133,7 @@ class LineFront:
         if not hits:
             self._output.line(f"Nothing is found for {text}.")
             return None
-        index = self._reader.choose("Found, the best first:", [_hit(hit) for hit in hits])
-        return None if index is None else hits[index]
+        return self._reader.choose("Found, the best first:", hits, _hit)
 
     async def pick_chat(self, store: HistoryStore, text: str) -> str | None:
         """One of the newest chats whose title has `text`."""
@@ -144,33 +143,30 @@ class LineFront:
             none = f"No chat is called {text}." if text else "There are no chats yet."
             self._output.line(none)
             return None
-        shown = chats[:SHOWN_CHATS]
-        index = self._reader.choose("Chats, newest first:", [_summary(chat) for chat in shown])
-        return None if index is None else shown[index].id
+        chosen = self._reader.choose("Chats, newest first:", chats[:SHOWN_CHATS], _summary)
+        return None if chosen is None else chosen.id
 
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None:
         """One of the prompts."""
-        lines = [_one_line(prompt.content) for prompt in prompts]
-        index = self._reader.choose("Prompts, the first one first:", lines)
-        return None if index is None else prompts[index]
+        title = "Prompts, the first one first:"
+        return self._reader.choose(title, prompts, lambda prompt: _one_line(prompt.content))
 
     async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None:
         """A message to unpin."""
         if not pinned:
             self._output.line("Nothing is pinned. /pin keeps the last message word for word.")
             return None
-        lines = [_one_line(message.text) for message in pinned]
         if not self.is_person:
-            self._output.line("\n".join(lines))
+            self._output.line("\n".join(map(_pinned, pinned)))
             return None
-        index = self._reader.choose("Kept word for word; a number unpins:", lines)
-        return None if index is None else ("unpin", pinned[index].id)
+        chosen = self._reader.choose("Kept word for word; a number unpins:", pinned, _pinned)
+        return None if chosen is None else ("unpin", chosen.id)
 
     async def pick_model(self, listing: ModelEntries) -> ModelPick | None:
         """A model to use."""
         models = [model for model in listing.models if model.writes]
-        index = self._reader.choose("Models:", [_model(model) for model in models])
-        return None if index is None else ModelPick("use", models[index])
+        chosen = self._reader.choose("Models:", models, _model)
+        return None if chosen is None else ModelPick("use", chosen)
 
     async def pick_route(self, said: Explanation) -> str:
         """The user's choice of a route; `LOCAL` if no user can be asked."""
@@ -181,30 +177,29 @@ class LineFront:
         output.line(f"{said.target} would see this. {said.reason}")
         if found := kinds_found(said):
             output.line(f"Found: {found}.")
-        choices = [(LOCAL, "Answer here.")]
+        choices = {LOCAL: "Answer here."}
         if "redact" in said.consents:
             for part in said.redacted:
                 output.line(f"With placeholders, {part_name(part)}: {part.text}")
-            choices.append(("redact", "Send with placeholders."))
+            choices["redact"] = "Send with placeholders."
         if "cloud" in said.consents:
-            choices.append(("cloud", "Send as it is."))
-        index = self._reader.choose("Where?", [words for _, words in choices])
-        return LOCAL if index is None else choices[index][0]
+            choices["cloud"] = "Send as it is."
+        return self._reader.choose("Where?", list(choices), choices.__getitem__) or LOCAL
 
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
     ) -> SummaryAction | None:
-        """Read the summary out, and ask what to do with it."""
+        """Read the summary out, and ask for an action on it."""
         self._output.line(record.summary)
         if not self.is_person or not is_last:
             return None
-        acts = ["Edit it in your editor", "Make it again with a focus", "Undo it"]
-        index = self._reader.choose("What about it?", acts)
-        if index == 0:
+        edit, redo, undo = "Edit it in your editor", "Make it again with a focus", "Undo it"
+        chosen = self._reader.choose("What about it?", (edit, redo, undo), str)
+        if chosen == edit:
             return SummaryAction("edit", (await self.in_editor(record.summary)).strip())
-        if index == 1:
+        if chosen == redo:
             return SummaryAction("redo", self._reader.ask("Take special care of: "))
-        return SummaryAction("undo") if index == 2 else None
+        return SummaryAction("undo") if chosen == undo else None
 
     async def show_context(self, report: ContextReport) -> str | None:
         """Write the sums, and the largest messages."""
@@ -260,14 +255,14 @@ class LineFront:
             words = f"{number_format.tokens(progress.written)} tokens written"
         self._output.news(f"Summing up: {words}.")
 
-    # What the session knows and does
+    # State and actions of the session
 
     async def draft(self) -> str:
         """Return "": a prompt is sent as soon as it is typed."""
         return ""
 
     def draft_part(self) -> DraftPart:
-        """An empty draft; what is written is sent."""
+        """An empty draft; the edited text is sent."""
         return DraftPart("", self._send_written)
 
     def _send_written(self, text: str) -> None:
@@ -278,7 +273,9 @@ class LineFront:
 
     async def in_editor(self, text: str) -> str:
         """The text as the user's editor leaves it."""
-        return self._reader.in_editor(text)
+        from ..terminal.external_editor import edit_text
+
+        return edit_text(text)
 
     async def attach(self, mentions: Sequence[str]) -> Done:
         """Read the files now."""
@@ -337,6 +334,10 @@ class LineFront:
 
 def _one_line(text: str) -> str:
     return shorten(" ".join(text[: 4 * LONGEST_LINE].split()), LONGEST_LINE)
+
+
+def _pinned(message: Message) -> str:
+    return _one_line(message.text)
 
 
 def _summary(chat: ChatSummary) -> str:

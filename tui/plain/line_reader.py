@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TextIO
+from typing import TextIO, TypeVar
 
-from ..commands.command_results import CommandRefused
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from .plain_output import PlainOutput
+
+T = TypeVar("T")
 
 CONTINUES = "\\"
 """A line that ends in it is continued by the next."""
@@ -60,16 +61,16 @@ class LineReader:
             for prompt in prompts:
                 self._readline.add_history(prompt.replace("\n", " "))
 
-    def choose(self, title: str, choices: list[str]) -> int | None:
-        """The index of the choice whose number is typed, or None."""
+    def choose(self, title: str, choices: Sequence[T], words: Callable[[T], str]) -> T | None:
+        """The choice whose number is typed, or None; `words` describes each in a line."""
         self._output.line(title)
         for number, choice in enumerate(choices, 1):
-            self._output.line(f"{number}. {choice}")
+            self._output.line(f"{number}. {words(choice)}")
         answer = self._line("Number, or enter for none: ")
         if answer is None or not answer.strip():
             return None
         if answer.strip().isdecimal() and 1 <= int(answer) <= len(choices):
-            return int(answer) - 1
+            return choices[int(answer) - 1]
         self._output.error(f"There is no number {answer.strip()}.")
         return None
 
@@ -91,16 +92,6 @@ class LineReader:
                 return getpass(clean(label))
         except EOFError:
             return ""
-
-    @staticmethod
-    def in_editor(text: str) -> str:
-        """The text as the user's editor leaves it; raises `CommandRefused`."""
-        from ..terminal.external_editor import EditorFailed, edit_text
-
-        try:
-            return edit_text(text)
-        except EditorFailed as error:
-            raise CommandRefused(str(error)) from None
 
     def _line(self, label: str) -> str | None:
         if not self.is_person:
@@ -143,8 +134,8 @@ def _load_readline() -> ModuleType | None:
         import readline
     except ImportError:
         return None
-    # What is pasted must not run as several prompts one after the other. A simple terminal would
-    # show what asks for that.
+    # Pasted lines must not run as several prompts. A simple terminal would print the sequence that
+    # enables this.
     pasting = "off" if os.environ.get("TERM", "dumb") == "dumb" else "on"
     readline.parse_and_bind(f"set enable-bracketed-paste {pasting}")
     return readline

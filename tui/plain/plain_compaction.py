@@ -66,12 +66,11 @@ class PlainCompaction:
         session.output.line(full_sentence(fill.used, size, fill.context))
         if not session.reader.is_person:
             return True  # the daemon decides
-        titles = [f"{title}: {what}" for _, title, what in CHOICES]
-        index = session.reader.choose("The context is full:", titles)
-        if index is None:
+        chosen = session.reader.choose("The context is full:", CHOICES, lambda c: f"{c[1]}: {c[2]}")
+        if chosen is None:
             session.output.line("It is not sent.")
             return False
-        choice = CHOICES[index][0]
+        choice = chosen[0]
         if choice == "compact":
             session.front.present(await session.front.summarise(SummaryRequest()))
         elif choice == "trim":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PlainModels:
-    """Connects to the daemon, which `start_daemon` starts, and offers what is missing."""
+    """Connects to the daemon, starting it by `start_daemon`, and offers to download models."""
 
     def __init__(self, session: PlainSession, start_daemon: Callable[[], None] | None) -> None:
         self._session = session
@@ -32,7 +32,7 @@ class PlainModels:
             self._session.output.line("Starting the daemon.")
             try:
                 self._start_daemon()
-            except Exception as error:  # it may be any that has a sentence for people
+            except Exception as error:  # any exception with a message for the user
                 message, hint = str(getattr(error, "message", error)), getattr(error, "hint", None)
                 raise DaemonUnreachable(message, hint) from error
             models = await self._models()

@@ -143,7 +143,7 @@ class SentenceWriter:
         self._output.line(f"Answered by {clean(model)}, not on this machine.")
 
     def finish(self, ending: str = "") -> None:
-        """End the answer, and say why if it did not end by itself."""
+        """End the answer, and give the reason if it ended abnormally."""
         self._output.end_answer()
         if ending:
             # The square before the words would be read out as "black square".

@@ -49,7 +49,7 @@ INTERRUPTED = 130
 class PlainSession:
     """See `ChatSession`; everything runs sequentially.
 
-    While an answer is generated, only ctrl+c is heard. If the input is a pipe, that ends the
+    While an answer is generated, only ctrl+c is handled; if the input is a pipe, it ends the
     program.
     """
 
@@ -188,7 +188,7 @@ class PlainSession:
             self.reader.remember(reversed(self.store.prompts()))
             async for chat, message in open_answers(self.store):
                 turn = Turn(self.client, self.store, message, AnswerEntry(""), lambda: None)
-                # What comes is kept; the rest is taken up when the chat is opened.
+                # Received text is kept; the rest is resumed when the chat is opened.
                 with suppress(TimeoutError):
                     given = self.store.given(message.id)
                     await asyncio.wait_for(turn.resume(given), PATIENCE)
@@ -246,9 +246,11 @@ class PlainSession:
 
     def edit(self, message: Message, text: str = "") -> None:
         """Ask for another wording of a prompt, and send it in the place of the prompt."""
+        from ..terminal.external_editor import edit_text
+
         new: str | None = text
         if not text and "\n" in message.content and self.reader.is_person:
-            new = self.reader.in_editor(message.content)
+            new = edit_text(message.content)
         elif not text:
             new = self.reader.edit("You, edited: ", message.content)
         if new is None or not new.strip() or new.strip() == message.content.strip():
@@ -314,7 +316,7 @@ class PlainSession:
         await self._finish(turn, turn.run(request))
 
     async def _prepared(self, request: TurnRequest) -> TurnRequest:
-        """Return the request with its route, after the user agreed to what leaves this machine."""
+        """Return the request with its route, after the user agreed to send it from this machine."""
         routing = await routing_of(self)
         route = routing.of_chat(self.chat.settings.route, request.model)
         if not route or not routing.has_choice:

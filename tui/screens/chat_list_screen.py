@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 READ = 5000
 SHOWN = 80
-"""Lines drawn at first, so that typing stays fluent; more come when one walks to the end."""
+"""Lines drawn at first, so that typing stays fast; moving to the end adds more."""
 PLACEHOLDER = "Filter by title, model, folder or draft"
 LEGEND = (
     "enter open · f2 rename · f3 pin · f4 folder · f8 delete · tab next folder · "
@@ -163,7 +163,7 @@ class ChatListScreen(ModalScreen[str | None]):
         await self._read(then)
 
     def action_search(self) -> None:
-        """Search inside the chats for what is typed."""
+        """Search inside the chats for the typed text."""
         text = self.query_one(Input).value
         self.dismiss(None)
         self._on_search(text)

@@ -43,7 +43,7 @@ def _prompt_line(prompt: Message) -> Content:
 
 
 class PinsScreen(ChoiceDialog[tuple[str, str] | None]):
-    """Ends with what to do, `go` or `unpin`, and a message's id; or None."""
+    """Ends with an action, `go` or `unpin`, and a message's id; or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("delete,backspace", "unpin", "Unpin", show=False)

@@ -129,7 +129,7 @@ class ComparedModel(Vertical):
         self.show_facts()
 
     async def stop(self) -> None:
-        """Stop the answer, and keep what was generated."""
+        """Stop the answer, and keep the generated text."""
         turn = self.turn
         if turn is not None and turn.ending is None:
             turn.stop()
@@ -288,7 +288,7 @@ class CompareScreen(Screen[Message | None]):
             self.dismiss(self._sides[0].leaf if self._asked else None)
 
     def action_pick(self, place: int) -> None:
-        """Go on with one of them; the other stays as a branch."""
+        """Continue with one of them; the other stays as a branch."""
         if self._busy:
             self.notify("They are still answering; esc stops them.", severity="warning")
         else:

@@ -54,7 +54,7 @@ class DoctorScreen(Dialog[None]):
         session, size = self._session, self._size_fact()
         self._facts = await doctor_report.quick_facts(session, size)
         self._show()
-        # The machine is looked at last: that can take a second.
+        # The machine is inspected last: that can take a second.
         self._facts += await doctor_report.finding_facts(session.client)
         self._show()
 
@@ -67,7 +67,7 @@ class DoctorScreen(Dialog[None]):
         self.call_after_refresh(self._show)
 
     def _size_fact(self) -> Fact:
-        """The current size: what is copied after a resize must not contain the old one."""
+        """The current size: a report copied after a resize must not contain the old one."""
         size = self.size
         sync = self.app._sync_available  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
         return doctor_report.size_fact(os.environ, size.width, size.height, sync)

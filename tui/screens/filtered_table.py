@@ -28,7 +28,7 @@ NARROW = 64
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A key or name, a second word such as the slash command, and what they do."""
+    """A key or name, a second word such as the slash command, and a description."""
 
     key: str
     word: str
@@ -127,7 +127,7 @@ def _command_sections(
 
 
 class HelpScreen(FilteredTable):
-    """The keys `here`, of what has the focus, under the heading `title`; then every command."""
+    """The keys `here`, of the focused widget, under the heading `title`; then every command."""
 
     def __init__(
         self,

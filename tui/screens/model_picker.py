@@ -99,7 +99,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
         options.highlighted = highlighted
         self._show_keys()
 
-    # What is shown
+    # Display
 
     def _fill(self, query: str) -> None:
         self._rows = []
@@ -201,7 +201,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
             keys = "type to filter · tab: more keys · esc closes"
         self.query_one("#hint", Static).update(Content(keys).stylize("$muted"))
 
-    # What keys do
+    # Keys
 
     def _chosen(self) -> ModelEntry | None:
         place = self.query_one(OptionList).highlighted

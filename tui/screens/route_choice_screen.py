@@ -1,4 +1,4 @@
-"""`RouteChoiceScreen`: shows what would leave this machine, and asks for consent."""
+"""`RouteChoiceScreen`: shows the text that would leave this machine, and asks for consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`SearchScreen`: finds a message in all chats, while one types."""
+"""`SearchScreen`: finds a message in all chats while the user types."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         yield Static(LEGEND, id="hint", markup=False)
 
     def on_mount(self) -> None:
-        """Search for what was given, with the cursor behind it."""
+        """Search for the given text, with the cursor at its end."""
         line = self.query_one(Input)
         line.cursor_blink = False
         line.select_on_focus = False
@@ -81,7 +81,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
 
     @on(Input.Changed)
     def changed(self, event: Input.Changed) -> None:
-        """Search for what is typed now."""
+        """Search for the typed text."""
         self._look(event.value)
 
     @on(Input.Submitted)
@@ -164,7 +164,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
 
 
 def hit_line(hit: SearchHit, now: datetime, width: int) -> Content:
-    """Two lines: where it is, and what it says, with the words that were searched for marked."""
+    """Two lines: the chat of a hit, and its snippet with the searched words marked."""
     speaker = {"user": "you", "assistant": hit.model or "answer"}.get(hit.role, "title")
     facts = [clean(hit.folder), clean(speaker), moment(hit.created, now)]
     place = "  ".join(fact for fact in facts if fact)

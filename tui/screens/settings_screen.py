@@ -1,4 +1,4 @@
-"""`SettingsScreen`: what can be set, what it does, and where it is kept."""
+"""`SettingsScreen`: the preferences, their effects, and the file they are kept in."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SettingsScreen(Dialog[None]):
         self._change = change
 
     def body(self) -> ComposeResult:
-        """The settings, and what is wrong with their file."""
+        """The settings, and the problem with their file, if any."""
         yield OptionList(*map(self._line, self._settings))
         if self._preferences.trouble:
             trouble = Content(f"! {self._preferences.trouble}").stylize("$warning")

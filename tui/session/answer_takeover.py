@@ -62,7 +62,7 @@ async def take_over_answer(turn: Turn, store: HistoryStore) -> bool:
 async def adopt_final_answer(message: Message, store: HistoryStore) -> bool:
     """Replace an answer by the record of its writer; whether that changed it.
 
-    A writer that has died meanwhile is replaced: what it did not write is written here.
+    If the writer has died meanwhile, this program records the rest.
     """
     while True:
         with suppress(HistoryError):

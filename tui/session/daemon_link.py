@@ -81,7 +81,7 @@ class DaemonLink:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Wait for `wake`, or until the daemon is back by itself."""
+        """Wait for `wake`, or until the daemon answers again."""
         self._wake.clear()
         while not self._wake.is_set():
             with suppress(TimeoutError):
@@ -123,7 +123,7 @@ class DaemonLink:
                     reading.cancel()
             if not self._pages_moved.is_set():
                 return await reading
-            # Not awaited by itself: its cancellation must not be mistaken for that of this task. If
+            # Awaited by `gather`: its cancellation must not be mistaken for that of this task. If
             # it failed, so will the next one.
             await asyncio.gather(reading, return_exceptions=True)
 
@@ -148,7 +148,7 @@ class DaemonLink:
 async def in_thread(start: Callable[[], None]) -> None:
     """Run `start` in a thread that does not keep the program from ending.
 
-    What it raises becomes a `ClientError`, with its `message` and `hint` where it has them.
+    An exception becomes a `ClientError`, with its `message` and `hint` if it has them.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()

@@ -38,9 +38,9 @@ def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | Non
 
 
 def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
-    """Up to three that chat and fit into this machine's memory: the best one first.
+    """Up to three chat models that fit into this machine's memory, the best first.
 
-    Beside it the smallest one, and the best for code; none if it is unknown what fits.
+    The others are the smallest, and the best for code; none if the memory needs are unknown.
     """
     fitting = [
         model

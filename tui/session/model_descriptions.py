@@ -61,7 +61,7 @@ def fit_style(fit: ModelFit | None) -> str:
 
 
 def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
-    """The memory that a model needs and that is available; for a `loaded` model, what it uses."""
+    """The memory that a model needs, and that is available; for a `loaded` one, that in use."""
     if fit is None:
         return ""
     memory = "VRAM" if fit.device == "cuda" else "RAM"

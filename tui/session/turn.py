@@ -47,14 +47,14 @@ class AnswerSink(Protocol):
         ...
 
     def finish(self, ending: str = "") -> None:
-        """End the answer, with a note if it did not end by itself."""
+        """End the answer, with a note if it ended abnormally."""
         ...
 
 
 class Turn:
     """Follows one generation into its message and writer; `changed` is called after every event.
 
-    A generation is resumed behind the text that the answer has already. One that `is_watched`
+    A generation is resumed after the text that the answer already has. One that `is_watched`
     belongs to another program, as far as is known.
     """
 
@@ -179,7 +179,7 @@ class Turn:
         self._end("interrupted")
 
     def stop(self) -> None:
-        """End now, and keep what was generated; `cancel` then stops the daemon."""
+        """End now, and keep the generated text; `cancel` then stops the generation."""
         if self.ending is None:
             self._end("stopped")
 

@@ -32,7 +32,7 @@ class Preferences(NamedTuple):
 
 
 class PreferencesBroken(Exception):
-    """The file is not TOML, so nothing can be added to it; the message is for people."""
+    """The file is not TOML, so nothing can be added to it; the message is shown to the user."""
 
 
 def load_preferences(folder: Path | None) -> Preferences:

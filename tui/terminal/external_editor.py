@@ -11,10 +11,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..chats.command_refused import CommandRefused
+
 _COMMON = ("sensible-editor", "nano", "vim", "vi")
 
 
-class EditorFailed(Exception):
+class EditorFailed(CommandRefused):
     """The text could not be edited; the message gives the reason and the next step."""
 
 

@@ -11,7 +11,7 @@ from ..privacy.chat_route import ChatRoute, route_to
 
 
 class RouteLine(Widget):
-    """One line above the composer; findings are hints, and no findings prove nothing.
+    """One line above the composer; findings are hints: their absence proves nothing.
 
     `found` is a list in words, None while nothing is typed.
     """

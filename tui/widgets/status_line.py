@@ -100,7 +100,7 @@ class StatusLine(Widget):
 
 
 def memory_status_line(status: MemoryStatus, width: int) -> Content:
-    """`vram ████▓▓▒┈┈ 8.8/12.0 GiB   kv ██▒▒···· 753/1 024   96 % reused`; what fits of it."""
+    """`vram ████▓▓▒┈┈ 8.8/12.0 GiB   kv ██▒▒···· 753/1 024   96 % reused`, as far as it fits."""
     memory, cache = _memory_part(status.memory), _cache_part(status.model)
     line = Content.assemble(" ", memory, "   " if memory and cache else "", cache)
     if line.cell_length >= width:

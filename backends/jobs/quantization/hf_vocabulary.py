@@ -1,7 +1,7 @@
 """Writes the vocabulary of a safetensors model as GGUF metadata.
 
-Sources: the `tokenizer.json` format of the tokenizers library, and what llama.cpp's vocabularies
-read.
+Sources: the `tokenizer.json` format of the tokenizers library, and llama.cpp's readers of
+vocabularies.
 """
 
 from __future__ import annotations

@@ -1,14 +1,34 @@
-"""Runs a quantization in a child process."""
+"""The quantisation job: writes a smaller file in a child process, run as `python -P -m`."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from ...confinement.access_policy import AccessPolicy, task_access_policy
+from ..child_main import Send, require_torch, run_task
 from ..child_task import ChildTask
-from .messages import QuantizeProgress, QuantizeReport
+from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 
 run_quantization = ChildTask(
-    "ingle.backends.jobs.quantization.child",
+    "ingle.backends.jobs.quantization.quantizer",
     "quantises the model",
     progress=QuantizeProgress,
     result=QuantizeReport,
 ).run
 """Takes a `QuantizeSpec`; raises what `ChildTask.run` raises."""
+
+
+def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
+    if Path(spec.source).is_dir():
+        require_torch("Reading a folder of safetensors")
+    from .quantization import quantize
+
+    return quantize(spec, send)
+
+
+def _policy(spec: QuantizeSpec) -> AccessPolicy:
+    return task_access_policy(spec.source, output=spec.output, computes=False)
+
+
+if __name__ == "__main__":
+    run_task(QuantizeSpec, _work, _policy)

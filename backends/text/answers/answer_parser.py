@@ -13,7 +13,7 @@ from ..tool_calls.call_sink import CallSink, Part
 class AnswerParser(ABC):
     """Parses one answer incrementally, independent of chunk borders; accepts any input.
 
-    What turns out not to be a call becomes text; nothing is lost.
+    Text that turns out not to be a call is emitted as text; nothing is lost.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ class TaggedAnswerParser(AnswerParser):
         self._flush(AnswerText)
 
     def _read_beginning(self) -> Steps[None]:
-        """Read the beginning of the content, or what follows reasoning or a call."""
+        """Read the beginning of the content, or the text after reasoning or a call."""
         yield from self._skip_blanks()
         if (yield from self._source.accept(*self._opens)):
             self.thinking = True

@@ -215,7 +215,7 @@ class _Value:
         self._done = not self._closers
 
     def _bare(self, stops: str) -> Steps[str]:
-        """Read an unquoted word of at least one character, up to what may follow it."""
+        """Read an unquoted word of at least one character, up to a character that may follow it."""
         word = [self._source.take(1)]
         while char := (yield from self._source.peek()):
             if char in stops or (yield from self._at_end(char)):

@@ -95,7 +95,7 @@ class StopStrings:
     def push(self, text: str) -> str:
         """Return text that is certainly not part of a stop string.
 
-        Text before the stop string is returned, the string itself and what follows never.
+        Text before the stop string is returned, the string itself and later text never.
         """
         if not self._stops:
             return text

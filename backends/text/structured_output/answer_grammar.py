@@ -57,7 +57,7 @@ class AnswerRules:
     def finish(
         self, start: str, content: Grammar | None = None, *, optional: bool = False
     ) -> AnswerGrammar:
-        """Return the grammar of what matches `start`."""
+        """Return the grammar whose start rule is `start`."""
         return AnswerGrammar("\n".join([f"start: {start}", *self._rules]), content, optional)
 
     def reasoning(self, tags: ReasoningTags, *, begun: bool) -> str:

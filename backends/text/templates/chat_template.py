@@ -168,7 +168,7 @@ class ChatTemplate:
     ) -> str:
         """Render the first variant that the template accepts; raises the first error if none is.
 
-        Some templates fail on what others refuse.
+        Some templates fail where others refuse.
         """
         refusal: TemplateRefused | TemplateError | None = None
         deadline = time.monotonic() + self._limits.seconds

@@ -1,4 +1,4 @@
-"""Errors of chat templates, worded for the person whose request failed."""
+"""Errors of chat templates, worded for the user whose request failed."""
 
 from __future__ import annotations
 

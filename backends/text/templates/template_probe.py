@@ -43,7 +43,7 @@ _RESULTS = [
     ChatMessage("tool", "Probe of success.", "probe_notes", tool_call_id="call_probe_2"),
 ]
 _ANSWER = [ChatMessage("assistant", "Probe of an answer."), ChatMessage("user", "Probe of more.")]
-# How arguments look if they were encoded to JSON twice or not at all.
+# Arguments that were encoded to JSON twice, or not at all.
 _GARBLED = ('\\"probed_city', "{'probed_city': 'Probe")
 
 

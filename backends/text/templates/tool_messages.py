@@ -250,7 +250,7 @@ def calls_in_words(
 ) -> list[ChatMessage]:
     """Return the conversation with calls as the assistant's text, and results as the user's.
 
-    `before` and `behind` are what the model writes around a call.
+    `before` and `behind` are the model's marks around a call.
     """
     said: list[ChatMessage] = []
     for message in messages:

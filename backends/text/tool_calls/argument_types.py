@@ -40,7 +40,7 @@ def alternatives(schema: object, root: dict[str, Any]) -> list[object]:
 
 
 def _choices(schema: object, root: dict[str, Any]) -> list[object]:
-    """Return what a schema without a type of its own refers to."""
+    """Return the schemas that a schema without a type of its own refers to."""
     fields = json_fields(schema)
     if fields.keys() & {"const", "enum", "type"}:
         return []

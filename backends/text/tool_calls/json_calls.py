@@ -53,7 +53,7 @@ def _read_several(
     read_one: Callable[[CallContext], Steps[bool]],
     go_on: Callable[[TextSource], Steps[bool]],
 ) -> Steps[bool]:
-    """Read calls as long as `go_on` finds another one; what follows them is text if it is no call.
+    """Read calls as long as `go_on` finds another one; anything else after them is text.
 
     Returns whether there was any call.
     """
@@ -68,7 +68,7 @@ def _read_several(
 
 
 def _next_in_array(source: TextSource) -> Steps[bool]:
-    """Read what separates two objects in an array, or its end; return whether another follows."""
+    """Read the separator of two objects in an array, or its end; return whether another follows."""
     yield from source.skip_space()
     if (yield from source.accept(",", ";")):
         yield from source.skip_space()
@@ -259,7 +259,7 @@ def read_pythonic(call: CallContext) -> Steps[bool]:
 
 
 def _next_in_list(source: TextSource) -> Steps[bool]:
-    """Read what separates two calls in brackets, or their end; return whether another follows."""
+    """Read the separator of two calls in brackets, or their end; return whether another follows."""
     char = yield from source.ahead()
     if char not in (",", ";", "]"):
         return False

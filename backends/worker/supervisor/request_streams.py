@@ -15,7 +15,7 @@ from ..worker_protocol import Cancel, Outputs, Rejected, ToWorker, WorkerRequest
 Answer = TypeVar("Answer", Embedded, Reranked, Tokenized)
 
 
-# What ends a sequence, or the whole of a request without sequences.
+# Events that end a sequence, or a whole request without sequences.
 _ENDS = frozenset({Finished, Embedded, Reranked, Tokenized})
 
 
@@ -26,7 +26,7 @@ class RequestStream:
         self._sink = sink
         self._sequences = request.n if isinstance(request, GenerateRequest) else 1
         self.running = True
-        """Whether the worker will send more of it."""
+        """Whether the worker will send more events of it."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def deliver(self, events: list[Any]) -> None:
@@ -73,7 +73,7 @@ class RequestStreams:
         """Send the request and pass its events to the sink; cancelling the call cancels the
         request.
 
-        Raises `RequestRejected` for an id in use and for what cannot be put into a message.
+        Raises `RequestRejected` for an id in use, and for values that no message can hold.
         """
         with self._open(request, sink) as stream:
             await stream.ended
@@ -93,7 +93,7 @@ class RequestStreams:
         return answers[0]
 
     def dispatch(self, message: Outputs | Rejected | Embedded | Reranked | Tokenized) -> None:
-        """Deliver a message to its requests; what belongs to cancelled ones is dropped."""
+        """Deliver a message to its requests; events of cancelled ones are dropped."""
         match message:
             case Rejected():
                 if (stream := self._streams.get(message.id)) is not None:

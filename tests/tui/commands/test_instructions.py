@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.tui.commands.command_results import CommandRefused
 from ingle.tui.commands.sampling_options import ChatOption, changed_sampling
 
 if TYPE_CHECKING:
@@ -88,5 +89,5 @@ def test_sampling_pairs_are_parsed() -> None:
     "text", ["warm", "warmth=1", "temperature=9", "top_k=1.5", "seed=nan", "top_p=0"]
 )
 def test_invalid_sampling_pairs_are_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
+    with pytest.raises(CommandRefused, match=r"\w"):
         changed_sampling({}, text, OPTIONS)

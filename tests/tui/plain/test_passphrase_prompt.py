@@ -67,11 +67,11 @@ def test_chats_that_stay_locked_are_reported(
     type_in(*answers)
     unlock(locked)
     assert locked.database.is_locked
-    assert "is not kept" in capsys.readouterr().err
+    assert "are not kept" in capsys.readouterr().err
 
 
 def test_no_passphrase_prompt_in_a_pipe(
     locked: HistoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unlock(locked)
-    assert "is not kept" in capsys.readouterr().err
+    assert "are not kept" in capsys.readouterr().err

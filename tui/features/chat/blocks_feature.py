@@ -104,7 +104,7 @@ class BlocksFeature(Feature):
 
     def _open_link(self, address: str) -> None:
         """Open an address in the browser of this machine, saying which first."""
-        # A browser in this terminal would be in the way of the chat.
+        # A browser that runs in this terminal would cover the chat.
         shown = sys.platform in ("win32", "darwin") or any(map(os.environ.get, DISPLAYS))
         if not shown:
             self.host.copy(address)

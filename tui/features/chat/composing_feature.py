@@ -120,7 +120,7 @@ class ComposingFeature(Feature):
     async def _count(self, text: str) -> int | None:
         """The tokens of the draft as a message; None while the model is not loaded, or for files.
 
-        What a file has is known when it is read, which is when it is sent.
+        Files are read, and their tokens known, only when the prompt is sent.
         """
         host = self.host
         loaded = host.state.loaded

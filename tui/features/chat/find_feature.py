@@ -122,7 +122,7 @@ class FindBar(Horizontal):
 
 
 class FindFeature(Feature):
-    """Searches while the user types; the view goes to the hit next to what is on the screen."""
+    """Searches while the user types; the view moves to the nearest hit."""
 
     _bar: FindBar | None = None
 

@@ -108,20 +108,20 @@ class CompactionFeature(Feature):
             self._context = (loaded.context if loaded is not None else 0) or self._context
 
     def on_turn_started(self, turn: Turn) -> None:
-        """See `Feature`: what the user asked goes first."""
+        """See `Feature`: a prompt takes precedence over an automatic compaction."""
         if self._by_itself:
             self._give_up()
         self._stop_notice()
         self._say(None)
 
     def on_turn_ended(self, turn: Turn) -> None:
-        """See `Feature`: the time between two prompts is the time to do it in."""
+        """See `Feature`: compact between two prompts, if it is due."""
         if turn.finished is None:
             return
         self._used, self._context = turn.context_used, turn.context or self._context
         self._leaf = turn.message.id
         fill = self._fill()
-        # The program that asked for the answer compacts the chat, and not each that looks on.
+        # Only the program that requested the answer compacts the chat, not those that follow it.
         step = CompactionStep.NOTHING if turn.is_watched else next_step(fill)
         if step is CompactionStep.NOTHING or self.running or not is_worth_it(self.host.chat):
             self._say(None)
@@ -131,7 +131,7 @@ class CompactionFeature(Feature):
             self._announce()
 
     def on_escape(self) -> bool:
-        """See `Feature`: hold off what is announced, break off what runs, or clear the line."""
+        """See `Feature`: cancel an announced or running compaction, or clear the line."""
         if self._timer is not None:
             self._stop_notice()
             self._refused_at = self._used
@@ -143,7 +143,7 @@ class CompactionFeature(Feature):
             self._say(None)
             self.host.tell("Broken off: nothing was changed.")
             if waited_for:
-                self.host.return_queue()  # what was asked behind the summary is not sent without it
+                self.host.return_queue()  # its prompts are not sent without the summary
             self.host.send_next()
             return True
         was_shown = self._bar.said is not None
@@ -212,7 +212,7 @@ class CompactionFeature(Feature):
             self.host.composer.replace_text(question)
 
     async def _run(self, request: SummaryRequest, chat: Chat) -> None:
-        """Make the summary, and send what waits for it."""
+        """Make the summary, and send the prompts that wait for it."""
         try:
             done = await summarise(self.host, request, self._show_progress, self._page_tokens)
         except CommandRefused as refused:
@@ -249,7 +249,7 @@ class CompactionFeature(Feature):
         if worker is not None:
             worker.cancel()
 
-    # When
+    # Timing
 
     def _fill(self) -> ContextFill:
         said = self.host.preferences
@@ -278,7 +278,7 @@ class CompactionFeature(Feature):
         await self.host.present(trim(self.host, ""))
         self.host.send_next()
 
-    # The line
+    # The bar
 
     def _say(self, said: BarText | None) -> None:
         """Show a line, or none."""

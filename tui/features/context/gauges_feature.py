@@ -152,7 +152,7 @@ class GaugesFeature(Feature):
                 timer.stop()
 
     def _changed(self) -> None:
-        """The next prompt has changed: count it again, exactly once it is quiet."""
+        """The next prompt has changed: count it again, exactly once nothing changes any more."""
         self._stale = True
         self._request_drawing()
         if self._counting is not None:
@@ -263,7 +263,7 @@ class GaugesFeature(Feature):
         memory = next(iter(state.memory()), None)
         line.memory = MemoryStatus(memory, state.loaded, state.last)
 
-    # Where
+    # Placement
 
     def _visibility_changed(self) -> None:
         """Update the subscription after the panel was shown or hidden."""

@@ -49,7 +49,7 @@ class PullsFeature(Feature):
         self._show()
 
     async def cancel(self, name: str) -> None:
-        """Cancel a download in the daemon; what arrived is kept for the next attempt."""
+        """Cancel a download in the daemon; received data is kept for the next attempt."""
         self._leave(name)
         try:
             await self.host.client.request_json("POST", "/ingle/v1/pull/cancel", {"model": name})
@@ -183,10 +183,10 @@ class PullsFeature(Feature):
         self._show()
         return True
 
-    # What is shown
+    # Display
 
     def _leave(self, name: str) -> None:
-        """Stop following a download, which goes on."""
+        """Stop following a download, which the daemon continues."""
         self._hidden.add(name)
         worker = self._workers.pop(name, None)
         if worker is not None:

@@ -21,7 +21,7 @@ MAX_EXPANDED = 200_000
 
 
 class ChipEditor(TextArea):
-    """Moves over chips and deletes them whole; alt+y inserts what ctrl+u, ctrl+k or ctrl+w cut."""
+    """Moves over chips and deletes them whole; alt+y inserts the text cut last."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chip-editor--chip",
@@ -46,7 +46,7 @@ class ChipEditor(TextArea):
         self._cut = ""
         self._is_cutting = False
         super().__init__(id=id, highlight_cursor_line=False, tab_behavior="focus")
-        self.cursor_blink = False  # a blinking cursor repaints for ever
+        self.cursor_blink = False  # a blinking cursor repaints all the time
 
     # Chips
 
@@ -109,7 +109,7 @@ class ChipEditor(TextArea):
         self.selection = Selection()
         super().redo()
 
-    # How it looks
+    # Display
 
     def get_line(self, line_index: int) -> Text:
         """The line, with chips, files and places to fill in styled."""
@@ -149,7 +149,7 @@ class ChipEditor(TextArea):
 
     @contextmanager
     def _cutting(self) -> Generator[None]:
-        """Keep what is deleted for `action_yank`."""
+        """Keep the deleted text for `action_yank`."""
         self._is_cutting = True
         yield
         self._is_cutting = False
@@ -170,7 +170,7 @@ class ChipEditor(TextArea):
             super().action_delete_word_left()
 
     def action_delete_word_right(self) -> None:
-        """Cut the word behind the cursor."""
+        """Cut the word after the cursor."""
         with self._cutting():
             super().action_delete_word_right()
 

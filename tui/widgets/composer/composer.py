@@ -85,7 +85,7 @@ class Composer(ChipEditor):
         self._counted: tuple[str, int] | None = None
         self._escaped_at = 0.0
 
-    # What others do with it
+    # Used by other widgets and features
 
     @property
     def is_recalling(self) -> bool:
@@ -182,7 +182,7 @@ class Composer(ChipEditor):
     def escape(self, *, clears: bool) -> bool:
         """Handle escape; whether it was handled. Twice clears the draft if allowed.
 
-        What is cleared can be had again by undoing, and as an earlier prompt.
+        Cleared text can be restored by undoing, and as an earlier prompt.
         """
         if self.completing.close():
             return True
@@ -208,8 +208,8 @@ class Composer(ChipEditor):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """The height of its text, at most a third of the terminal with the border."""
-        # A share of the terminal in the stylesheet is not looked at where a container is as high
-        # as what is in it.
+        # Textual ignores a share of the terminal in the stylesheet if the container is as high as
+        # its content.
         most = max(1, viewport.height // 3 - 2)
         return min(super().get_content_height(container, viewport, width), most)
 
@@ -325,7 +325,7 @@ class Composer(ChipEditor):
         what = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
         self.notify(f"Attached {what}; ctrl+_ leaves the path as text.", markup=False)
 
-    # What it shows
+    # Display
 
     @on(TextArea.Changed)
     def _note_change(self) -> None:

@@ -16,7 +16,7 @@ StyledText = str | tuple[str, str]
 
 
 def signs(pieces: Iterable[StyledText], *, ascii: bool = ASCII) -> Content:  # noqa: A002
-    """The pieces as one line; `ascii` takes the plain twins of the gauges' signs."""
+    """The pieces as one line; with `ascii`, the gauges' signs are replaced by ASCII characters."""
     if not ascii:
         return Content.assemble(*pieces)
     return Content.assemble(

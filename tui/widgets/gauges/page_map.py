@@ -41,9 +41,9 @@ BELOW = 8
 
 
 class PageMapView(Widget, can_focus=False):
-    """The map alone; `PageLegend` says what its signs mean.
+    """The map alone; `PageLegend` explains its signs.
 
-    `rows` is how high it may become, None for all but `BELOW` lines of what it lies in; fewer pages
+    `rows` is its maximum height, None for the container's height less `BELOW` lines; fewer pages
     take fewer rows.
     """
 
@@ -66,7 +66,7 @@ class PageMapView(Widget, can_focus=False):
 
     @dataclass
     class OwnerAsked(Message):
-        """Enter was pressed on a cell; `text` says whose it is."""
+        """Enter was pressed on a cell; `text` names its owner."""
 
         text: str
 

@@ -112,7 +112,7 @@ def test_a_killed_process_is_told_of_and_taken_up(smollm2_path: Path, tmp_path: 
 
     def kill(progress: QuantizeProgress) -> None:
         if progress.done:
-            subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-f", "quantization.child"])
+            subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-f", "quantization.quantizer"])
 
     with pytest.raises(WorkerDied, match="quantises the model was killed by SIGKILL"):
         run_quantization(spec, kill)

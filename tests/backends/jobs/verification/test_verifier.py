@@ -52,7 +52,7 @@ def test_a_process_that_dies_is_told_of(small_llama: Path) -> None:
     def kill(_: VerificationProgress) -> None:
         for child in psutil.Process().children():
             with suppress(psutil.ZombieProcess):  # another test's, which nobody has waited for yet
-                if "ingle.backends.jobs.verification.child" in child.cmdline():
+                if "ingle.backends.jobs.verification.verifier" in child.cmdline():
                     child.kill()
 
     with pytest.raises(WorkerDied, match=r"was killed by SIGKILL"):
