@@ -12,6 +12,7 @@ import pytest
 
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.cuda import descriptor
 from ingle.backends.cuda.descriptor import TENSOR_TYPES
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.registry.engine_descriptor import LoadQuery
@@ -19,6 +20,7 @@ from ingle.backends.selection.engine_choice import choose_engine
 from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.kernels.formats.codecs import DEQUANTIZERS
 from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf import ggml_types
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import Pooling
@@ -114,6 +116,19 @@ def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeade
     assert chosen(quantised, own=GPU, wanted="cuda") == "cuda"
 
 
+def test_formats_without_kernels_are_llama_cpps(
+    header: GGUFHeader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours would dequantise them in every step."""
+    ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
+    blocks = replace(header.tensors[0], type="Q4_K")
+    quantised = replace(header, tensors=(*header.tensors, blocks))
+    assert chosen(quantised, own=ampere) == "cuda"
+    monkeypatch.setattr(descriptor, "_KERNEL_TYPES", frozenset({"Q8_0"}))
+    assert chosen(quantised, own=ampere) == "llama.cpp"
+    assert chosen(quantised, own=ampere, wanted="cuda") == "cuda"
+
+
 @pytest.mark.model
 def test_quantised_weights_are_ours_on_gpus_that_kernels_know(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)
@@ -132,10 +147,12 @@ def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
 
 
 def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> None:
-    odd = replace(header.tensors[0], type="IQ4_NL")
+    names = (kind.name for kind in ggml_types.TENSOR_TYPES.values())
+    unread = next(name for name in names if name not in TENSOR_TYPES)
+    odd = replace(header.tensors[0], type=unread)
     types = replace(header, tensors=(*header.tensors, odd))
     family = replace(header, metadata={**header.metadata, "general.architecture": "mamba"})
-    for unknown, reason in ((types, "IQ4_NL"), (family, "mamba")):
+    for unknown, reason in ((types, unread), (family, "mamba")):
         assert chosen(unknown, own=GPU) == "llama.cpp"
         with pytest.raises(UnsupportedModel, match=reason):
             chosen(unknown, own=GPU, wanted="cuda")
